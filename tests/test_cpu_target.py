@@ -583,8 +583,8 @@ def test_float32_functions_vectorise(name, tmp_path):
 BARE = """
 import sys
 import numpy as np
-from fusedsl.runtime import native
-(f,) = native.load(open(sys.argv[1], "rb").read(), ("kernel",))
+from fusedsl.runtime import object_loader
+(f,) = object_loader.load(open(sys.argv[1], "rb").read(), ("kernel",))
 x = np.linspace(0.5, 3, 100)
 y = np.zeros_like(x)
 block = np.array([x.ctypes.data, y.ctypes.data, 100], np.int64)

@@ -10,7 +10,7 @@ from llvmlite import ir
 from oracle import graph_of
 
 import fusedsl as fd
-from fusedsl.backends.cpu.llvm_values import Number, llvm_type
+from fusedsl.backends.cpu.llvm_values import LLVMValue, llvm_type
 from fusedsl.backends.cpu.math import table
 from fusedsl.ir.graph import walk
 from fusedsl.ir.interp import interpret
@@ -168,7 +168,7 @@ def test_what_a_function_gives_is_not_contracted(d):
         made = ir.Function(ir.Module(), kind, "f")
         builder = ir.IRBuilder(made.append_basic_block())
         arity = function.__code__.co_argcount if not function.__code__.co_flags & 4 else 1
-        value = function(*(Number(builder, d, a) for a in made.args[:arity])).value
+        value = function(*(LLVMValue(builder, d, a) for a in made.args[:arity])).value
         assert getattr(value, "opname", "") != "fmul" or not value.flags, name
 
 

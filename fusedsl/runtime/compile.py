@@ -117,9 +117,9 @@ def scheduled_together(
 
 def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
     """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
-    from ..backends.cpu import schedule as variant
+    from ..backends.cpu import schedule as cpu_schedule
 
-    return plain_kernel(bound.kernel), variant.choose(bound.kernel, bound.extents, bound.strides)
+    return plain_kernel(bound.kernel), cpu_schedule.choose(bound.kernel, bound.extents, bound.strides)
 
 
 def plain_kernel(kernel: KernelIR) -> KernelIR:

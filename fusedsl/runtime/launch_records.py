@@ -222,10 +222,10 @@ def cpu_launch(
     plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
 ) -> HostLaunch:
     """The launch record of one kernel on the pool."""
-    from ..backends.cpu import schedule as variant
+    from ..backends.cpu import schedule as cpu_schedule
     from . import pool
 
-    work = variant.launch(built.kernel, built.schedule, bound.extents)
+    work = cpu_schedule.launch(built.kernel, built.schedule, bound.extents)
     run = pool.runner(functions, work, len(slots(built.kernel)))
     block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)

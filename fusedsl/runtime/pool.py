@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Any
 
 from .. import config
-from ..backends.cpu.work import Launch
+from ..backends.cpu.work import CpuLaunch
 from .free_memory import exhausted
 
 PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds
@@ -142,7 +142,7 @@ def run(function, slots: int, count: int, grain: int) -> None:
     pool.run(function, slots, count, grain)
 
 
-def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int] | None:
+def single(functions: Mapping[str, Callable], launch: CpuLaunch) -> tuple[int, int] | None:
     """(address of the C function, units) where a launch is one call of it in the calling thread; else None."""
     if len(launch.stages) != 1 or launch.workspace:
         return None
@@ -154,7 +154,7 @@ def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int]
     return ctypes.c_void_p.from_buffer(function).value or 0, stage.count  # ctypes.cast would leave a cycle behind
 
 
-def runner(functions: Mapping[str, Callable], launch: Launch, slots: int) -> Callable[[int], None]:
+def runner(functions: Mapping[str, Callable], launch: CpuLaunch, slots: int) -> Callable[[int], None]:
     """f(address of a parameter block of `slots` slots): runs all stages of a launch and returns when they are done.
 
     `functions` are the loaded C functions by symbol. Threads may call f at once.

@@ -15,8 +15,8 @@ from typing import Any
 
 from .. import config
 from ..backends.cpu import processor
-from ..backends.cpu.work import Launch as Work
-from ..backends.cpu.work import Stage
+from ..backends.cpu.work import CpuLaunch as Work
+from ..backends.cpu.work import CpuStage
 from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import Geometry
@@ -177,7 +177,7 @@ def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device:
 def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunch:
     made_of = MadeOf(*told["made_of"])
     stages, workspace, parts = told["work"]
-    work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
+    work = Work(tuple(CpuStage(*stage) for stage in stages), workspace, parts)
     functions = dict(zip(made_of.symbols, object_loader.load(code, tuple(made_of.symbols))))
     template, pointers, scalars = _slots(told)
     run = pool.runner(functions, work, len(template) // 8)

@@ -1,4 +1,4 @@
-"""Products of what a stream holds, wherever it lies, with tiles of rows in vector lanes, for passes over scores."""
+"""Attention microkernel: matmul of a strided operand (k or v) with a tile whose query rows are in vector lanes."""
 
 from __future__ import annotations
 
@@ -9,37 +9,26 @@ from functools import partial
 from llvmlite import ir
 
 from ...ir.types import DType
-from .llvm_values import Number, llvm_type
-from .matmul_microkernel import WORD, fused, own_function, spread
-from .schedule import LANES
-from .vector_registers import Vectors
+from .llvm_values import LLVMValue, llvm_type
+from .matmul_microkernel import WORD, outlined_function, splat, vector_fma
+from .schedule import ATTENTION_ROWS
+from .vector_registers import VectorRegisters
 
-ROWS = 4  # of the result at a time
+ROWS = 4  # rows of the result in registers
 
 
-def product(
-    builder: ir.IRBuilder,
-    vectors: Vectors,
-    d: DType,
-    c,
-    a,
-    b,
-    count: Number,
-    depth: Number,
-    across: Number,
-    along: Number,
-) -> None:
-    """c[m, lane] = sum over k of a[m * across + k * along] * b[k, lane], for m < count and k < depth.
+def lane_matmul(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
+    """c[m, lane] = sum over k of a[m * stride_m + k * stride_k] * b[k, lane], for m < rows and k < depth.
 
-    c and b have LANES columns, one row after the other. Four rows of c are summed at a time, with all their sums in
-    registers: for as many lanes as fit, then for the next.
+    `sizes` are rows, depth, stride_m and stride_k. c and b are row-major with ATTENTION_ROWS columns. The sums of ROWS
+    rows of c are in registers, for as many lanes as fit; then follow the next lanes.
     """
-    numbers = (count.value, depth.value, across.value, along.value)
-    function = own_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
+    numbers = [size.value for size in sizes]
+    function = outlined_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
     builder.call(function, [c, a, b, *numbers])
 
 
-def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     count, size = function.args[3], vectors.bytes
     builder = ir.IRBuilder(function.append_basic_block("entry"))
     vector = ir.VectorType(llvm_type(d), size // d.itemsize)
@@ -47,14 +36,14 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     four = builder.udiv(count, WORD(ROWS))
     rest = builder.mul(four, WORD(ROWS))
     for begin, end, step in ((WORD(0), rest, ROWS), (rest, count, 1)):
-        with _loop(builder, begin, end, step) as (first, _, _):
-            for start in range(0, LANES, together * vector.count):
+        with counted_loop(builder, begin, end, step) as (first, _, _):
+            for start in range(0, ATTENTION_ROWS, together * vector.count):
                 _block(builder, d, vector, first, step, [start + v * vector.count for v in range(together)])
     builder.ret_void()
 
 
 def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: int, lanes: list[int]) -> None:
-    """Rows first … first + rows of c, in the vectors that begin at these lanes."""
+    """Rows first … first + rows of c, for the vectors that start at these lanes."""
     kind = llvm_type(d)
     c, a, b = (builder.bitcast(p, kind.as_pointer()) for p in builder.function.args[:3])
     depth, across, along = builder.function.args[4:]
@@ -64,35 +53,35 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
 
     tops = [address(a, builder.mul(builder.add(first, WORD(m)), across)) for m in range(rows)]
     zeros = [ir.Constant(vector, None)] * (rows * len(lanes))
-    with _loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
-        places = [builder.add(builder.mul(k, WORD(LANES)), WORD(start)) for start in lanes]
+    with counted_loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
+        places = [builder.add(builder.mul(k, WORD(ATTENTION_ROWS)), WORD(start)) for start in lanes]
         rights = [builder.load(address(b, place, vector), typ=vector, align=d.itemsize) for place in places]
         step = builder.mul(k, along)
-        lefts = [spread(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
+        lefts = [splat(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
         pairs = [(left, right) for left in lefts for right in rights]
-        following += [fused(builder, d, *pair, held, vector) for pair, held in zip(pairs, sums)]
+        following += [vector_fma(builder, d, *pair, accumulator, vector) for pair, accumulator in zip(pairs, sums)]
     for n, total in enumerate(sums):
-        row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(LANES))
+        row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(ATTENTION_ROWS))
         place = builder.add(row, WORD(lanes[n % len(lanes)]))
         builder.store(total, address(c, place, vector), align=d.itemsize)
 
 
 @contextmanager
-def _loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
-    """A loop: (its counter, values that begin as `starts`, a list for what they are next)."""
+def counted_loop(builder: ir.IRBuilder, begin, end, step: int, starts=()) -> Iterator[tuple]:
+    """A counted loop: (counter, loop-carried values with these initial values, a list for their next values)."""
     before = builder.block
     head, body, after = (builder.append_basic_block(name) for name in ("head", "body", "after"))
     builder.branch(head)
     builder.position_at_end(head)
     k = builder.phi(WORD)
     k.add_incoming(begin, before)
-    held, following = [builder.phi(x.type) for x in starts], []  # type: list, list
-    for x, start in zip(held, starts):
+    carried, following = [builder.phi(x.type) for x in starts], []  # type: list, list
+    for x, start in zip(carried, starts):
         x.add_incoming(start, before)
     builder.cbranch(builder.icmp_unsigned("<", k, end), body, after)
     builder.position_at_end(body)
-    yield k, held, following
-    for x, value in zip((k, *held), (builder.add(k, WORD(step)), *following)):
+    yield k, carried, following
+    for x, value in zip((k, *carried), (builder.add(k, WORD(step)), *following)):
         x.add_incoming(value, builder.block)
     builder.branch(head)
     builder.position_at_end(after)

@@ -1,4 +1,4 @@
-"""Kernel → generated Python file → object code for a CPU: this machine's, or another."""
+"""CPU backend: kernel IR to a generated Python file, and to object code for this CPU or another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from ...kernel_ir.kernel import KernelIR
 from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
 from .processor import Processor, host
-from .roles import Array
+from .roles import ScratchArray
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,12 @@ class CompiledCpu:
     source: str
 
 
-def generate(kernel: KernelIR, variant: str, processor: Processor | None = None) -> tuple[str, list[Array]]:
-    """The source of a kernel in a variant of `variant.choose`, and the working memory that it names.
+def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None) -> tuple[str, list[ScratchArray]]:
+    """The source of a kernel for a schedule (see `schedule.choose`), and its scratch arrays.
 
-    It is for one processor, this machine's where none is given.
+    The default processor is this machine's.
     """
-    kind, _, letters = variant.partition(":")
+    kind, _, letters = schedule.partition(":")
     match kind:
         case "map" | "tiles":
             return elementwise.emit(kernel, letters, tiled=kind == "tiles"), []
@@ -43,37 +43,37 @@ def generate(kernel: KernelIR, variant: str, processor: Processor | None = None)
             return short_rows.emit(kernel, letters), []
         case "strips":
             return columns.emit(kernel, letters)
-    raise ValueError(f"unknown variant {variant!r}")
+    raise ValueError(f"unknown schedule {schedule!r}")
 
 
 def compile_kernel(
-    kernel: KernelIR, source_path: str | Path, variant: str = "map", processor: Processor | None = None
+    kernel: KernelIR, source_path: str | Path, schedule: str = "map", processor: Processor | None = None
 ) -> CompiledCpu:
-    """Write the source to `source_path` and compile it; `variant` as given by `variant.choose`."""
-    source, _ = generate(kernel, variant, processor)
+    """Write the source to `source_path` and compile it; `schedule` is a result of `schedule.choose`."""
+    source, _ = generate(kernel, schedule, processor)
     Path(source_path).write_text(source)
-    return compile_source(source, str(source_path), kernel, variant, processor)
+    return compile_source(source, str(source_path), kernel, schedule, processor)
 
 
 def compile_source(
-    source: str, source_path: str, kernel: KernelIR, variant: str, processor: Processor | None = None
+    source: str, source_path: str, kernel: KernelIR, schedule: str, processor: Processor | None = None
 ) -> CompiledCpu:
-    """Compile a source that `generate` gave for this processor; tracebacks will look for it at `source_path`."""
+    """Compile a source of `generate` for this processor; tracebacks refer to `source_path`."""
     from .compiler import object_code
     from .vocabulary import vocabulary
 
     processor = processor or host()
-    _, arrays = generate(kernel, variant, processor)
+    _, arrays = generate(kernel, schedule, processor)
     namespace = {"__builtins__": {}, "range": range, **vocabulary(kernel, arrays, processor.vectors)}
     exec(compile(source, source_path, "exec"), namespace)
-    names = symbols(kernel, variant)
+    names = symbols(kernel, schedule)
     return CompiledCpu(object_code({name: namespace[name] for name in names}, processor), names, source)
 
 
-def symbols(kernel: KernelIR, variant: str) -> tuple[str, ...]:
+def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
-    if variant == "cross":
+    if schedule == "cross":
         return ("rows", "columns")
-    if variant != "split":
+    if schedule != "split":
         return ("kernel",)
     return tuple(f"{stage}{p}" for p in range(len(kernel.phases)) for stage in ("phase", "merge"))

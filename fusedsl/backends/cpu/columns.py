@@ -1,8 +1,7 @@
-"""Row kernels whose rows, not columns, are neighbours in memory: strips of rows side by side, one column at a time.
+"""Column reductions: if rows, not columns, are contiguous, strips of rows are in vector lanes, a column at a time.
 
-Row values are arrays over the strip, but for those that are the same in all of it. A block of columns is folded one
-after another, then joins a pairwise tree. A strip is as wide as its states stay in the nearest cache: the longer its
-lines, the better memory delivers them.
+Row values are arrays over the strip, except those that are uniform in it. Columns of a block are merged serially, then
+blocks in a pairwise tree. A strip is as wide as its states fit in the L1 cache: wide strips read memory best.
 """
 
 from __future__ import annotations
@@ -12,124 +11,127 @@ from collections.abc import Sequence
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, FoldUse, Value
 from . import loop_splitting, reduce, scan
-from .roles import Array, Roles
-from .rows import claim, counted, extents, unclaim
-from .schedule import GRANULE, HELD_STRIP
+from .roles import ScratchArray, ValueRoles
+from .rows import allocate, counted_loop, extents, free
+from .schedule import MIN_STRIP, STRIP_MULTIPLE
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line, times
 
-BLOCK = 64  # columns that are folded one after another
-STATES = 1 << 14  # bytes of the states of a strip, at most: a third of the nearest cache of current processors
-AT_ONCE, LIGHT = 8, 8  # columns that join a state at once where an element is so few lines: it is read and written once
+BLOCK = 64  # columns that are merged serially
+STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
+UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
+MAX_UNROLLED_LINES = 8  # lines at most of an element body that is unrolled
 
 
-def emit(kernel: KernelIR, letters: str) -> tuple[str, list[Array]]:
-    """The source of a kernel of strips; `letters` say how each operand steps from row to row."""
-    return Strip(kernel, letters).emit()
+def emit(kernel: KernelIR, letters: str) -> tuple[str, list[ScratchArray]]:
+    """The source of a strip kernel, and its scratch arrays; `letters` are the row strides of the operands."""
+    return StripEmitter(kernel, letters).emit()
 
 
-class Strip:
-    """The text of one kernel."""
+class StripEmitter:
+    """Emits one strip kernel."""
 
     def __init__(self, kernel: KernelIR, letters: str):
-        self.kernel, self.roles = kernel, Roles(kernel)
+        self.kernel, self.roles = kernel, ValueRoles(kernel)
         self.steps = letters
-        self.axis = kernel.row_axes - 1  # along the strip
-        self.along = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
-        self.shared = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
-        self.shared |= {q.value.name for q in self.roles.row_positions} - self.along
+        self.axis = kernel.row_axes - 1  # the axis of the strip
+        self.lane_indices = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
+        self.uniform = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
+        self.uniform |= {q.value.name for q in self.roles.row_positions} - self.lane_indices
 
-    def emit(self) -> tuple[str, list[Array]]:
+    def emit(self) -> tuple[str, list[ScratchArray]]:
         kernel, arrays = self.kernel, self.arrays()
         body = self.start()
         for p in range(len(kernel.phases)):
             body += ["", f"# phase {p}", *self.columns(p), *self.row_part(p)]
-        body.append(f"unit = unit + (width + {GRANULE - 1}) // {GRANULE}")
-        lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *claim(arrays), "unit = begin"]
-        lines += ["while unit < end:", *indented(body), *unclaim(arrays)]
+        body.append(f"unit = unit + (width + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}")
+        lines = [*parameters(kernel), *extents(kernel), *self.sizes(), *allocate(arrays), "unit = begin"]
+        lines += ["while unit < end:", *indented(body), *free(arrays)]
         return "\n".join(
             [*header(kernel, "strips"), "", "def kernel(slots, begin, end):", *indented(lines), ""]
         ), arrays
 
     def sizes(self) -> list[str]:
-        """How wide a strip is at most, how many strips of the least width there are, and levels of its trees."""
+        """Define the maximum width of a strip, the number of strips of minimum width, and the levels of the tree."""
         lines = [
-            f"granules = (n{self.axis} + {GRANULE - 1}) // {GRANULE}",
-            f"widest = smaller({self.most()}, smaller(granules, end - begin) * {GRANULE})",
+            f"granules = (n{self.axis} + {STRIP_MULTIPLE - 1}) // {STRIP_MULTIPLE}",
+            f"widest = smaller({self.max_width()}, smaller(granules, end - begin) * {STRIP_MULTIPLE})",
             f"blocks = (columns + {BLOCK - 1}) // {BLOCK}",
         ]
         if any(phase.folds or phase.scans for phase in self.kernel.phases):
             lines += ["levels = 1", "while (blocks >> levels) != 0:", "    levels = levels + 1"]
         return lines
 
-    def most(self) -> int:
-        """Rows of a strip: elements that are held are as many for each."""
-        if self.roles.held:
-            return HELD_STRIP
+    def max_width(self) -> int:
+        """The maximum number of rows of a strip."""
+        if self.roles.scratch_values:
+            return MIN_STRIP
         uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
         size = max(sum(v.dtype.itemsize for use in some for v in use.state) for some in uses)
-        return max(HELD_STRIP, STATES // max(size, 1) // GRANULE * GRANULE)
+        return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
-    def arrays(self) -> list[Array]:
-        """Row values, states, trees and held elements of a strip."""
-        found = [Array(f"{v.name}_row", v.dtype, "widest") for v in self.stored(len(self.kernel.phases))]
+    def arrays(self) -> list[ScratchArray]:
+        """Scratch of a strip: row values, states, trees, per-element values."""
+        arrays = [ScratchArray(f"{v.name}_row", v.dtype, "widest") for v in self.row_arrays(len(self.kernel.phases))]
         for phase in self.kernel.phases:
-            found += reduce.state_arrays(phase.folds, "lane", "widest")
-            found += reduce.state_arrays(phase.folds, "tree", "widest * levels")
-            found += scan.strip_arrays(phase, "widest", "levels")
-        return found + [Array(v.name, v.dtype, "columns * widest") for _, v in self.roles.held]
+            arrays += reduce.state_arrays(phase.folds, "lane", "widest")
+            arrays += reduce.state_arrays(phase.folds, "tree", "widest * levels")
+            arrays += scan.strip_arrays(phase, "widest", "levels")
+        return arrays + [ScratchArray(v.name, v.dtype, "columns * widest") for _, v in self.roles.scratch_values]
 
-    def stored(self, p: int) -> list[Value]:
-        """The row values that are arrays when a phase starts."""
-        return [v for v in self.roles.rows_before(p) if v.name not in self.shared | self.along]
+    def row_arrays(self, p: int) -> list[Value]:
+        """The row values that are arrays at the start of a phase."""
+        return [v for v in self.roles.row_values_before(p) if v.name not in self.uniform | self.lane_indices]
 
     def step(self, operand: int) -> str:
         """The stride from row to row, as text."""
         return f"s{operand}at{self.axis}" if self.steps[operand] == "s" else self.steps[operand]
 
     def start(self) -> list[str]:
-        """Where the strip starts, and the row values that are loaded."""
+        """The first row of the strip, base pointers, and row loads."""
         kernel, axis = self.kernel, self.axis
         names = {a: f"i{a}" for a in range(axis)}
         lines = [
             "outer = unit // granules",
-            f"first = (unit - outer * granules) * {GRANULE}",
-            f"width = smaller(smaller(widest, (end - unit) * {GRANULE}), n{axis} - first)",
+            f"first = (unit - outer * granules) * {STRIP_MULTIPLE}",
+            f"width = smaller(smaller(widest, (end - unit) * {STRIP_MULTIPLE}), n{axis} - first)",
         ]
         lines += decode("outer", range(axis), names) if names else []
         lines += [address(kernel, k, f"r{k}", f"p{k}", {**names, axis: "first"}) for k in range(len(kernel.operands))]
         lines += [f"{q.value.name} = {q.value.dtype}(i{q.axis})" for q in self.roles.row_positions if q.axis != axis]
-        lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.shared]
+        lines += [load_line(x, f"r{x.operand}", "0") for x in self.roles.row_loads if x.value.name in self.uniform]
         inner = [
             load_line(load, f"r{load.operand}", times("lane", self.step(load.operand)))
             for load in self.roles.row_loads
-            if load.value.name not in self.shared
+            if load.value.name not in self.uniform
         ]
-        return lines + self.lanes([*inner, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in self.stored(0))])
+        return lines + self.lanes([*inner, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in self.row_arrays(0))])
 
     def lanes(self, inner: Sequence[str]) -> list[str]:
         return ["for lane in range(width):", *indented(inner)] if inner else []
 
     def reads(self, names: set[str], p: int) -> list[str]:
-        """Read the row values among `names` that exist when phase p starts."""
+        """Load the row values among `names` that are defined before phase p."""
         lines = [
             f"{q.value.name} = {q.value.dtype}(first + lane)"
             for q in self.roles.row_positions
             if q.axis == self.axis and q.value.name in names
         ]
-        return lines + [f"{v.name} = {reduce.get(f'{v.name}_row', 'lane')}" for v in self.stored(p) if v.name in names]
+        return lines + [
+            f"{v.name} = {reduce.get(f'{v.name}_row', 'lane')}" for v in self.row_arrays(p) if v.name in names
+        ]
 
     # -- columns
 
     def columns(self, p: int) -> list[str]:
-        """The element part of a phase, in blocks of columns."""
+        """The element loop of a phase, in blocks of columns."""
         phase = self.kernel.phases[p]
-        if not (phase.stores or phase.folds or self.roles.held_by(p)):
+        if not (phase.stores or phase.folds or self.roles.scratch_of(p)):
             return []
         lines = [f"low = block * {BLOCK}", f"high = smaller(low + {BLOCK}, columns)"]
         if self.is_light(p):
-            some = [*self.several(p), f"column = column + {AT_ONCE}"]
+            some = [*self.unrolled_columns(p), f"column = column + {UNROLLED_COLUMNS}"]
             one = [*self.column_start(p), *self.column(p), "column = column + 1"]
-            loop = ["column = low", f"while column + {AT_ONCE} <= high:", *indented(some)]
+            loop = ["column = low", f"while column + {UNROLLED_COLUMNS} <= high:", *indented(some)]
             loop += ["while column < high:", *indented(one)]
         elif scan.is_reverse(phase):
             each = ["column = columns - 1 - number", *self.column_start(p), *self.column(p)]
@@ -139,45 +141,48 @@ class Strip:
         tree = self.push(phase.folds, "lane") if phase.folds else []
         reset = reduce.reset_lanes(phase.folds, "width") if phase.folds else []
         lines = [
-            *self.lanes(scan.strip_starts(phase)),
+            *self.lanes(scan.init_strip(phase)),
             "for block in range(blocks):",
             *indented([*reset, *lines, *loop, *self.scanned(p), *tree]),
         ]
         return lines + (self.join(phase.folds, "lane", "row", "blocks") if phase.folds else [])
 
     def is_light(self, p: int) -> bool:
-        """Whether a phase does so little with an element that most of it is reading and writing its row's states."""
+        """True if loads and stores of states dominate the element body, so that several columns are merged at once."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
-        few = len(phase.element.lines) + len(reads) <= LIGHT and not self.kernel.pointers
-        return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.held_by(p))
+        few = len(phase.element.lines) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
+        return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:
-        """A column of all rows of the strip."""
-        after = [line for f in self.kernel.phases[p].folds for line in reduce.in_lane(f, "lane")]
-        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted, after)
+        """The loop over the rows of the strip, for one column."""
+        after = [line for f in self.kernel.phases[p].folds for line in reduce.accumulate_lane(f, "lane")]
+        return loop_splitting.loop(self.kernel, self.element(p), "lane", "width", counted_loop, after)
 
-    def several(self, p: int) -> list[str]:
-        """Some columns at once, each after the one before it."""
+    def unrolled_columns(self, p: int) -> list[str]:
+        """The loop over the rows of the strip, for several columns, which are merged in order."""
         folds, starts, inner = self.kernel.phases[p].folds, [], []
         first, each = self.column_start(p), self.element(p)
-        own = {line.partition(" = ")[0] for line in first}
+        defined = {line.partition(" = ")[0] for line in first}
         for f in folds:
-            inner += [f"{name}_next = {text}" for name, text in zip(reduce.states(f), reduce.got(f, "lane", "lane"))]
-        for number in range(AT_ONCE):
-            names = {name: f"{name}_c{number}" for name in own}
+            inner += [
+                f"{name}_next = {text}"
+                for name, text in zip(reduce.state_names(f), reduce.get_state(f, "lane", "lane"))
+            ]
+        for number in range(UNROLLED_COLUMNS):
+            names = {name: f"{name}_c{number}" for name in defined}
             place = {**names, "column": f"(column + {number})"}
             starts += renamed(first, place)
             inner += renamed(each, place)
             for f in folds:
-                fresh = [f"{name}_next" for name in reduce.states(f)]
-                inner += reduce.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
+                fresh = [f"{name}_next" for name in reduce.state_names(f)]
+                inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
         for f in folds:
-            inner += reduce.kept(f, "lane", "lane", [f"{name}_next" for name in reduce.states(f)])
+            inner += reduce.put_state(f, "lane", "lane", [f"{name}_next" for name in reduce.state_names(f)])
         return [*starts, *self.lanes(inner)]
 
     def column_start(self, p: int) -> list[str]:
-        """Where a column starts in each operand, and what is the same for all rows."""
+        """Base pointers of a column, and loads that are uniform in the strip."""
         kernel, axes = self.kernel, range(self.kernel.row_axes, self.kernel.axes)
         names = {a: f"i{a}" for a in axes}
         touched = [load.operand for load in self.roles.loads_of(p)] + [
@@ -192,7 +197,7 @@ class Strip:
         ]
 
     def element(self, p: int) -> list[str]:
-        """One element: loads, row values, held values, body, stores."""
+        """One element: loads, row values, scratch values, body, stores."""
         phase, used = self.kernel.phases[p], self.roles.used(self.kernel.phases[p])
         lines = []
         for load in self.roles.loads_of(p):
@@ -200,60 +205,63 @@ class Strip:
                 lines.append(load_line(load, f"c{load.operand}", times("lane", stride)))
         lines += self.reads(used, p)
         place = "column * widest + lane"
-        lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.held_before(p) if name in used]
-        lines += [*phase.element.lines, *scan.lines(phase, scan.in_strip)]
+        lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.scratch_before(p) if name in used]
+        lines += [*phase.element.lines, *scan.element_lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
-        return lines + [reduce.put(v.name, place, v.name) for v in self.roles.held_by(p)]
+        return lines + [reduce.put(v.name, place, v.name) for v in self.roles.scratch_of(p)]
 
     # -- the tree of blocks
 
     def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
-        """Add a block's states, of this name, to the tree of every row."""
+        """Push the states of a block to the tree of every row."""
         keep = []
         for f in folds:
-            keep += reduce.kept(f, "tree", "level * widest + lane", reduce.got(f, part, "lane"))
+            keep += reduce.put_state(f, "tree", "level * widest + lane", reduce.get_state(f, part, "lane"))
         loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
     def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
-        """Merge what the tree of every row holds of so many blocks."""
-        nothing = [line for f in folds for line in reduce.kept(f, part, "lane", list(f.identity))]
-        keep = [line for f in folds for line in reduce.kept(f, into, "lane", reduce.got(f, part, "lane"))]
+        """Reduce the tree of every row after the last block."""
+        nothing = [line for f in folds for line in reduce.put_state(f, part, "lane", list(f.identity))]
+        keep = [line for f in folds for line in reduce.put_state(f, into, "lane", reduce.get_state(f, part, "lane"))]
         some = ["if (rest & 1) != 0:", *indented(self.lanes(self.from_tree(folds, part)))]
         loop = ["while rest != 0:", *indented([*some, "level = level + 1", "rest = rest >> 1"])]
         return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
 
     def from_tree(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
-        """What the tree holds at a level joins a part of a row's states."""
+        """Merge the tree's states at a level into a partial state."""
         merges = []
         for f in folds:
-            fresh = reduce.named(f, "next")
-            merges += reduce.merged(
-                f, reduce.got(f, "tree", "level * widest + lane"), reduce.got(f, part, "lane"), fresh
+            fresh = reduce.part_names(f, "next")
+            merges += reduce.merge(
+                f, reduce.get_state(f, "tree", "level * widest + lane"), reduce.get_state(f, part, "lane"), fresh
             )
-            merges += reduce.kept(f, part, "lane", fresh)
+            merges += reduce.put_state(f, part, "lane", fresh)
         return merges
 
     def scanned(self, p: int) -> list[str]:
-        """A block joins the tree of those before, and what that comes to lies before the next."""
-        found = scan.uses(self.kernel.phases[p])
-        if not found:
+        """Push the aggregate of a block to the tree; the tree's total is the prefix of the next block."""
+        scans = scan.uses(self.kernel.phases[p])
+        if not scans:
             return []
-        starts = self.lanes(scan.strip_part_starts(self.kernel.phases[p]))
-        return [*self.push(found, "part"), *self.join(found, "part", "before", "block + 1"), *starts]
+        starts = self.lanes(scan.init_strip_block(self.kernel.phases[p]))
+        return [*self.push(scans, "part"), *self.join(scans, "part", "before", "block + 1"), *starts]
 
     # -- rows
 
     def row_part(self, p: int) -> list[str]:
-        """The row body of a phase and its stores, for every row of the strip."""
+        """The row body of a phase and its stores, for all rows of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state, as it was folded
-        states = {v.name for v in self.roles.made_by_row(p)} - made
+        defined = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state itself
+        states = {v.name for v in self.roles.row_results(p)} - defined
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
-        lines += [*body.lines, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
+        lines += [
+            *body.lines,
+            *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in defined),
+        ]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
         return self.lanes(lines) if body.lines or phase.row_stores else []

@@ -1,8 +1,8 @@
-"""Loops that look at arguments first: where all are common ones, functions have forms without the rare cases.
+"""Loop versioning by argument range: blocks whose arguments are all common use functions without the rare cases.
 
-Sines of angles near zero need no table of π, powers of positive normal numbers no rules for the others, remainders of
-common quotients no call. A first pass over a block reads what the arguments need, and LLVM drops the rest of it. Blocks
-are short enough for the processor to fetch the next one meanwhile.
+Sines of angles near zero need no table of π, powers of positive normal numbers no special cases, remainders of common
+quotients no library call. A first loop over a block evaluates the range test; LLVM removes the rest of its body. Blocks
+are short enough for the hardware prefetcher to load the next one meanwhile.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .source_text import indented
 ARGUMENT = r"\w+(?:\([^()]*\))?"  # a name, or a typed literal
 CALL = re.compile(rf"\b(sin|cos|tan|power|fmod)\(({ARGUMENT}(?:, {ARGUMENT})?)\)")
 BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond", "fmod": "fmod_beyond"}
-BLOCK = 256  # elements: what the processor fetches ahead
+BLOCK = 256  # elements of a block
 LITERAL = re.compile(r"float(32|64)\(")
 
 
 def loop(
     lines: list[str], loaded: Collection[str], index: str = "i", first: str = "0", end: str = "count"
 ) -> list[str]:
-    """The loop over a chunk, or some of it; `loaded` are the floats that are read from arrays, or are parameters."""
+    """The loop over a chunk, or a part of it; `loaded` are the names of floats that are loads or scalars."""
     code = [line.partition("#")[0] for line in lines]  # comments repeat the text
     calls = [call for line in code for call in CALL.finditer(line) if _has_near_form(call, loaded)]
     if not calls:
@@ -43,7 +43,7 @@ def _each(lines: list[str], index: str) -> list[str]:
 
 
 def _has_near_form(call: re.Match, loaded: Collection[str]) -> bool:
-    """Powers of computed values have none: to compute these twice takes longer than the rules for rare cases."""
+    """True if a call has a fast version: not powers of computed values, which the range test would compute twice."""
     names = call[2].split(", ")
     return call[1] != "power" or all(name in loaded or LITERAL.match(name) for name in names)
 

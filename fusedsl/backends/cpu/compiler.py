@@ -1,4 +1,4 @@
-"""Generated Python → relocatable object code: Numba types and lowers it, LLVM optimises it for a processor."""
+"""Compiler: generated Python to relocatable object code; Numba types and lowers it, LLVM optimises it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from numba.core.untyped_passes import FixupArgs, IRProcessing, TranslateByteCode
 
 from ...ir.types import BOOL, DTYPES, DType
 from .interleave import interleave
-from .llvm_values import Number
+from .llvm_values import LLVMValue
 from .processor import Processor, host
 from .vocabulary import OPERATORS, POINTER, Word
 
@@ -47,7 +47,7 @@ def call_signature(word: Word, args):
     return signature(NUMBA[result], *(types.unliteral(a) for a in args))
 
 
-# llvmlite 0.50 frees no pass manager, 30 kB each: the method that would is hidden by ObjectRef's empty one
+# llvmlite 0.50 leaks pass managers, 30 kB each: ObjectRef's empty _dispose hides the one that frees them
 LEAKS = hasattr(NewPassManager, "_dispose") and ModulePassManager._dispose is ObjectRef._dispose
 
 
@@ -65,7 +65,7 @@ def callable_type(word: Word) -> types.Function:
 
 
 class ScalarTyping(typing.Context):
-    """Operators on scalars have exact types: int8 + int8 is int8."""
+    """Exact typing of scalar operators: int8 + int8 is int8."""
 
     def load_additional_registries(self):
         pass
@@ -77,7 +77,7 @@ class ScalarTyping(typing.Context):
 
 
 class ScalarTarget(cpu.CPUContext):
-    """Lowers words and operators by their own `emit`; nothing else of Numba's library but ranges and branches."""
+    """Lowers words and operators by their `emit`; of Numba's library only ranges and branches are used."""
 
     def init(self):
         self.is32bit = False
@@ -93,23 +93,23 @@ class ScalarTarget(cpu.CPUContext):
         kinds = [DTYPE[types.unliteral(a)] for a in sig.args]
 
         def emit(builder, values, loc=None):
-            args = [Number(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
-            found = word.emit(builder, *args)
-            if found is None:
+            args = [LLVMValue(builder, k, v) if isinstance(k, DType) else v for k, v in zip(kinds, values)]
+            result = word.emit(builder, *args)
+            if result is None:
                 return self.get_dummy_value()
-            return found.value if isinstance(found, Number) else found
+            return result.value if isinstance(result, LLVMValue) else result
 
         return emit
 
     def get_constant_generic(self, builder, ty, val):
-        """Words have no value; Numba would remember that of each, for ever."""
+        """A dummy value for words; Numba would cache a constant for each, without bound."""
         if isinstance(ty, types.Function):
             return self.get_dummy_value()
         return super().get_constant_generic(builder, ty, val)
 
 
 class CapturedLibrary(codegen.CPUCodeLibrary):
-    """Keeps the module that Numba has lowered, as it is."""
+    """Captures the lowered module, unoptimised."""
 
     lowered: ir.Module | None = None
 
@@ -133,7 +133,7 @@ PASSES: tuple[type, ...] = (
 
 
 class ScalarPipeline(CompilerBase):
-    """Numba's passes that straight loops over scalars need."""
+    """The Numba passes that loops over scalars need."""
 
     def define_pipelines(self):
         passes = PassManager("fusedsl")
@@ -153,7 +153,7 @@ def contexts() -> tuple[ScalarTyping, ScalarTarget]:
 
 @cache
 def machine(processor: Processor) -> llvm.TargetMachine:
-    """LLVM's compiler for a processor."""
+    """LLVM's target machine for a processor."""
     triple = llvm.get_process_triple()
     if processor.architecture == host().architecture:
         llvm.initialize_native_target()
@@ -163,8 +163,8 @@ def machine(processor: Processor) -> llvm.TargetMachine:
         llvm.initialize_all_asmprinters()
         triple = f"{processor.architecture}-unknown-linux-gnu"
     target = llvm.Target.from_triple(triple)
-    given = {"cpu": processor.name, "features": processor.features}
-    return target.create_target_machine(**given, opt=3, reloc="pic", codemodel="default")
+    cpu = {"cpu": processor.name, "features": processor.features}
+    return target.create_target_machine(**cpu, opt=3, reloc="pic", codemodel="default")
 
 
 def lower(function, symbol: str) -> ir.Module:
@@ -188,7 +188,7 @@ def lower(function, symbol: str) -> ir.Module:
 
 
 def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
-    """Add the C function: Numba's own convention has a result pointer, an exception pointer and a status."""
+    """Add a C wrapper: Numba's calling convention has a result pointer, an exception pointer and a status."""
     inner.linkage = "internal"
     inner.attributes.add("alwaysinline")
     pointer, word = ir.IntType(8).as_pointer(), ir.IntType(64)
@@ -202,7 +202,7 @@ def export(module: ir.Module, inner: ir.Function, symbol: str) -> None:
 
 
 def optimise(modules: list[ir.Module], target: llvm.TargetMachine | None = None) -> llvm.ModuleRef:
-    """One module of all the functions, vectorised for a target: this machine, where none is given."""
+    """Link all functions into one module and optimise it for a target; by default this machine."""
     target = target or machine(host())
     linked, *others = (llvm.parse_assembly(str(module)) for module in modules)
     for other in others:
@@ -234,4 +234,4 @@ def object_code(functions: dict[str, object], processor: Processor) -> bytes:
             modules = [lower(function, symbol) for symbol, function in functions.items()]
             return target.emit_object(optimise(modules, target))
         finally:
-            callable_type.cache_clear()  # of words that are this file's own
+            callable_type.cache_clear()  # types of words that only this file has

@@ -1,7 +1,7 @@
-"""How long a kernel keeps one core busy, roughly: it decides whether other threads are woken for it.
+"""Cost model: the rough time of a kernel on one core, which decides how many threads are worth waking.
 
-measured: one core of an EPYC 9005 (Zen 5, vectors of 64 bytes), 2026-11. Other processors take longer, for which
-waking a thread costs more too.
+measured: one core of an EPYC 9005 (Zen 5, vectors of 64 bytes), 2026-11. On slower processors both the kernel and
+waking a thread take longer.
 """
 
 from __future__ import annotations
@@ -16,78 +16,78 @@ from ...kernel_ir.matmul_axes import sides, worthwhile
 from ...kernel_ir.phase import Body, FoldUse
 from ..cuda.scan_sort.sort_method import selection
 
-NEAR, FAR = 1.2e-11, 3e-11  # seconds for a byte that a cache delivers, or memory
-CACHE = 16 << 20  # bytes that stay in the last cache between two calls
-INSTRUCTION = 2.6e-12  # … for an instruction of each byte of an element's type, in vectors
-MULTIPLICATION = 5e-12  # … likewise, of products of matrices
-CALL, CALLED = 9e-9, ("lgamma",)  # functions that are no vector code
-SCANNED = 1.5e-9  # an element joins a running state
-ORDERED = 1.1e-8  # an element takes one step of a merge sort
-KEPT = 2e-9  # an element is held against the best few
+CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, from memory
+CACHE_SIZE = 16 << 20  # bytes that stay in the last-level cache between two calls
+INSTRUCTION = 2.6e-12  # seconds for a vector instruction, per byte of the element type
+MULTIPLICATION = 5e-12  # seconds for a multiply-add of a matmul, per byte of the element type
+LIBRARY_CALL, LIBRARY_CALLS = 9e-9, ("lgamma",)  # seconds; functions that are not vectorised
+SCAN_STEP = 1.5e-9  # seconds per element of a scan
+SORT_STEP = 1.1e-8  # seconds per element and level of a merge sort
+TOP_K_STEP = 2e-9  # seconds per element of a top-k
 
 Amount = tuple[float, float]  # instructions times bytes of their type, calls
 
 
 def seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
-    """What a launch takes on one thread."""
-    return max(_moving(kernel, extents), _computing(kernel, extents))
+    """The time of a launch on one thread."""
+    return max(_memory_seconds(kernel, extents), _compute_seconds(kernel, extents))
 
 
-def _moving(kernel: KernelIR, extents: Sequence[int]) -> float:
-    """The bytes of the operands; of what is read at computed addresses, an element for each read."""
+def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
+    """Memory time: bytes of the operands, and one element for each load at a computed address."""
     total = 0
     for operand in kernel.operands:
         total += prod(n for n, letter in zip(extents, operand.strides) if letter != "0") * operand.dtype.itemsize
     reads = sum(line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.lines)
     total += reads * prod(extents) * _width(kernel)
-    return total * (NEAR if total <= CACHE else FAR)
+    return total * (CACHE_BYTE if total <= CACHE_SIZE else MEMORY_BYTE)
 
 
-def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
+def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     rows, elements = prod(extents[: kernel.row_axes]), prod(extents)
     width = _width(kernel)
     if kernel.stream is not None:
-        return _of_scores(kernel, extents, width)
-    found = sides(kernel)
-    if found is not None and worthwhile(kernel, found, tuple(extents)):
+        return _attention_seconds(kernel, extents, width)
+    matmul = sides(kernel)
+    if matmul is not None and worthwhile(kernel, matmul, tuple(extents)):
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
         bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.cross))]
-        total += elements * _of_bodies(bodies, width) + rows * _of_bodies([phase.row] if phase.row else [], width)
-        total += elements * SCANNED * sum(len(step.scans) for step in phase.scans)
-    return total + elements * _ordering(kernel, prod(extents[kernel.row_axes :]))
+        total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
+        total += elements * SCAN_STEP * sum(len(step.scans) for step in phase.scans)
+    return total + elements * _sort_seconds(kernel, prod(extents[kernel.row_axes :]))
 
 
-def _ordering(kernel: KernelIR, columns: int) -> float:
-    """For each element of a row that is put in order."""
+def _sort_seconds(kernel: KernelIR, columns: int) -> float:
+    """Sort or top-k time per element."""
     select = selection(kernel)
     if select is None:
         return 0.0
-    return ORDERED * log2(max(2, columns)) if select.count is None or select.count > 64 else KEPT
+    return SORT_STEP * log2(max(2, columns)) if select.count is None or select.count > 64 else TOP_K_STEP
 
 
-def _of_scores(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
-    """A pass over scores: products, and what is done with each score."""
+def _attention_seconds(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
+    """Attention time: both matmuls, and the element work of each score."""
     stream = kernel.stream
     assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
     uses: Iterable[FoldUse] = [use for phase in stream.tile for use in phase.folds]
     bodies = [*(phase.element for phase in stream.tile), *(use.merge for use in uses), *stream.inputs]
-    return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _of_bodies(bodies, width))
+    return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _body_seconds(bodies, width))
 
 
-def _of_bodies(bodies: Iterable[Body], width: int) -> float:
-    """One run of each."""
+def _body_seconds(bodies: Iterable[Body], width: int) -> float:
+    """The time of one run of each body."""
     total = 0.0
     for body in bodies:
-        calls = sum(any(f"{name}(" in line for name in CALLED) for line in body.lines)
-        total += instructions(body.lines) * width * INSTRUCTION + calls * CALL
+        calls = sum(any(f"{name}(" in line for name in LIBRARY_CALLS) for line in body.lines)
+        total += instructions(body.lines) * width * INSTRUCTION + calls * LIBRARY_CALL
     return total
 
 
 def _width(kernel: KernelIR) -> int:
-    """Bytes of the widest value that is computed with."""
+    """Bytes of the widest compute type."""
     types: list[DType] = [operand.dtype.compute for operand in kernel.operands]
     return max((d.itemsize for d in types), default=8)

@@ -1,7 +1,7 @@
 """Elementwise kernels: a loop over the innermost axis inside a loop over units, (outer index, chunk of the axis).
 
-In the variant "tiles" a unit is a block of two axes: where an array runs across the others, its cache lines are
-still there for the next row of the block.
+In the schedule "tiles" a unit is a block of two axes: the cache lines of a transposed array are reused by the next row
+of the block.
 """
 
 from __future__ import annotations
@@ -10,36 +10,42 @@ from collections.abc import Mapping
 
 from ...kernel_ir.kernel import KernelIR
 from . import common_arguments, loop_splitting
-from .memmove_loops import copies
+from .memmove_loops import memmove_calls
 from .schedule import CHUNK, TILE
-from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
+from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
-Steps = Mapping[int, str]  # strides along the innermost axis that are numbers, by operand
+Steps = Mapping[int, str]  # innermost strides that are literals, by operand
 
 
 def emit(kernel: KernelIR, steps: str = "", tiled: bool = False) -> str:
-    """The source of a map kernel; `steps` are the strides along its innermost axis that are numbers (variant.py)."""
+    """The source of a map kernel; `steps` are the innermost strides that are literals (schedule.py)."""
     inner = kernel.axes - 1
-    known = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
+    literals = {k: word for k, word in enumerate(steps.split(",")) if word != "s"} if steps else {}
     lines = [*parameters(kernel)]
     if inner < 0:
         lines += ["for unit in range(begin, end):", *indented(element(kernel, (), "", {}))]
     elif tiled:
         chunk, rows = TILE
         lines += [f"chunks = (n{inner} + {chunk - 1}) // {chunk}", f"blocks = (n{inner - 1} + {rows - 1}) // {rows}"]
-        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner, known))]
+        lines += ["for unit in range(begin, end):", *indented(tile(kernel, inner, literals))]
     else:
-        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}"]
-        lines += ["for unit in range(begin, end):", *indented(strip(kernel, inner, known))]
+        lines += [f"chunks = (n{inner} + {CHUNK - 1}) // {CHUNK}", "outer = begin // chunks"]
+        lines += [f"first = (begin - outer * chunks) * {CHUNK}", *decode_outer(inner)]
+        lines += ["for unit in range(begin, end):", *indented([*strip(kernel, inner, literals), *next_strip(inner)])]
     title = header(kernel, "tiles" if tiled else "map")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""])
 
 
 def strip(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     """One unit: a chunk of the innermost axis."""
-    lines = ["outer = unit // chunks", f"first = (unit - outer * chunks) * {CHUNK}"]
-    lines += [f"count = smaller({CHUNK}, n{inner} - first)", *decode_outer(inner)]
-    return [*lines, *line(kernel, inner, known)]
+    return [f"count = smaller({CHUNK}, n{inner} - first)", *line(kernel, inner, known)]
+
+
+def next_strip(inner: int) -> list[str]:
+    """Step to the next chunk, without a division."""
+    if not inner:
+        return [f"first = first + {CHUNK}"]
+    return [f"first = first + {CHUNK}", f"if first >= n{inner}:", "    first = 0", *indented(increment(inner))]
 
 
 def tile(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
@@ -62,7 +68,7 @@ def decode_outer(axes: int) -> list[str]:
 
 
 def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
-    """`count` elements of the innermost axis from `first`: addresses, what does not vary along it, and the loop."""
+    """`count` elements of the innermost axis from `first`: base pointers, invariant loads, and the loop."""
     indices = {axis: f"i{axis}" for axis in range(inner)}
     lines = [address(kernel, k, f"a{k}", f"p{k}", {**indices, inner: "first"}) for k in range(len(kernel.operands))]
     for position in kernel.positions:
@@ -73,13 +79,13 @@ def line(kernel: KernelIR, inner: int, known: Steps) -> list[str]:
     loaded = floats(kernel)
 
     def innermost(each: list[str], index: str, first: str, end: str) -> list[str]:
-        return copies(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
+        return memmove_calls(kernel, each, index, first, end) or common_arguments.loop(each, loaded, index, first, end)
 
     return [*lines, *loop_splitting.loop(kernel, element(kernel, hoisted, "i", known), "i", "count", innermost)]
 
 
 def floats(kernel: KernelIR) -> set[str]:
-    """The names of the floats that are not computed."""
+    """The names of floats that are loads or scalars."""
     values = [load.value for load in kernel.loads] + list(kernel.scalars)
     return {value.name for value in values if value.dtype.kind == "f"}
 

@@ -1,4 +1,4 @@
-"""LLVM scalars with Python operators: the notation that the CPU target's functions are written in."""
+"""LLVM scalars with Python operators: the notation of the functions in math/ and of the vocabulary."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def literal(d: DType, value) -> ir.Constant:
     return ir.Constant(llvm_type(d), int(value) & ((1 << d.bits) - 1))
 
 
-class Number:
+class LLVMValue:
     """A scalar of type `dtype` in the function that `builder` writes. Plain Python numbers take the other's type."""
 
     __slots__ = ("builder", "dtype", "value")
@@ -38,14 +38,14 @@ class Number:
     def __init__(self, builder: ir.IRBuilder, dtype: DType, value):
         self.builder, self.dtype, self.value = builder, dtype, value
 
-    def like(self, other) -> Number:
-        """`other`, a Number or a Python number, in this type."""
-        if isinstance(other, Number):
+    def like(self, other) -> LLVMValue:
+        """`other`, an LLVMValue or a Python number, in this type."""
+        if isinstance(other, LLVMValue):
             assert other.dtype is self.dtype, (self.dtype, other.dtype)
             return other
-        return Number(self.builder, self.dtype, literal(self.dtype, other))
+        return LLVMValue(self.builder, self.dtype, literal(self.dtype, other))
 
-    def _binary(self, other, real: str, whole: str, swap: bool = False) -> Number:
+    def _binary(self, other, real: str, whole: str, swap: bool = False) -> LLVMValue:
         a, b = self, self.like(other)
         if swap:
             a, b = b, a
@@ -53,15 +53,15 @@ class Number:
             value = getattr(self.builder, real)(a.value, b.value, flags=CONTRACT)
         else:
             value = getattr(self.builder, whole)(a.value, b.value)
-        return Number(self.builder, self.dtype, value)
+        return LLVMValue(self.builder, self.dtype, value)
 
-    def _compare(self, other, operator: str) -> Number:
+    def _compare(self, other, operator: str) -> LLVMValue:
         b = self.like(other)
         if self.dtype.kind == "f":
             compare = self.builder.fcmp_unordered if operator == "!=" else self.builder.fcmp_ordered
         else:
             compare = self.builder.icmp_signed if self.dtype.kind == "i" else self.builder.icmp_unsigned
-        return Number(self.builder, BOOL, compare(operator, self.value, b.value))
+        return LLVMValue(self.builder, BOOL, compare(operator, self.value, b.value))
 
     def __add__(self, other):
         return self._binary(other, "fadd", "add")
@@ -112,7 +112,7 @@ class Number:
 
     def __neg__(self):
         if self.dtype.kind == "f":
-            return Number(self.builder, self.dtype, self.builder.fneg(self.value))
+            return LLVMValue(self.builder, self.dtype, self.builder.fneg(self.value))
         return self.like(0) - self
 
     def __invert__(self):
@@ -138,17 +138,17 @@ class Number:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def bits(self) -> Number:
+    def bits(self) -> LLVMValue:
         """The representation of a float as a signed integer."""
         return self.reinterpret(INT32 if self.dtype is FLOAT32 else INT64)
 
-    def reinterpret(self, d: DType) -> Number:
+    def reinterpret(self, d: DType) -> LLVMValue:
         """The same bits as another type of the same width."""
         if llvm_type(d) == self.value.type:
-            return Number(self.builder, d, self.value)
-        return Number(self.builder, d, self.builder.bitcast(self.value, llvm_type(d)))
+            return LLVMValue(self.builder, d, self.value)
+        return LLVMValue(self.builder, d, self.builder.bitcast(self.value, llvm_type(d)))
 
-    def to(self, d: DType) -> Number:
+    def to(self, d: DType) -> LLVMValue:
         """Converted: integers wrap, floats round; never float to integer (see `convert.saturate`)."""
         b, source, target = self.builder, self.dtype, llvm_type(d)
         if source is d:
@@ -158,45 +158,54 @@ class Number:
         if source.kind == "f":
             assert d.kind == "f"
             if (value := constant_of(self)) is not None:
-                return Number(b, d, literal(d, value))
-            return Number(b, d, b.fpext(self.value, target) if d is FLOAT64 else b.fptrunc(self.value, target))
+                return LLVMValue(b, d, literal(d, value))
+            return LLVMValue(b, d, b.fpext(self.value, target) if d is FLOAT64 else b.fptrunc(self.value, target))
         if d.kind == "f":
-            return Number(b, d, (b.sitofp if source.kind == "i" else b.uitofp)(self.value, target))
+            return LLVMValue(b, d, (b.sitofp if source.kind == "i" else b.uitofp)(self.value, target))
         if d.bits == source.bits:
-            return Number(b, d, self.value)
+            return LLVMValue(b, d, self.value)
         if d.bits < source.bits:
-            return Number(b, d, b.trunc(self.value, target))
-        return Number(b, d, (b.sext if source.kind == "i" else b.zext)(self.value, target))
+            return LLVMValue(b, d, b.trunc(self.value, target))
+        return LLVMValue(b, d, (b.sext if source.kind == "i" else b.zext)(self.value, target))
 
 
-def constant_of(x: Number) -> float | None:
+def constant_of(x: LLVMValue) -> float | None:
     """The value of a float literal."""
     known = isinstance(x.value, ir.Constant) and isinstance(x.value.constant, float)
     return x.value.constant if known else None
 
 
-def select(condition: Number, a, b) -> Number:
-    """a where `condition`, else b; one of them may be a Python number."""
-    if not isinstance(a, Number):
+def integer_of_literal(x: LLVMValue) -> int | None:
+    """The value of an integer literal."""
+    known = x.value.constant if isinstance(x.value, ir.Constant) else None
+    if x.dtype.kind == "f" or not isinstance(known, int):
+        return None
+    known &= (1 << x.dtype.bits) - 1
+    return known - (1 << x.dtype.bits) if x.dtype.kind == "i" and known >> (x.dtype.bits - 1) else known
+
+
+def select(condition: LLVMValue, a, b) -> LLVMValue:
+    """a if `condition`, else b; one of them may be a Python number."""
+    if not isinstance(a, LLVMValue):
         a = b.like(a)
     b = a.like(b)
-    return Number(a.builder, a.dtype, a.builder.select(condition.value, a.value, b.value))
+    return LLVMValue(a.builder, a.dtype, a.builder.select(condition.value, a.value, b.value))
 
 
-def frozen(x: Number) -> Number:
-    """x, or where that is poison, any one value of its type (LLVM Language Reference, `freeze`).
+def frozen(x: LLVMValue) -> LLVMValue:
+    """Freeze: x, or any one value of its type if x is poison (LLVM Language Reference, `freeze`).
 
     What may be poison in an arm of a `select` that is not chosen is still poison to what LLVM does with that arm: it
     divides by it before it selects, once it has seen that the value is never 0.
     """
     instruction = Instruction(x.builder.block, x.value.type, "freeze", [x.value])  # llvmlite's builder has no freeze
     x.builder._insert(instruction)
-    return Number(x.builder, x.dtype, instruction)
+    return LLVMValue(x.builder, x.dtype, instruction)
 
 
 def intrinsic(
-    name: str, *args: Number, result: DType | None = None, suffixes: tuple[DType, ...] | None = None
-) -> Number:
+    name: str, *args: LLVMValue, result: DType | None = None, suffixes: tuple[DType, ...] | None = None
+) -> LLVMValue:
     """A call of `llvm.name`, overloaded on the type of the first argument unless `suffixes` say otherwise."""
     result = result or args[0].dtype
     overloads = suffixes if suffixes is not None else (args[0].dtype,)
@@ -204,7 +213,7 @@ def intrinsic(
     return call(mangled, *args, result=result)
 
 
-def call(symbol: str, *args: Number, result: DType | None = None) -> Number:
+def call(symbol: str, *args: LLVMValue, result: DType | None = None) -> LLVMValue:
     """A call of an external function without side effects."""
     builder, result = args[0].builder, result or args[0].dtype
     module = builder.module
@@ -212,20 +221,20 @@ def call(symbol: str, *args: Number, result: DType | None = None) -> Number:
     if function is None:
         kind = ir.FunctionType(llvm_type(result), [llvm_type(a.dtype) for a in args])
         function = ir.Function(module, kind, symbol)
-    return Number(builder, result, builder.call(function, [a.value for a in args]))
+    return LLVMValue(builder, result, builder.call(function, [a.value for a in args]))
 
 
-def fma(a: Number, b, c) -> Number:
+def fma(a: LLVMValue, b, c) -> LLVMValue:
     """a * b + c, rounded once."""
     return intrinsic("fma", a, a.like(b), a.like(c))
 
 
-def alone(a: Number, b) -> Number:
-    """a * b, rounded before anything is added to it: what overflows is infinite."""
-    return Number(a.builder, a.dtype, a.builder.fmul(a.value, a.like(b).value))
+def multiply_rounded(a: LLVMValue, b) -> LLVMValue:
+    """a * b without contraction: the product is rounded, and overflows, before it is added to anything."""
+    return LLVMValue(a.builder, a.dtype, a.builder.fmul(a.value, a.like(b).value))
 
 
-def polynomial(x: Number, coefficients) -> Number:
+def polynomial(x: LLVMValue, coefficients) -> LLVMValue:
     """Σ coefficients[i] · x^i, in Horner's form."""
     total = x.like(coefficients[-1])
     for c in reversed(coefficients[:-1]):
@@ -233,28 +242,28 @@ def polynomial(x: Number, coefficients) -> Number:
     return total
 
 
-def even_and_odd(x: Number, coefficients) -> Number:
-    """The same as two chains that do not wait for each other, for coefficients that soon get small."""
+def even_odd_polynomial(x: LLVMValue, coefficients) -> LLVMValue:
+    """The same as two independent chains (even and odd powers), for coefficients that decrease fast."""
     square = x * x
     return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
 
 
-def rint(x: Number) -> Number:
+def rint(x: LLVMValue) -> LLVMValue:
     return intrinsic("rint", x)
 
 
-def sqrt(x: Number) -> Number:
+def sqrt(x: LLVMValue) -> LLVMValue:
     return intrinsic("sqrt", x)
 
 
-def absolute(x: Number) -> Number:
+def absolute(x: LLVMValue) -> LLVMValue:
     return intrinsic("fabs", x)
 
 
-def copysign(x: Number, sign: Number) -> Number:
+def copysign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
     return intrinsic("copysign", x, sign)
 
 
-def integer_of(d: DType) -> DType:
-    """The signed integer as wide as a float."""
+def integer_type(d: DType) -> DType:
+    """The signed integer type of the width of a float type."""
     return DTYPES[f"int{d.bits}"]

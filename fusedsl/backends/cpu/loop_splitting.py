@@ -1,7 +1,7 @@
-"""Loops in parts: where reads are affine between changes of their conditions, each part reads neighbours.
+"""Index-set splitting: a loop is cut into parts in which all conditions are invariant and all addresses affine.
 
-Conditions and addresses are computed once a part, as they are at its first element. Its loop is left with plain loads,
-which become vectors. What is not there is loaded from a line of zeros, or of NaNs.
+Conditions and addresses are hoisted: they are computed once a part, for its first element. The loop of a part is left
+with plain loads, which LLVM vectorises. A masked load reads from an array of zeros, or of NaNs.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from ...ir.types import DTYPES
 from ...kernel_ir.kernel import KernelIR
-from .affine import MOST_PERIOD, Lines, Read
+from .affine import MAX_PERIOD, AffineRead, LoopAnalysis
 from .source_text import WORD, indented, renamed
 
-LINE = 1 << 12  # bytes of zeros (or NaNs) to each side of where loads of what is not there begin
+CONSTANT_BYTES = 1 << 12  # bytes of zeros (or NaNs) on each side of the address of masked loads
 Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, first, end
 
 
@@ -27,133 +27,134 @@ def loop(
     innermost: Innermost,
     after: Sequence[str] = (),
 ) -> list[str]:
-    """A loop over `index` from 0 up to `end` in parts, or as it is if it reads nothing at affine addresses.
+    """A loop over `index` from 0 to `end` in parts, or a plain loop if it has no loads at affine addresses.
 
-    `lines` are an element's work, `after` what follows it and may carry values from element to element.
+    `lines` are the body of an element; `after` follows it and may carry values from element to element.
     """
-    found = _analysed(lines, index, dict(kernel.literals)) if kernel.pointers else None
-    if found is None:
+    analysis = _analyse(lines, index, dict(kernel.literals)) if kernel.pointers else None
+    if analysis is None:
         return innermost([*lines, *after], index, "0", end)
-    return _Parts(*found, after, end, innermost).text([*lines, *after])
+    return _SplitLoop(*analysis, after, end, innermost).text([*lines, *after])
 
 
-def _analysed(lines: Sequence[str], index: str, known: Mapping[str, int]) -> tuple[Lines, list[str]] | None:
-    """What is affine, and the lines that define nothing; None where that is nothing of use, or lines are no simple
-    statements."""
+def _analyse(lines: Sequence[str], index: str, constants: Mapping[str, int]) -> tuple[LoopAnalysis, list[str]] | None:
+    """(analysis, lines without a result); None if no load is affine, or a line is not a simple statement."""
     statements = []
     for line in lines:
         if line.startswith(" ") or line.endswith(":"):
             return None
         (statement,) = ast.parse(line).body
         statements.append((statement, ast.unparse(statement)))
-    found = Lines(index, 1, known)
+    analysis = LoopAnalysis(index, 1, constants)
     while True:
         sinks: list[str] = []
         for statement, code in statements:
             if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 name = statement.targets[0].id
-                if name in found.code:
+                if name in analysis.code:
                     return None
-                found.add(name, code, statement.value)
+                analysis.add(name, code, statement.value)
             else:
                 sinks.append(code)
-        if found.wish == 1:
+        if analysis.preferred_period == 1:
             break
-        too_many = found.wish > MOST_PERIOD
-        found = Lines(index, 1 if too_many else found.wish, known, most=1 if too_many else MOST_PERIOD)
-    return (found, sinks) if found.reads or _fixed_fetches(found) else None
+        too_many = analysis.preferred_period > MAX_PERIOD
+        analysis = LoopAnalysis(
+            index, 1 if too_many else analysis.preferred_period, constants, max_period=1 if too_many else MAX_PERIOD
+        )
+    return (analysis, sinks) if analysis.reads or _invariant_fetches(analysis) else None
 
 
-def _fixed_fetches(found: Lines) -> list[str]:
-    return [n for n, code in found.code.items() if f"{n} = fetch_" in code and found.kinds[n] is not None]
+def _invariant_fetches(analysis: LoopAnalysis) -> list[str]:
+    return [n for n, code in analysis.code.items() if f"{n} = fetch_" in code and analysis.values[n] is not None]
 
 
 def _words(texts: Iterable[str]) -> set[str]:
     return {word for text in texts for word in WORD.findall(text)}
 
 
-class _Parts:
-    """The text of one loop."""
+class _SplitLoop:
+    """Emits one loop in parts."""
 
-    def __init__(self, found: Lines, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
-        self.found, self.sinks, self.after = found, sinks, [line.partition("#")[0].rstrip() for line in after]
-        self.end, self.innermost, self.period = end, innermost, found.period
+    def __init__(self, analysis: LoopAnalysis, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
+        self.analysis, self.sinks, self.after = analysis, sinks, [line.partition("#")[0].rstrip() for line in after]
+        self.end, self.innermost, self.period = end, innermost, analysis.period
         self.once = dict.fromkeys(self._once())
-        self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by element of a turn, and whether once a part
+        self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by (element of the unrolled body, whether hoisted)
 
-    # -- which lines are computed when
+    # -- hoisting
 
     def _once(self) -> list[str]:
-        """The names that are computed once a part: what addresses and conditions are made of."""
-        found = self.found
-        needed = _words(text for read in found.reads.values() for text in (read.base, read.wanted))
-        needed |= {*_fixed_fetches(found), *found.conditions}
-        for name in reversed(found.code):
+        """The names that are hoisted, in order: addresses, conditions, and all that they depend on."""
+        analysis = self.analysis
+        needed = _words(text for read in analysis.reads.values() for text in (read.base, read.wanted))
+        needed |= {*_invariant_fetches(analysis), *analysis.conditions}
+        for name in reversed(analysis.code):
             if name in needed:
-                needed |= _words([found.code[name], *found.cuts[name], *found.slopes[name]])
-        return [name for name in found.code if name in needed]
+                needed |= _words([analysis.code[name], *analysis.split_points[name], *analysis.slopes[name]])
+        return [name for name in analysis.code if name in needed]
 
     def _in_loop(self) -> list[str]:
-        """The names that are computed, or read, for each element."""
+        """The names that are computed, or loaded, for each element, in order."""
         needed, names = _words([*self.sinks, *self.after]), []
-        for name in reversed(self.found.code):
-            if name in needed and not self._stays(name):
+        for name in reversed(self.analysis.code):
+            if name in needed and not self._is_hoisted(name):
                 names.append(name)
-                needed |= set() if name in self.found.reads else _words([self.found.code[name]])
+                needed |= set() if name in self.analysis.reads else _words([self.analysis.code[name]])
         return names[::-1]
 
-    def _stays(self, name: str) -> bool:
-        kind = self.found.kinds[name]
-        return name in self.once and kind is not None and kind.fixed
+    def _is_hoisted(self, name: str) -> bool:
+        kind = self.analysis.values[name]
+        return name in self.once and kind is not None and kind.is_invariant
 
     # -- names
 
     def _named(self, texts: Iterable[str], number: int, once: bool) -> list[str]:
-        """Lines of element `number` of a turn with its names: as they are once a part, or in the loop."""
+        """Lines with the names of element `number` of the unrolled body: hoisted, or in the loop."""
         return renamed(texts, self._names(number, once))
 
     def _names(self, number: int, once: bool) -> dict[str, str]:
-        """What stands for each name there."""
+        """The replacement of each name there."""
         if (number, once) not in self.names:
-            own, names = f"_r{number}" if number else "", {}
-            for name in self.found.code:
-                begin = once or self._stays(name)
-                names[name] = f"{name}{own}{'_begin' if begin else ''}"
-                names |= {f"{name}_{what}": f"{name}{own}_{what}" for what in ("slope", "base", "wanted")}
-            index = self.found.index
-            names[index] = (f"(at + {number})" if number else "at") if once else f"{index}{own}"
+            suffix, names = f"_r{number}" if number else "", {}
+            for name in self.analysis.code:
+                begin = once or self._is_hoisted(name)
+                names[name] = f"{name}{suffix}{'_begin' if begin else ''}"
+                names |= {f"{name}_{what}": f"{name}{suffix}_{what}" for what in ("slope", "base", "wanted")}
+            index = self.analysis.index
+            names[index] = (f"(at + {number})" if number else "at") if once else f"{index}{suffix}"
             self.names[number, once] = names
         return self.names[number, once]
 
-    def _reads(self, number: int) -> dict[str, Read]:
-        """The reads of an element of a turn, in terms of what is computed once a part."""
-        found = {}
-        for name, read in self.found.reads.items():
+    def _reads(self, number: int) -> dict[str, AffineRead]:
+        """The reads of an element of the unrolled body, in terms of hoisted names."""
+        reads = {}
+        for name, read in self.analysis.reads.items():
             base, wanted, slope = self._named([read.base, read.wanted, read.slope.text], number, True)
-            (own,) = self._named([name], number, False)
-            found[own] = replace(read, base=base, wanted=wanted, slope=replace(read.slope, text=slope))
-        return found
+            (local,) = self._named([name], number, False)
+            reads[local] = replace(read, base=base, wanted=wanted, slope=replace(read.slope, text=slope))
+        return reads
 
     # -- text
 
     def text(self, plain: list[str]) -> list[str]:
-        """The loop; `plain` are its lines as they were."""
-        index, period, end = self.found.index, self.period, self.end
+        """The lines of the loop; `plain` is its original body, for the elements that are left over."""
+        index, period, end = self.analysis.index, self.period, self.end
         numbers = range(period)
         once, cuts = [], []
         for number in numbers:
             for name in self.once:
-                once += self._named([self.found.code[name], *self.found.slopes[name]], number, True)
-                cuts += self._named(self.found.cuts[name], number, True)
-        reads = {own: read for number in numbers for own, read in self._reads(number).items()}
-        for own, read in reads.items():
-            once += [f"{own}_base = {read.base}", f"{own}_wanted = {read.wanted}"]
-            if not read.is_even(usual=False):
-                once.append(f"{own}_stride = select({own}_wanted, int64({read.slope.text}), int64(0))")
-        loaded = {own for number in numbers for own in self._named(self._in_loop(), number, False)}
-        steps = {own: abs(read.slope.value) for own, read in reads.items() if own in loaded and read.slope.value}
-        there = " & ".join(f"{own}_wanted" for own in steps)
-        most = [f"select({there}, turns, int64({LINE // max(steps.values())}))"] if steps else []
+                once += self._named([self.analysis.code[name], *self.analysis.slopes[name]], number, True)
+                cuts += self._named(self.analysis.split_points[name], number, True)
+        reads = {local: read for number in numbers for local, read in self._reads(number).items()}
+        for local, read in reads.items():
+            once += [f"{local}_base = {read.base}", f"{local}_wanted = {read.wanted}"]
+            if not read.is_contiguous(usual=False):
+                once.append(f"{local}_stride = select({local}_wanted, int64({read.slope.text}), int64(0))")
+        loaded = {local for number in numbers for local in self._named(self._in_loop(), number, False)}
+        steps = {local: abs(read.slope.value) for local, read in reads.items() if local in loaded and read.slope.value}
+        there = " & ".join(f"{local}_wanted" for local in steps)
+        most = [f"select({there}, turns, int64({CONSTANT_BYTES // max(steps.values())}))"] if steps else []
         limits = [f"turns = smaller(turns, {limit})" for limit in dict.fromkeys([*most, *cuts])]
         left = f"{end} - at" if period == 1 else f"({end} - at) // {period}"
         part = [*once, f"turns = {left}", *limits, *self._loops(reads)]
@@ -164,32 +165,32 @@ class _Parts:
         part.append("at = at + turns")
         return ["at = 0", f"while at < {end}:", *indented(part)]
 
-    def _loops(self, reads: Mapping[str, Read]) -> list[str]:
-        """The loop of a part, and where slopes may differ from what they mostly are, one for these too."""
+    def _loops(self, reads: Mapping[str, AffineRead]) -> list[str]:
+        """The loop of a part; two versions if slopes may differ from the usual ones."""
         fast = self._loop(reads, usual=True)
         unsure = dict.fromkeys(
             f"({r.slope.text} == {r.slope.value})"
             for r in reads.values()
-            if not r.slope.sure and r.slope.value is not None
+            if not r.slope.is_exact and r.slope.value is not None
         )
         if not unsure:
             return fast
         test = " & ".join(unsure)
         return [f"if {test}:", *indented(fast), "else:", *indented(self._loop(reads, usual=False))]
 
-    def _loop(self, reads: Mapping[str, Read], usual: bool) -> list[str]:
-        index, period = self.found.index, self.period
+    def _loop(self, reads: Mapping[str, AffineRead], usual: bool) -> list[str]:
+        index, period = self.analysis.index, self.period
         turn = f"{index} - at" if period == 1 else "turn"
         lines = [] if period == 1 else [f"{index} = at + turn * {period}"]
         lines += [f"{index}_r{number} = {index} + {number}" for number in range(1, period)]
         names = self._in_loop()
         for number in range(period):
             for name in names:
-                (own,) = self._named([name], number, False)
-                if own in reads:
-                    lines.append(_element(own, reads[own], turn, usual))
+                (local,) = self._named([name], number, False)
+                if local in reads:
+                    lines.append(_element(local, reads[local], turn, usual))
                 else:
-                    lines += self._named([self.found.code[name]], number, False)
+                    lines += self._named([self.analysis.code[name]], number, False)
         for part in (self.sinks, self.after):
             for number in range(period):
                 lines += self._named(part, number, False)
@@ -198,9 +199,9 @@ class _Parts:
         return self.innermost(lines, "turn", "0", "turns")
 
 
-def _element(own: str, read: Read, turn: str, usual: bool) -> str:
-    """The line that loads an element of a part."""
-    if read.is_even(usual):
+def _element(name: str, read: AffineRead, turn: str, usual: bool) -> str:
+    """The load of one element."""
+    if read.is_contiguous(usual):
         step = (read.slope.value or 0) // DTYPES[read.dtype].itemsize
-        return f"{own} = element_{read.dtype}({own}_base, {turn if step == 1 else f'({turn}) * {step}'})"
-    return f"{own} = element_{read.dtype}({own}_base + ({turn}) * {own}_stride, 0)"
+        return f"{name} = element_{read.dtype}({name}_base, {turn if step == 1 else f'({turn}) * {step}'})"
+    return f"{name} = element_{read.dtype}({name}_base + ({turn}) * {name}_stride, 0)"

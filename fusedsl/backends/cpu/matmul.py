@@ -1,5 +1,4 @@
-"""Products of matrices: blocks of both factors are computed once and packed, tiles of sums stay in vector registers,
-and what follows the sums is done while a block of them is in the cache (Goto and van de Geijn, TOMS 2008).
+"""Matmul with packed blocks, register tiles, fused prologue and epilogue (Goto and van de Geijn, TOMS 2008).
 
 A unit of work is a block of the result, at most ROWS x COLUMNS; DEPTH elements of the summed axes are packed at a time.
 """
@@ -13,53 +12,53 @@ from ...kernel_ir.kernel import KernelIR, Load
 from ...kernel_ir.matmul_axes import sides
 from ...kernel_ir.phase import Body
 from .reduce import get, put
-from .roles import Array
-from .rows import claim, unclaim
-from .schedule import PRODUCT_BLOCK
+from .roles import ScratchArray
+from .rows import allocate, free
+from .schedule import MATMUL_BLOCK
 from .source_text import address, header, indented, load_line, parameters, store_line
-from .vector_registers import TILE_PRODUCT, Vectors, tile_shape
+from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
-ROWS, COLUMNS, DEPTH = PRODUCT_BLOCK
-SERIAL = 64  # blocks of steps whose sums are added one after another
-MANY = f"(step_blocks > {SERIAL})"
-ROW, COLUMN, STEP = "row", "column", "step"  # what the three kinds of axes count
+ROWS, COLUMNS, DEPTH = MATMUL_BLOCK
+SERIAL_BLOCKS = 64  # k blocks that are summed serially; then their sum is added to a second accumulator
+TWO_LEVELS = f"(step_blocks > {SERIAL_BLOCKS})"
+ROW, COLUMN, STEP = "row", "column", "step"  # the kinds of axes: m, n and k
 
 
-def emit(kernel: KernelIR, letters: str, vectors: Vectors) -> tuple[str, list[Array]]:
-    """The source of a kernel that sums products, and the working memory that it names.
+def emit(kernel: KernelIR, letters: str, vectors: VectorRegisters) -> tuple[str, list[ScratchArray]]:
+    """The source of a matmul, and its scratch arrays.
 
-    `letters` say how each operand goes along the last row axis, then along the last column axis of the tiles.
+    `letters` are the strides of each operand along the last row axis, then along the last column axis.
     """
-    return Contract(kernel, letters, vectors).emit()
+    return MatmulEmitter(kernel, letters, vectors).emit()
 
 
-class Contract:
-    """The text of one kernel."""
+class MatmulEmitter:
+    """Emits one matmul."""
 
-    def __init__(self, kernel: KernelIR, letters: str, vectors: Vectors):
-        found = sides(kernel)
-        assert found is not None
-        self.kernel, self.sides, self.vectors = kernel, found, vectors
-        self.along = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
+    def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):
+        matmul_sides = sides(kernel)
+        assert matmul_sides is not None
+        self.kernel, self.sides, self.vectors = kernel, matmul_sides, vectors
+        self.letters = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
         self.axes = {
-            ROW: found.rows, COLUMN: found.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
+            ROW: matmul_sides.rows, COLUMN: matmul_sides.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
         }  # fmt: skip
         self.folds = kernel.phases[0].folds
-        self.packs = list(
-            dict.fromkeys((kind, body) for pair in found.factors for kind, body in zip((ROW, COLUMN), pair))
+        self.packed_operands = list(
+            dict.fromkeys((kind, body) for pair in matmul_sides.factors for kind, body in zip((ROW, COLUMN), pair))
         )
 
     # -- the whole
 
-    def emit(self) -> tuple[str, list[Array]]:
+    def emit(self) -> tuple[str, list[ScratchArray]]:
         kernel, arrays = self.kernel, self.arrays()
-        lines = [*parameters(kernel), *self.extents(), *claim(arrays)]
-        lines += ["for unit in range(begin, end):", *indented(self.block()), *unclaim(arrays)]
+        lines = [*parameters(kernel), *self.extents(), *allocate(arrays)]
+        lines += ["for unit in range(begin, end):", *indented(self.block()), *free(arrays)]
         head = header(kernel, "products of matrices, in blocks")
         return "\n".join([*head, "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
     def extents(self) -> list[str]:
-        """How many rows, columns and steps there are, and blocks of them as even as tiles allow."""
+        """Define the numbers of rows, columns and steps, and blocks that are as even as tiles allow."""
         lines = [f"{kind}s = {' * '.join(f'n{a}' for a in self.axes[kind])}" for kind in (ROW, COLUMN, STEP)]
         high, wide = self.tile_shape()
         for kind, most, unit in ((ROW, ROWS, high), (COLUMN, COLUMNS, wide)):
@@ -70,52 +69,54 @@ class Contract:
         return [*lines, f"step_blocks = (steps + {DEPTH - 1}) // {DEPTH}", f"step_most = smaller({DEPTH}, steps)"]
 
     def tile_shape(self) -> tuple[int, int]:
-        """Rows and columns that blocks are a multiple of."""
+        """(rows, columns) that block shapes are multiples of."""
         shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 
-    def arrays(self) -> list[Array]:
-        """Packed blocks, sums, and where elements stand along merged axes."""
-        found = [Array(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
-                 for k, (kind, body) in enumerate(self.packs)]  # fmt: skip
+    def arrays(self) -> list[ScratchArray]:
+        """Scratch: packed blocks, sums, and offset tables of merged axes."""
+        arrays = [ScratchArray(self.packed(k), body.results[0].dtype, f"{kind}_most * step_most")
+                 for k, (kind, body) in enumerate(self.packed_operands)]  # fmt: skip
         for k, use in enumerate(self.folds):
-            found += [Array(label, use.state[0].dtype, "row_most * column_most") for label in self.sums_of(k)]
+            arrays += [
+                ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.accumulators(k)
+            ]
         for kind in (ROW, COLUMN, STEP):
-            found += [Array(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
-        return found
+            arrays += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
+        return arrays
 
     @staticmethod
     def packed(k: int) -> str:
         return f"packed{k}"
 
     @staticmethod
-    def sums(k: int) -> str:
+    def accumulator(k: int) -> str:
         return f"sums{k}"
 
-    def sums_of(self, k: int) -> tuple[str, str]:
-        """The sums of some blocks of steps, and of all before these."""
-        return self.sums(k), f"before{k}"
+    def accumulators(self, k: int) -> tuple[str, str]:
+        """The accumulators: of the last k blocks, and of all before these."""
+        return self.accumulator(k), f"before{k}"
 
-    # -- where elements stand
+    # -- offsets
 
-    def touched(self, kind: str) -> list[int]:
-        """The operands that go along some axis of a kind."""
+    def varying_operands(self, kind: str) -> list[int]:
+        """The operands that vary along some axis of a kind."""
         return [k for k, o in enumerate(self.kernel.operands) if any(o.strides[a] != "0" for a in self.axes[kind])]
 
     def tables(self, kind: str) -> list[tuple[str, str]]:
-        """(label, what an entry is) of the tables of a kind of several axes: offsets of operands, positions."""
+        """(label, entry) of the tables of a kind with several axes: offsets of operands, indices."""
         axes = self.axes[kind]
         if len(axes) == 1:
             return []
-        found = []
-        for k in self.touched(kind):
+        tables = []
+        for k in self.varying_operands(kind):
             strides = self.kernel.operands[k].strides
             terms = [f"i{a}" + (f" * s{k}at{a}" if strides[a] == "s" else "") for a in axes if strides[a] != "0"]
-            found.append((f"{kind}_of{k}", " + ".join(terms)))
-        return found + [(f"{kind}_at{p.axis}", f"i{p.axis}") for p in self.kernel.positions if p.axis in axes]
+            tables.append((f"{kind}_of{k}", " + ".join(terms)))
+        return tables + [(f"{kind}_at{p.axis}", f"i{p.axis}") for p in self.kernel.positions if p.axis in axes]
 
     def fill_tables(self, kind: str) -> list[str]:
-        """Fill a kind's tables for the block at hand."""
+        """Fill the tables of a kind for the current block."""
         tables = self.tables(kind)
         if not tables:
             return []
@@ -127,23 +128,23 @@ class Contract:
         return [f"for {kind} in range({kind}_count):", *indented(inner)]
 
     def step_of(self, kind: str, operand: int) -> str:
-        """The stride of an operand along a kind's one axis, as text."""
+        """The stride of an operand along the single axis of a kind, as text."""
         (axis,) = self.axes[kind]
         letter = self.kernel.operands[operand].strides[axis]
-        if kind != STEP and self.along[kind][operand] != "s":
-            letter = self.along[kind][operand]
+        if kind != STEP and self.letters[kind][operand] != "s":
+            letter = self.letters[kind][operand]
         return f"s{operand}at{axis}" if letter == "s" else letter
 
     def offset(self, kind: str, operand: int, index: str) -> str:
-        """The offset of an operand at an index within the block, as text; "" for none."""
-        if operand not in self.touched(kind):
+        """The offset of an operand at an index in the block, as text; "" for zero."""
+        if operand not in self.varying_operands(kind):
             return ""
         if len(self.axes[kind]) > 1:
             return get(f"{kind}_of{operand}", index)
         stride = self.step_of(kind, operand)
         return "" if stride == "0" else index if stride == "1" else f"{index} * {stride}"
 
-    def moved(self, operands: Sequence[int], pointer: str, base: str, kind: str, index: str) -> list[str]:
+    def advance(self, operands: Sequence[int], pointer: str, base: str, kind: str, index: str) -> list[str]:
         """Pointers `pointer`k: `base`k moved to an index of a kind."""
         lines = []
         for k in operands:
@@ -152,13 +153,13 @@ class Contract:
         return lines
 
     def start(self, operands: Sequence[int], pointer: str, base: str, kind: str) -> list[str]:
-        """Pointers to where the block begins (tables hold offsets from the first element on)."""
+        """Pointers to the start of the block (tables hold offsets from element 0)."""
         if len(self.axes[kind]) > 1:
             return [f"{pointer}{k} = {base}{k}" for k in operands] if pointer != base else []
-        return self.moved(operands, pointer, base, kind, f"{kind}_from")
+        return self.advance(operands, pointer, base, kind, f"{kind}_from")
 
     def positions(self, kinds: Sequence[str], names: set[str], index: dict[str, str]) -> list[str]:
-        """The positions among `names` along axes of these kinds."""
+        """The indices among `names` along axes of these kinds."""
         lines = []
         for p in self.kernel.positions:
             for kind in kinds:
@@ -171,7 +172,7 @@ class Contract:
     # -- a block
 
     def block(self) -> list[str]:
-        """The sums of one block of the result, and what follows them."""
+        """One block of the result: mainloop over k blocks, then the epilogue."""
         kernel, batch = self.kernel, self.sides.batch
         names = {a: f"i{a}" for a in batch}
         lines = ["left = unit"]
@@ -186,30 +187,36 @@ class Contract:
         for kind in (ROW, COLUMN):
             lines += [*self.start(everyone, "b", "b", kind), *self.fill_tables(kind)]
         for k, use in enumerate(self.folds):
-            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.sums_of(k)]
+            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.accumulators(k)]
             lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
-            lines += [f"if {MANY}:", *indented(["for place in range(row_most * column_most):"])]
+            lines += [f"if {TWO_LEVELS}:", *indented(["for place in range(row_most * column_most):"])]
             lines += indented(zero[1:], 2)
         depth = [f"step_from = block * {DEPTH}", "step_count = smaller(step_most, steps - step_from)"]
         depth += self.fill_tables(STEP)
-        for k, (kind, body) in enumerate(self.packs):
+        for k, (kind, body) in enumerate(self.packed_operands):
             depth += ["", *self.pack(k, kind, body)]
-        depth += ["", *self.multiply(), "", f"if {MANY} & (block % {SERIAL} == {SERIAL - 1}):", *indented(self.move(0))]
-        lines += ["for block in range(step_blocks):", *indented(depth), f"if {MANY}:", *indented(self.move(1))]
-        return [*lines, *self.after()]
+        depth += [
+            "",
+            *self.macrokernel(),
+            "",
+            f"if {TWO_LEVELS} & (block % {SERIAL_BLOCKS} == {SERIAL_BLOCKS - 1}):",
+            *indented(self.flush(0)),
+        ]
+        lines += ["for block in range(step_blocks):", *indented(depth), f"if {TWO_LEVELS}:", *indented(self.flush(1))]
+        return [*lines, *self.epilogue()]
 
-    def move(self, into: int) -> list[str]:
-        """The sums of the last blocks join those before (0), or the other way (1)."""
+    def flush(self, into: int) -> list[str]:
+        """Add the sums of the last k blocks to those before (0), or the other way (1)."""
         lines = []
         for k, use in enumerate(self.folds):
-            parts, d = self.sums_of(k), use.state[0].dtype
+            parts, d = self.accumulators(k), use.state[0].dtype
             total = " + ".join(get(label, "place") for label in parts)
             to, rest = (parts[1], parts[0]) if into == 0 else parts
             lines += [put(to, "place", total if d.kind == "f" else f"{d}({total})"), put(rest, "place", f"{d}(0)")]
         return ["for place in range(row_most * column_most):", *indented(lines)]
 
     def pack(self, k: int, kind: str, body: Body) -> list[str]:
-        """Compute one factor for the block, in strips as wide as a tile; a step's elements are side by side."""
+        """Pack one operand for the block, in strips as wide as a tile; the elements of a step are contiguous."""
         width = self.width(kind, body)
         operands = sorted({load.operand for load in self.loads(body)})
         label = self.packed(k)
@@ -217,16 +224,16 @@ class Contract:
         fixed = [load_line(load, f"f{load.operand}", "0") for load in self.loads(body) if not self.varies(load)]
         place = f"(strip * step_count + step) * {width} + lane"
         lines = [*start, *fixed, f"strips = ({kind}_count + {width - 1}) // {width}", "for strip in range(strips):"]
-        if self.lies_along(STEP, operands, kind):
+        if self.is_contiguous_along(STEP, operands, kind):
             inner = self.element(body, label, place, kind, STEP)
-            outer = [f"{kind} = strip * {width} + lane", *self.moved(operands, "e", "f", kind, kind)]
+            outer = [f"{kind} = strip * {width} + lane", *self.advance(operands, "e", "f", kind, kind)]
             loop = [f"for lane in range(smaller({width}, {kind}_count - strip * {width})):",
                     *indented([*outer, "for step in range(step_count):", *indented(inner)])]  # fmt: skip
             return [*lines, *indented(loop)]
         inner = self.element(body, label, place, STEP, kind)
-        outer = self.moved(operands, "e", "f", STEP, "step")
+        outer = self.advance(operands, "e", "f", STEP, "step")
         if len(self.axes[kind]) == 1:
-            outer += self.moved(operands, "e", "e", kind, f"strip * {width}")
+            outer += self.advance(operands, "e", "e", kind, f"strip * {width}")
         rest = f"{kind}_count - strip * {width}"
         loops = [
             f"if {rest} >= {width}:",
@@ -245,10 +252,10 @@ class Contract:
         return [load for load in self.kernel.loads if load.value.name in names]
 
     def varies(self, load: Load) -> bool:
-        return any(load.operand in self.touched(kind) for kind in (ROW, COLUMN, STEP))
+        return any(load.operand in self.varying_operands(kind) for kind in (ROW, COLUMN, STEP))
 
-    def lies_along(self, kind: str, operands: Sequence[int], other: str) -> bool:
-        """Whether neighbours in memory are neighbours of one kind rather than of the other."""
+    def is_contiguous_along(self, kind: str, operands: Sequence[int], other: str) -> bool:
+        """True if more operands are contiguous along one kind than along the other."""
 
         def near(which: str) -> int:
             return sum(len(self.axes[which]) == 1 and self.step_of(which, k) == "1" for k in operands)
@@ -256,14 +263,14 @@ class Contract:
         return near(kind) > near(other)
 
     def element(self, body: Body, label: str, place: str, outer: str, inner: str) -> list[str]:
-        """One element of a factor: loads, the body, and where it is packed to; pointers are at the outer index."""
+        """One element of an operand: loads, prologue, store to the packed block; pointers are at the outer index."""
         names = {v.name for v in body.args}
         index = {STEP: "step", ROW: "strip * W + lane", COLUMN: "strip * W + lane"}
         for kind in (ROW, COLUMN):
             index[kind] = index[kind].replace("W", str(self.width(kind, body)))
         local = dict(index)
         if inner != STEP and len(self.axes[inner]) == 1:
-            local[inner] = "lane"  # the pointers stand at the strip
+            local[inner] = "lane"  # the pointers are at the strip
         lines = []
         for load in self.loads(body):
             if self.varies(load):
@@ -271,38 +278,41 @@ class Contract:
         lines += self.positions((outer, inner), names, index)
         return [*lines, *body.lines, put(label, place, body.results[0].name)]
 
-    def multiply(self) -> list[str]:
-        """Add the products of what is packed to the sums, tile by tile."""
+    def macrokernel(self) -> list[str]:
+        """The macrokernel: add the products of packed blocks to the sums, tile by tile."""
         lines = []
         for k, (use, pair) in enumerate(zip(self.folds, self.sides.factors)):
             d = use.state[0].dtype
             high, wide = tile_shape(d, self.vectors)
-            left, right = (self.packed(self.packs.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair))
+            left, right = (
+                self.packed(self.packed_operands.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair)
+            )
             a = f"offset({left}_at, row_strip * {high} * step_count * {d.itemsize})"
             b = f"offset({right}_at, column_strip * {wide} * step_count * {d.itemsize})"
-            c = f"offset({self.sums(k)}_at, (row_strip * {high} * column_most + column_strip * {wide}) * {d.itemsize})"
+            element = f"row_strip * {high} * column_most + column_strip * {wide}"
+            c = f"offset({self.accumulator(k)}_at, ({element}) * {d.itemsize})"
             inner = [f"{TILE_PRODUCT}_{d.name}({a}, {b}, {c}, step_count, column_most)"]
             rows = [f"for row_strip in range((row_count + {high - 1}) // {high}):", *indented(inner)]
             lines += [f"for column_strip in range((column_count + {wide - 1}) // {wide}):", *indented(rows)]
         return lines
 
-    # -- after the sums
+    # -- epilogue
 
-    def after(self) -> list[str]:
-        """What follows the sums, element by element of the block."""
+    def epilogue(self) -> list[str]:
+        """The epilogue: row body and stores for each element of the block."""
         phase = self.kernel.phases[0]
         body = phase.row or Body((), (), ())
         names = {v.name for v in body.args} | {store.value for store in phase.row_stores}
         loads = [load for load in self.kernel.loads if load.value.name in names]
         operands = sorted({load.operand for load in loads} | {store.operand for store in phase.row_stores})
         index = {ROW: "row", COLUMN: "column"}
-        across = [load for load in loads if load.operand in self.touched(COLUMN)]
-        outer = self.moved(operands, "e", "b", ROW, "row")
+        across = [load for load in loads if load.operand in self.varying_operands(COLUMN)]
+        outer = self.advance(operands, "e", "b", ROW, "row")
         outer += [load_line(load, f"e{load.operand}", "0") for load in loads if load not in across]
         outer += self.positions((ROW,), names, index)
         inner = [load_line(load, f"e{load.operand}", self.offset(COLUMN, load.operand, "column")) for load in across]
         inner += self.positions((COLUMN,), names, index)
-        inner += [f"{use.state[0].name} = {get(self.sums(k), 'row * column_most + column')}"
+        inner += [f"{use.state[0].name} = {get(self.accumulator(k), 'row * column_most + column')}"
                   for k, use in enumerate(self.folds)]  # fmt: skip
         inner += body.lines
         inner += [store_line(s, f"e{s.operand}", self.offset(COLUMN, s.operand, "column")) for s in phase.row_stores]

@@ -1,4 +1,4 @@
-"""The innermost loop of products of matrices: a tile of sums in vector registers, one step of the sum at a time."""
+"""Matmul microkernel: outer products of packed panels, accumulated in a register tile."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from functools import partial
 from llvmlite import ir
 
 from ...ir.types import DType
-from .llvm_values import Number, llvm_type
+from .llvm_values import LLVMValue, llvm_type
 from .memory import POINTER_TYPE
-from .vector_registers import TILE_PRODUCT, Vectors, tile_shape
+from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 
 WORD = ir.IntType(64)
 
 
-def own_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
-    """The loops over three arrays and some numbers that `write` fills in, as a function of their own: once a module."""
+def outlined_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
+    """A noinline function over three pointers and some integers, with a body by `write`: one per module."""
     name = f"{name}_{d.name}"
-    found = module.globals.get(name)
-    if found is None:
+    function = module.globals.get(name)
+    if function is None:
         kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * numbers)
-        found = ir.Function(module, kind, name)
-        found.linkage = "internal"
-        found.attributes.add("noinline")
-        set.add(found.attributes, '"prefer-vector-width"="512"')
-        for pointer in found.args[:3]:
+        function = ir.Function(module, kind, name)
+        function.linkage = "internal"
+        function.attributes.add("noinline")
+        set.add(function.attributes, '"prefer-vector-width"="512"')
+        for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
-        write(found, d)
-    return found
+        write(function, d)
+    return function
 
 
-def add_product(builder: ir.IRBuilder, vectors: Vectors, d: DType, a, b, c, depth: Number, stride: Number) -> None:
-    """c += a · b for one tile: a is (depth, rows) packed, b (depth, columns) packed, c has rows `stride` apart."""
+def add_tile_product(
+    builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, a, b, c, depth: LLVMValue, stride: LLVMValue
+) -> None:
+    """c += a · b for one tile: a is packed (depth, rows), b packed (depth, columns), c has row stride `stride`."""
     numbers = (depth.value, stride.value)
-    function = own_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
+    function = outlined_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
     builder.call(function, [a, b, c, *numbers])
 
 
-def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
+def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
     a, b, c, depth, stride = function.args
     rows, columns = tile_shape(d, vectors)
     lanes = columns // 2
@@ -53,20 +55,20 @@ def _write(vectors: Vectors, function: ir.Function, d: DType) -> None:
     sums = [[builder.phi(vector) for _ in range(2)] for _ in range(rows)]
     right = [_vector(builder, b, _place(builder, k, columns, v * lanes), scalar, vector, d) for v in range(2)]
     for r, line in enumerate(sums):
-        left = spread(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
-        for v, held in enumerate(line):
-            held.add_incoming(ir.Constant(vector, None), before)
-            held.add_incoming(fused(builder, d, left, right[v], held, vector), loop)
+        left = splat(builder, _element(builder, a, _place(builder, k, rows, r), scalar), vector)
+        for v, accumulator in enumerate(line):
+            accumulator.add_incoming(ir.Constant(vector, None), before)
+            accumulator.add_incoming(vector_fma(builder, d, left, right[v], accumulator, vector), loop)
     following = builder.add(k, WORD(1))
     k.add_incoming(following, loop)
     builder.cbranch(builder.icmp_signed("<", following, depth), loop, after)
 
     builder.position_at_end(after)
     for line in sums:
-        for v, held in enumerate(line):
+        for v, accumulator in enumerate(line):
             total = builder.phi(vector)
             total.add_incoming(ir.Constant(vector, None), before)
-            total.add_incoming(held.incomings[1][0], loop)
+            total.add_incoming(accumulator.incomings[1][0], loop)
             line[v] = total
     for r, line in enumerate(sums):
         for v, total in enumerate(line):
@@ -95,18 +97,19 @@ def _element(builder, base, place, scalar):
     return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
 
 
-def spread(builder, x, vector):
-    """A vector of one element everywhere."""
+def splat(builder, x, vector):
+    """Broadcast a scalar to all lanes."""
     first = builder.insert_element(ir.Constant(vector, ir.Undefined), x, ir.IntType(32)(0))
     mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), None)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
-def fused(builder, d: DType, x, y, z, vector):
-    """x * y + z, rounded once where they are floats."""
+def vector_fma(builder, d: DType, x, y, z, vector):
+    """x * y + z; an fma for floats."""
     if d.kind != "f":
         return builder.add(builder.mul(x, y), z)
-    name = f"llvm.fma.v{vector.count}f{d.bits}"
+    lanes = f"v{vector.count}" if isinstance(vector, ir.VectorType) else ""
+    name = f"llvm.fma.{lanes}f{d.bits}"
     function = builder.module.globals.get(name) or ir.Function(
         builder.module, ir.FunctionType(vector, [vector] * 3), name
     )

@@ -1,4 +1,4 @@
-"""Loops that only copy neighbours are calls of the C library's memmove, which does not read what it overwrites."""
+"""Memmove idiom: loops that only copy contiguous elements become calls of memmove, which allows overlap."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ LOAD = re.compile(r"(\w+) = (?:load(\d+)\((\w+), (\w+)\)|element_(\w+)\((\w+), (
 STORE = re.compile(r"store(\d+)\((\w+), (\w+), (\w+)\)$")
 
 
-def copies(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
-    """The loop over `index` from `first` up to `end` as copies; None where it computes something.
+def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
+    """The loop over `index` from `first` to `end` as memmove calls; None if it computes anything.
 
-    Elements at addresses (parts.py) are counted from `first`, those of operands from 0.
+    Loads at addresses (loop_splitting.py) are indexed from `first`, those of operands from 0.
     """
     code = [line.partition("#")[0].rstrip() for line in lines]
     loads = {load[1]: load for line in code if (load := LOAD.match(line))}
@@ -22,12 +22,12 @@ def copies(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: 
     if len(loads) + len(stores) < len(code) or {store[4] for store in stores} != set(loads):
         return None
     count = end if first == "0" else end.removeprefix(f"{first} + ")
-    found: list[str] = []
+    calls: list[str] = []
     for store in stores:
         load, (to, target, place) = loads[store[4]], store.groups()[:3]
         dtype = kernel.operands[int(load[2])].dtype.name if load[2] else load[5]
         if dtype != kernel.operands[int(to)].dtype.name or place != index or (load[4] or load[7]) != index:
             return None
         source = f"at{load[2]}({load[3]}, {first})" if load[2] else f"place({load[6]})"
-        found.append(f"move{to}(at{to}({target}, {first}), {source}, {count})")
-    return found
+        calls.append(f"move{to}(at{to}({target}, {first}), {source}, {count})")
+    return calls

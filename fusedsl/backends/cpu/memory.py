@@ -1,4 +1,4 @@
-"""Words that touch memory: the parameter block, operands (widened and narrowed as they pass), scratch."""
+"""Memory access: the parameter block, loads and stores with conversion, scratch, alias scopes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from llvmlite import ir
 
 from ...ir.types import BOOL, INT64, UINT8, UINT16, DType
 from .affine import NANS
-from .llvm_values import Number, llvm_type
-from .loop_splitting import LINE
+from .llvm_values import LLVMValue, llvm_type
+from .loop_splitting import CONSTANT_BYTES
 from .math import convert
 
 BYTE = ir.IntType(8)
@@ -15,89 +15,91 @@ POINTER_TYPE = BYTE.as_pointer()
 
 
 def stored_type(d: DType) -> ir.Type:
-    """What an element of `d` is in memory: bools are bytes, narrow floats are words of their size."""
+    """The LLVM type of an element of `d` in memory: bools are bytes, narrow floats are integers."""
     return BYTE if d is BOOL else ir.IntType(d.bits) if d.bits < 32 else llvm_type(d)
 
 
-def at(builder: ir.IRBuilder, base, index: Number, kind: ir.Type):
+def element_pointer(builder: ir.IRBuilder, base, index: LLVMValue, kind: ir.Type):
     """The address of element `index` of an array of `kind`."""
     typed = builder.bitcast(base, kind.as_pointer())
     return builder.gep(typed, [index.value], inbounds=True, source_etype=kind)
 
 
-def element_address(builder: ir.IRBuilder, base, index: Number, d: DType):
+def element_address(builder: ir.IRBuilder, base, index: LLVMValue, d: DType):
     """The address of element `index` of an array of `d`, as a plain pointer."""
-    return builder.bitcast(at(builder, base, index, stored_type(d)), POINTER_TYPE)
+    return builder.bitcast(element_pointer(builder, base, index, stored_type(d)), POINTER_TYPE)
 
 
-def read(builder: ir.IRBuilder, slots, index: Number, kind: ir.Type):
+def read_slot(builder: ir.IRBuilder, slots, index: LLVMValue, kind: ir.Type):
     """Slot `index` of the parameter block, as `kind`."""
-    address = builder.bitcast(at(builder, slots, index, ir.IntType(64)), kind.as_pointer())
+    address = builder.bitcast(element_pointer(builder, slots, index, ir.IntType(64)), kind.as_pointer())
     return builder.load(address, typ=kind)
 
 
-def scalar(builder: ir.IRBuilder, slots, index: Number, d: DType) -> Number:
+def scalar(builder: ir.IRBuilder, slots, index: LLVMValue, d: DType) -> LLVMValue:
     """A run-time scalar, in the low bytes of its slot."""
-    return widen(Number(builder, UINT8 if d is BOOL else d, read(builder, slots, index, stored_type(d))), d)
+    return widen(LLVMValue(builder, UINT8 if d is BOOL else d, read_slot(builder, slots, index, stored_type(d))), d)
 
 
-def widen(x: Number, d: DType) -> Number:
-    """A stored element of `d` as the value that bodies compute with."""
+def widen(x: LLVMValue, d: DType) -> LLVMValue:
+    """Convert a stored element of `d` to its compute type."""
     if d is BOOL:
         return x != 0
     return convert.unpack(x, d) if d.kind == "f" and d.bits < 32 else x
 
 
-def load(builder: ir.IRBuilder, d: DType, base, index: Number, scopes=None) -> Number:
+def load(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, scopes=None) -> LLVMValue:
     """Element `index` of an array of `d`."""
-    held = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
-    instruction = builder.load(at(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize)
-    mark(instruction, scopes)
-    return widen(Number(builder, held, instruction), d)
+    stored = UINT8 if d is BOOL or d.storage else UINT16 if d.kind == "f" and d.bits == 16 else d
+    instruction = builder.load(
+        element_pointer(builder, base, index, stored_type(d)), typ=stored_type(d), align=d.itemsize
+    )
+    set_alias_scope(instruction, scopes)
+    return widen(LLVMValue(builder, stored, instruction), d)
 
 
-def origin(builder: ir.IRBuilder, address: Number, wanted: Number) -> Number:
-    """An address where it is wanted; else that of zeros, as far as a part of a loop may go to either side."""
-    zeros = _line(builder, "zeros", UINT8, 0)
-    return Number(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
+def masked_address(builder: ir.IRBuilder, address: LLVMValue, wanted: LLVMValue) -> LLVMValue:
+    """An address if `wanted`, else the middle of an array of zeros, in which a part of a split loop may stride."""
+    zeros = _constant_array(builder, "zeros", UINT8, 0)
+    return LLVMValue(builder, INT64, builder.select(wanted.value, address.value, zeros.value))
 
 
-def nans(builder: ir.IRBuilder, d: DType) -> Number:
-    """The address of NaNs of `d`, likewise."""
-    return _line(builder, f"nans_{d.name}", d, NANS[d.name])
+def nan_address(builder: ir.IRBuilder, d: DType) -> LLVMValue:
+    """The middle of an array of NaNs of `d`."""
+    return _constant_array(builder, f"nans_{d.name}", d, NANS[d.name])
 
 
-def _line(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> Number:
-    """The address in the middle of elements of these bits."""
+def _constant_array(builder: ir.IRBuilder, name: str, d: DType, bits: int) -> LLVMValue:
+    """The address of the middle of a constant array of these bits."""
     module, word, unit = builder.module, llvm_type(INT64), ir.IntType(8 * d.itemsize)
     line = module.globals.get(name)
     if line is None:
-        kind = ir.ArrayType(unit, 2 * LINE // d.itemsize + 64)
+        kind = ir.ArrayType(unit, 2 * CONSTANT_BYTES // d.itemsize + 64)
         line = ir.GlobalVariable(module, kind, name)
         line.initializer, line.linkage = ir.Constant(kind, [unit(bits)] * kind.count if bits else None), "internal"
-    return Number(builder, INT64, builder.add(builder.ptrtoint(line, word), word(LINE)))
+    return LLVMValue(builder, INT64, builder.add(builder.ptrtoint(line, word), word(CONSTANT_BYTES)))
 
 
-def place(builder: ir.IRBuilder, address: Number):
-    """An address as a pointer."""
+def pointer_of(builder: ir.IRBuilder, address: LLVMValue):
+    """Integer address to pointer."""
     return builder.inttoptr(address.value, POINTER_TYPE)
 
 
-def move(builder: ir.IRBuilder, d: DType, to, source, count: Number) -> None:
-    """Copy so many elements of `d`."""
+def memmove(builder: ir.IRBuilder, d: DType, to, source, count: LLVMValue) -> None:
+    """Call memmove for `count` elements of `d`."""
     word, flag = llvm_type(INT64), ir.IntType(1)
     kind = (POINTER_TYPE, POINTER_TYPE, word, flag)
     function = c_function(builder.module, "llvm.memmove.p0i8.p0i8.i64", ir.VoidType(), *kind)
     builder.call(function, [to, source, builder.mul(count.value, word(d.itemsize)), flag(0)])
 
 
-def element(builder: ir.IRBuilder, d: DType, base: Number, index: Number, scopes: tuple[int, int]) -> Number:
-    """The element of `d` so many elements behind an address."""
+def element(builder: ir.IRBuilder, d: DType, base: LLVMValue, index: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
+    """Load element `index` of an array of `d` at an integer address."""
     return load(builder, d, builder.inttoptr(base.value, stored_type(d).as_pointer()), index, scopes)
 
 
-def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scopes: tuple[int, int]) -> Number:
-    """The element of `d` at an address where it is wanted; else 0, read from a place that is always there."""
+def fetch(builder: ir.IRBuilder, d: DType, address: LLVMValue, wanted: LLVMValue, scopes: tuple[int, int]) -> LLVMValue:
+    """Masked load of a `d` from an integer address; 0, loaded from a global, if not `wanted`."""
     module = builder.module
     nothing = module.globals.get("nothing")
     if nothing is None:
@@ -107,48 +109,48 @@ def fetch(builder: ir.IRBuilder, d: DType, address: Number, wanted: Number, scop
     kind = stored_type(d)
     there = builder.inttoptr(address.value, kind.as_pointer())
     place = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
-    return load(builder, d, place, Number(builder, INT64, llvm_type(INT64)(0)), scopes)
+    return load(builder, d, place, LLVMValue(builder, INT64, llvm_type(INT64)(0)), scopes)
 
 
-def store(builder: ir.IRBuilder, d: DType, base, index: Number, x: Number, scopes=None) -> None:
+def store(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, x: LLVMValue, scopes=None) -> None:
     """Write x, narrowed to `d`, to element `index`."""
     if d is BOOL:
         x = x.to(UINT8)
     elif d.kind == "f" and d.bits < 32:
         x = convert.pack(x, d)
-    instruction = builder.store(x.value, at(builder, base, index, stored_type(d)), align=d.itemsize)
-    mark(instruction, scopes)
+    instruction = builder.store(x.value, element_pointer(builder, base, index, stored_type(d)), align=d.itemsize)
+    set_alias_scope(instruction, scopes)
 
 
-def mark(instruction, scopes: tuple[int, int] | None) -> None:
-    """Say that arrays do not overlap (what the language guarantees): `scopes` is (this array's number, their count)."""
+def set_alias_scope(instruction, scopes: tuple[int, int] | None) -> None:
+    """Set alias.scope and noalias metadata: arrays do not overlap. `scopes` is (number of this array, count)."""
     if scopes is None:
         return
-    own, count = scopes
+    number, count = scopes
     module = instruction.module
     domain = module.add_metadata(["arrays"])
     names = [module.add_metadata([f"array {k}", domain]) for k in range(count)]
-    instruction.set_metadata("alias.scope", module.add_metadata([names[own]]))
-    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != own]))
+    instruction.set_metadata("alias.scope", module.add_metadata([names[number]]))
+    instruction.set_metadata("noalias", module.add_metadata([n for k, n in enumerate(names) if k != number]))
 
 
 def c_function(module: ir.Module, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
     return module.globals.get(name) or ir.Function(module, ir.FunctionType(result, args), name)
 
 
-def allocate(builder: ir.IRBuilder, size: Number):
-    """Scratch memory of `size` bytes from the C library."""
+def allocate(builder: ir.IRBuilder, size: LLVMValue):
+    """Call malloc."""
     function = c_function(builder.module, "malloc", POINTER_TYPE, llvm_type(INT64))
     function.return_value.add_attribute("noalias")
     return builder.call(function, [size.value])
 
 
-def release(builder: ir.IRBuilder, pointer) -> None:
+def free(builder: ir.IRBuilder, pointer) -> None:
     builder.call(c_function(builder.module, "free", ir.VoidType(), POINTER_TYPE), [pointer])
 
 
-def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: Number, y: Number) -> Number:
-    """x + y or x * y where the order of the terms is free, so that a loop over them becomes vector lanes."""
+def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """x + y or x * y with the reassoc flag, so that LLVM vectorises a reduction over them."""
     if x.dtype.kind == "f":
-        return Number(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
-    return Number(builder, x.dtype, getattr(builder, whole)(x.value, y.value))
+        return LLVMValue(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
+    return LLVMValue(builder, x.dtype, getattr(builder, whole)(x.value, y.value))

@@ -1,4 +1,4 @@
-"""The processors that machine code of the CPU is compiled for, and whether this one runs it. Imports no compiler."""
+"""Target processors: architecture, LLVM features, cpuinfo flags, compatibility. Imports no compiler."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import cache
 from typing import Any
 
 from ...errors import not_installed
-from .vector_registers import Vectors
+from .vector_registers import VectorRegisters
 
-# LLVM's names of the instruction sets that code may use, with the flag by which /proc/cpuinfo lists them where it is
-# another. What is not here (hints, instructions of operating systems) is switched off where code is to travel.
+# LLVM features that portable code may use, with their flag in /proc/cpuinfo if its name is different. Other features
+# (hints, system instructions) are disabled in portable code.
 X86_64 = """
 64bit=lm cmov cx8 cx16 fxsr mmx sse sse2 sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 sse4a crc32=sse4_2 sahf=lahf_lm
 popcnt movbe xsave avx avx2 fma f16c bmi=bmi1 bmi2 lzcnt=abm adx aes pclmul=pclmulqdq sha=sha_ni gfni vaes vpclmulqdq
@@ -32,30 +32,27 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class Processor:
-    """A kind of CPU: its architecture as `uname -m` says it, then LLVM's name of it and its feature string.
+    """A target processor."""
 
-    `flags` are those of /proc/cpuinfo that a machine must have to run code that is compiled for it.
-    """
-
-    architecture: str
-    name: str
-    features: str = ""
-    flags: tuple[str, ...] = ()
+    architecture: str  # as `uname -m`
+    name: str  # LLVM's CPU name
+    features: str = ""  # LLVM's feature string
+    flags: tuple[str, ...] = ()  # flags of /proc/cpuinfo that a machine needs to run its code
 
     @property
     def tag(self) -> str:
-        """What machine code depends on besides its source and the versions of its compilers."""
+        """The part of a binary's cache key that depends on the processor."""
         return f"{self.architecture}|{self.name}|{self.features}"
 
     @property
-    def vectors(self) -> Vectors:
+    def vectors(self) -> VectorRegisters:
         """Its vector registers."""
-        known = {f[1:] for f in self.features.split(",") if f.startswith("+")} | set(self.flags)
-        if "avx512f" in known:
-            return Vectors(64, 32)
-        if "avx" in known:
-            return Vectors(32, 16)
-        return Vectors(16, 32 if known & {"neon", "asimd"} else 16)
+        available = {f[1:] for f in self.features.split(",") if f.startswith("+")} | set(self.flags)
+        if "avx512f" in available:
+            return VectorRegisters(64, 32)
+        if "avx" in available:
+            return VectorRegisters(32, 16)
+        return VectorRegisters(16, 32 if available & {"neon", "asimd"} else 16)
 
     def __str__(self) -> str:
         return f"{self.name} ({self.architecture})"
@@ -70,14 +67,14 @@ BASELINES = {"x86_64": X86_64_V3, "aarch64": ARMV8}
 
 @cache
 def host() -> Processor:
-    """This machine's, with all that LLVM knows of it; CompileError without llvmlite."""
+    """This machine's processor, with all features; CompileError without llvmlite."""
     llvm = _llvm()
     return Processor(_architecture(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
 
 
 @cache
 def native() -> Processor:
-    """This machine's, without instruction sets of which another machine could not tell whether it has them."""
+    """This machine's processor, with the features that another machine can check in /proc/cpuinfo."""
     llvm, architecture = _llvm(), _architecture()
     names, available = FLAGS[architecture], llvm.get_host_cpu_features()
     used = [name for name, there in available.items() if there and name in names]
@@ -87,7 +84,7 @@ def native() -> Processor:
 
 
 def _architecture() -> str:
-    """This machine's, as LLVM says it: on Linux the same as `uname -m`."""
+    """This machine's architecture in LLVM's notation: on Linux the same as `uname -m`."""
     return _llvm().get_process_triple().partition("-")[0]
 
 
@@ -101,7 +98,7 @@ def _llvm() -> Any:
 
 @cache
 def flags() -> frozenset[str]:
-    """What /proc/cpuinfo says of this machine's CPU; nothing where there is no such file."""
+    """The flags of this machine's CPU in /proc/cpuinfo; empty without such a file."""
     try:
         with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
             for line in lines:
@@ -114,12 +111,12 @@ def flags() -> frozenset[str]:
 
 
 def obstacle(processor: Processor) -> str | None:
-    """Why this machine does not run code for a processor; None where it does."""
+    """Why this machine cannot run code for a processor; None if it can."""
     if sys.platform != "linux":
         return f"this system is {sys.platform}, and its code is for Linux"
     if os.uname().machine != processor.architecture:
         return f"this CPU is {os.uname().machine}, and its code is for {processor.architecture}"
     if processor.flags and not flags():
-        return "nobody can tell what this CPU has: /proc/cpuinfo cannot be read"
+        return "the features of this CPU are unknown: /proc/cpuinfo cannot be read"
     lacking = [flag for flag in processor.flags if flag not in flags()]
     return f"this CPU lacks {', '.join(lacking)}, which {processor.name} has" if lacking else None

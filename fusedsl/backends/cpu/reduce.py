@@ -1,49 +1,49 @@
-"""The text of folds: merging one element or one part into a state, vector lanes in memory, the pairwise tree.
+"""Reductions as text: merges of an element or a partial state, vector lanes in memory, the pairwise tree.
 
-Merges are taken to be associative and commutative (argmax settles ties by the index in its state), so that elements
-may be folded in lanes. The order is fixed: it depends on the number of columns alone.
+Merges are associative and commutative (argmax breaks ties by the index in its state), so that elements may be reduced
+in lanes. The order is fixed: it depends on the number of columns alone.
 """
 
 from __future__ import annotations
 
 from ...kernel_ir.phase import FoldUse
-from .roles import Array, accumulation
+from .roles import ScratchArray, reassociable_merge
 from .source_text import indented, renamed
 
 LANES = 64
-LEVELS = 48  # of the pairwise tree: enough for any number of segments
+LEVELS = 48  # levels of the pairwise tree: enough for any number of segments
 
 
-def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[Array]:
-    """One array per component of every state."""
-    return [Array(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.state]
+def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[ScratchArray]:
+    """One scratch array per component of every state."""
+    return [ScratchArray(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.state]
 
 
-def merged(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
-    """into = merge(first, second), with the merge's lines in place."""
-    own = own_names(fold)
-    lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
-    lines += renamed(fold.merge.lines, own)
-    return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
+def merge(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
+    """into = merge(first, second), with the merge body inlined."""
+    names = unique_names(fold)
+    lines = [f"{names[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
+    lines += renamed(fold.merge.lines, names)
+    return [*lines, *(f"{name} = {names[value.name]}" for name, value in zip(into, fold.merge.results))]
 
 
-def own_names(fold: FoldUse) -> dict[str, str]:
-    """New names for the values of a merge: merges of other folds use the same ones, perhaps of other types."""
-    made = [line.partition(" = ")[0] for line in fold.merge.lines]
-    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
+def unique_names(fold: FoldUse) -> dict[str, str]:
+    """Unique names for the values of a merge body: other folds use the same names, perhaps with other types."""
+    defined = [line.partition(" = ")[0] for line in fold.merge.lines]
+    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *defined]}
 
 
-def states(fold: FoldUse) -> list[str]:
+def state_names(fold: FoldUse) -> list[str]:
     return [value.name for value in fold.state]
 
 
-def named(fold: FoldUse, part: str) -> list[str]:
-    """The variables (or arrays) of a part of a state; the state's own where the part has no name."""
-    return [f"{name}_{part}" for name in states(fold)] if part else states(fold)
+def part_names(fold: FoldUse, part: str) -> list[str]:
+    """The variables (or arrays) of a partial state; those of the state itself if the part has no name."""
+    return [f"{name}_{part}" for name in state_names(fold)] if part else state_names(fold)
 
 
 def identity(fold: FoldUse, part: str = "") -> list[str]:
-    return [f"{name} = {text}" for name, text in zip(named(fold, part), fold.identity)]
+    return [f"{name} = {text}" for name, text in zip(part_names(fold, part), fold.identity)]
 
 
 def get(label: str, index: str) -> str:
@@ -54,74 +54,76 @@ def put(label: str, index: str, value: str) -> str:
     return f"{label}_put({label}_at, {index}, {value})"
 
 
-def got(fold: FoldUse, kind: str, index: str) -> list[str]:
-    return [get(f"{name}_{kind}", index) for name in states(fold)]
+def get_state(fold: FoldUse, kind: str, index: str) -> list[str]:
+    return [get(f"{name}_{kind}", index) for name in state_names(fold)]
 
 
-def kept(fold: FoldUse, kind: str, index: str, values: list[str]) -> list[str]:
-    return [put(f"{name}_{kind}", index, value) for name, value in zip(states(fold), values)]
+def put_state(fold: FoldUse, kind: str, index: str, values: list[str]) -> list[str]:
+    return [put(f"{name}_{kind}", index, value) for name, value in zip(state_names(fold), values)]
 
 
-def in_register(fold: FoldUse) -> list[str]:
-    """state = merge(state, lifted) for a merge of one line."""
+def accumulate_register(fold: FoldUse) -> list[str]:
+    """state = merge(state, lifted), for a merge of one line."""
     name, lifted = fold.state[0].name, fold.lifted[0].name
-    if word := accumulation(fold):
+    if word := reassociable_merge(fold):
         return [f"{name} = {word}({name}, {lifted})"]
-    return merged(fold, [name], [lifted], [name])
+    return merge(fold, [name], [lifted], [name])
 
 
-def in_lane(fold: FoldUse, lane: str) -> list[str]:
-    """Merge the lifted element into the state of a lane."""
-    fresh = [f"{name}_next" for name in states(fold)]
-    lines = merged(fold, got(fold, "lane", lane), [value.name for value in fold.lifted], fresh)
-    return [*lines, *kept(fold, "lane", lane, fresh)]
+def accumulate_lane(fold: FoldUse, lane: str) -> list[str]:
+    """Merge the lifted element into the state of its vector lane."""
+    fresh = [f"{name}_next" for name in state_names(fold)]
+    lines = merge(fold, get_state(fold, "lane", lane), [value.name for value in fold.lifted], fresh)
+    return [*lines, *put_state(fold, "lane", lane, fresh)]
 
 
-def in_line(fold: FoldUse, index: str) -> list[str]:
+def accumulate_column(fold: FoldUse, index: str) -> list[str]:
     """Merge the lifted element into the state of its column."""
-    fresh = [f"{name}_next" for name in states(fold)]
-    lines = merged(fold, got(fold, "line", index), [value.name for value in fold.lifted], fresh)
-    return [*lines, *kept(fold, "line", index, fresh)]
+    fresh = [f"{name}_next" for name in state_names(fold)]
+    lines = merge(fold, get_state(fold, "line", index), [value.name for value in fold.lifted], fresh)
+    return [*lines, *put_state(fold, "line", index, fresh)]
 
 
 def reset_lanes(folds: tuple[FoldUse, ...], count: str) -> list[str]:
-    lines = [line for fold in folds for line in kept(fold, "lane", "lane", list(fold.identity))]
+    lines = [line for fold in folds for line in put_state(fold, "lane", "lane", list(fold.identity))]
     return [f"for lane in range({count}):", *indented(lines)]
 
 
-def join_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
-    """Halve the lanes until one is left, and read it."""
+def reduce_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
+    """Tree reduction over lanes; the result is read from lane 0."""
     lines = []
     for fold in folds:
-        fresh = [f"{name}_next" for name in states(fold)]
-        lines += merged(fold, got(fold, "lane", "lane"), got(fold, "lane", "lane + half"), fresh)
-        lines += kept(fold, "lane", "lane", fresh)
-    reads = [f"{name} = {text}" for fold in folds for name, text in zip(states(fold), got(fold, "lane", "0"))]
+        fresh = [f"{name}_next" for name in state_names(fold)]
+        lines += merge(fold, get_state(fold, "lane", "lane"), get_state(fold, "lane", "lane + half"), fresh)
+        lines += put_state(fold, "lane", "lane", fresh)
+    reads = [
+        f"{name} = {text}" for fold in folds for name, text in zip(state_names(fold), get_state(fold, "lane", "0"))
+    ]
     inner = ["for lane in range(half):", *indented(lines), "half = half >> 1"]
     return [f"half = {LANES // 2}", "while half > 0:", *indented(inner), *reads]
 
 
-def appended(fold: FoldUse, part: str, other: str) -> list[str]:
-    """part = merge(part, other), for parts of a state."""
-    return merged(fold, named(fold, part), named(fold, other), named(fold, part))
+def merge_parts(fold: FoldUse, part: str, other: str) -> list[str]:
+    """part = merge(part, other), for partial states."""
+    return merge(fold, part_names(fold, part), part_names(fold, other), part_names(fold, part))
 
 
-def push(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
-    """Add part `number` (counted from 0) to the pairwise tree: parts of equal size merge, as in a binary counter."""
-    merges = _from_tree(folds, part)
-    keep = [line for fold in folds for line in kept(fold, "tree", "level", named(fold, part))]
+def push_to_tree(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
+    """Push partial state `number` (from 0) to the pairwise tree: equal levels merge, as in a binary counter."""
+    merges = _merge_level(folds, part)
+    keep = [line for fold in folds for line in put_state(fold, "tree", "level", part_names(fold, part))]
     inner = [*merges, "level = level + 1", "rest = rest >> 1"]
     return ["level = 0", f"rest = {number}", "while (rest & 1) != 0:", *indented(inner), *keep]
 
 
-def _from_tree(folds: tuple[FoldUse, ...], part: str) -> list[str]:
-    """What the tree holds at a level joins a part of each state."""
-    own = [(fold, named(fold, part)) for fold in folds]
-    return [line for fold, names in own for line in merged(fold, got(fold, "tree", "level"), names, names)]
+def _merge_level(folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    """Merge the tree's state at a level into a partial state."""
+    parts = [(fold, part_names(fold, part)) for fold in folds]
+    return [line for fold, names in parts for line in merge(fold, get_state(fold, "tree", "level"), names, names)]
 
 
-def join_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:
-    """The state of all `count` parts; the identity where there is none."""
+def reduce_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:
+    """The state of all `count` parts; the identity if there are none."""
     lines = [line for fold in folds for line in identity(fold, part)]
-    inner = ["if (rest & 1) != 0:", *indented(_from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
+    inner = ["if (rest & 1) != 0:", *indented(_merge_level(folds, part)), "level = level + 1", "rest = rest >> 1"]
     return [*lines, "level = 0", f"rest = {count}", "while rest != 0:", *indented(inner)]

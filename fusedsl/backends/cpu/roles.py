@@ -1,4 +1,4 @@
-"""What each name of a row kernel is: read per element, held per element across phases, or one value per row."""
+"""Roles of the values of a row kernel: element loads, per-element scratch values, row values."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ SCALAR_DOUBLE = re.compile(r"\b(hypot|log10|cbrt|power|sin|cos|tan)\(")
 
 
 @dataclass(frozen=True)
-class Array:
-    """Working memory of a generated function: `count` elements (text) at <label>_at."""
+class ScratchArray:
+    """A scratch array of a generated function, at <label>_at."""
 
     label: str
     dtype: DType
-    count: str
+    count: str  # elements, as text
 
     @property
     def bytes(self) -> str:
-        """Its size as text, a multiple of 64."""
+        """The size as text, a multiple of 64 bytes."""
         return f"({self.count} + 63) // 64 * 64 * {self.dtype.itemsize}"
 
 
 @dataclass(frozen=True)
-class Roles:
-    """The names of a row kernel by role."""
+class ValueRoles:
+    """The values of a row kernel by role."""
 
     kernel: KernelIR
 
     def varies(self, operand: int) -> bool:
-        """Whether an operand has an element per column."""
+        """True if an operand varies along the columns."""
         return any(letter != "0" for letter in self.kernel.operands[operand].strides[self.kernel.row_axes :])
 
     @cached_property
@@ -63,49 +63,52 @@ class Roles:
     @staticmethod
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
-        found = {value.name for value in phase.reads} | {store.value for store in phase.stores}
-        return found | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
+        names = {value.name for value in phase.reads} | {store.value for store in phase.stores}
+        return names | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
 
     @staticmethod
     def used_by_row(phase: Phase) -> set[str]:
         """The names that the row part of a phase reads."""
-        found = {store.value for store in phase.row_stores}
-        return found | ({value.name for value in phase.row.args} if phase.row else set())
+        names = {store.value for store in phase.row_stores}
+        return names | ({value.name for value in phase.row.args} if phase.row else set())
 
     @cached_property
-    def held(self) -> tuple[tuple[int, Value], ...]:
-        """(phase that makes it, value) of what is kept per element: results that a later phase reads, and loads
+    def scratch_values(self) -> tuple[tuple[int, Value], ...]:
+        """(phase that computes it, value) of per-element values that are stored to scratch.
 
-        that are read after a phase has written elements, since an output may be an input exactly.
+        These are results that a later phase reads, and loads that are read after a phase with stores, since an output
+        may alias an input exactly.
         """
-        found, phases = [], self.kernel.phases
+        values, phases = [], self.kernel.phases
         for p, phase in enumerate(phases):
             if phase.ranks:
                 continue
             later = set().union(*(self.used(q) for q in phases[p + 1 :]))
             loaded = {load.value.name for load in self.kernel.loads}
-            found += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
+            values += [(p, v) for v in phase.results if v.name in later and v.name not in loaded]
         first = next((p for p, phase in enumerate(phases) if phase.stores), len(phases))
         later = set().union(*(self.used(q) for q in phases[first + 1 :]))
-        while first < len(phases) and phases[first].ranks:  # it goes over ranks, not elements
+        while first < len(phases) and phases[first].ranks:  # its loop is over ranks, not elements
             first -= 1
-        found += [(first, load.value) for load in self.element_loads if load.value.name in later]
-        return tuple(dict.fromkeys(found))
+        values += [(first, load.value) for load in self.element_loads if load.value.name in later]
+        return tuple(dict.fromkeys(values))
 
-    def held_before(self, p: int) -> dict[str, Value]:
-        return {value.name: value for made, value in self.held if made < p}
+    def scratch_before(self, p: int) -> dict[str, Value]:
+        return {value.name: value for phase, value in self.scratch_values if phase < p}
 
-    def held_by(self, p: int) -> tuple[Value, ...]:
-        return tuple(value for made, value in self.held if made == p)
+    def scratch_of(self, p: int) -> tuple[Value, ...]:
+        return tuple(value for phase, value in self.scratch_values if phase == p)
 
     def loads_of(self, p: int) -> tuple[Load, ...]:
         """The element loads of a phase."""
-        names = self.used(self.kernel.phases[p]) | {value.name for value in self.held_by(p)}
-        return tuple(load for load in self.element_loads if load.value.name in names - set(self.held_before(p)))
+        names = self.used(self.kernel.phases[p]) | {value.name for value in self.scratch_of(p)}
+        return tuple(load for load in self.element_loads if load.value.name in names - set(self.scratch_before(p)))
 
-    def vectorises(self, p: int) -> bool:
-        """Whether LLVM turns the loop over a phase's elements into one over vectors, as far as can be told: nothing
-        runs along it, and its elements are neighbours that no function of the C library takes one at a time."""
+    def is_vectorisable(self, p: int) -> bool:
+        """True if LLVM vectorises the element loop of a phase, as far as can be predicted.
+
+        The loop has no scan, its accesses are contiguous, and it calls no scalar function of the C library.
+        """
         phase, last = self.kernel.phases[p], self.kernel.axes - 1
         touched = [load.operand for load in self.loads_of(p)] + [store.operand for store in phase.stores]
         near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
@@ -114,44 +117,53 @@ class Roles:
         lines = phase.element.lines
         return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
 
-    def folds_in_lanes(self, p: int) -> bool:
-        """Whether a phase's elements are folded in lanes in memory: merges of several lines, and sums and products of
-        floats whose loop stays scalar, for one element after another their roundings would add up."""
-        folds = self.kernel.phases[p].folds
-        if not all(map(in_registers, folds)):
-            return True
-        return not self.vectorises(p) and any(map(accumulation, folds))
+    def accumulates_in_memory(self, p: int) -> bool:
+        """True if a phase is reduced in lanes in memory.
 
-    def made_by_row(self, p: int) -> tuple[Value, ...]:
-        """The row values that a phase makes: fold states and results of its row body."""
+        These are merges of several lines, and float sums and products whose loop stays scalar: serial summation would
+        accumulate rounding errors.
+        """
+        folds = self.kernel.phases[p].folds
+        if not all(map(is_vectorisable_merge, folds)):
+            return True
+        return not self.is_vectorisable(p) and any(map(reassociable_merge, folds))
+
+    def row_results(self, p: int) -> tuple[Value, ...]:
+        """The row values that a phase defines: fold states and results of its row body."""
         phase = self.kernel.phases[p]
         states = tuple(value for fold in phase.folds for value in fold.state)
         states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
-    def rows_before(self, p: int) -> tuple[Value, ...]:
+    def row_values_before(self, p: int) -> tuple[Value, ...]:
         """The row values that exist when a phase starts, other than scalars."""
-        found = [load.value for load in self.row_loads] + [position.value for position in self.row_positions]
+        values = [load.value for load in self.row_loads] + [position.value for position in self.row_positions]
         for q in range(p):
-            found += self.made_by_row(q)
-        return tuple(dict.fromkeys(found))
+            values += self.row_results(q)
+        return tuple(dict.fromkeys(values))
 
 
-def in_registers(fold: FoldUse) -> bool:
-    """Whether LLVM turns a loop over this merge into vector lanes: one sum, product, extremum, or, and."""
+def is_vectorisable_merge(fold: FoldUse) -> bool:
+    """True if LLVM vectorises a loop over this merge: a single sum, product, extremum, or, and."""
     if len(fold.state) != 1 or len(fold.merge.lines) != 1:
         return False
-    found = SIMPLE.match(fold.merge.lines[0])
+    match = SIMPLE.match(fold.merge.lines[0])
     names = {v.name for v in fold.merge.args}
     return (
-        found is not None
-        and {g for g in found.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
+        match is not None
+        and {g for g in match.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
     )
 
 
-def accumulation(fold: FoldUse) -> str | None:
-    """The word for a float sum or product of free order; None for other merges."""
-    found = SIMPLE.match(fold.merge.lines[0])
-    if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
+def reassociable_merge(fold: FoldUse) -> str | None:
+    """The word for a float sum or product that LLVM may reassociate; None for other merges."""
+    match = SIMPLE.match(fold.merge.lines[0])
+    if fold.state[0].dtype.kind != "f" or not match or match.group(6) not in ("+", "*"):
         return None
-    return {"+": "accumulate_add", "*": "accumulate_mul"}[found.group(6)]
+    return {"+": "accumulate_add", "*": "accumulate_mul"}[match.group(6)]
+
+
+def is_extremum(fold: FoldUse) -> bool:
+    """True for a single maximum or minimum: exact in any order."""
+    match = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
+    return match is not None and match.group(8) is not None

@@ -1,51 +1,71 @@
-"""Row kernels, one row after another: each phase is a loop over the columns, in segments that are folded in lanes."""
+"""Row reductions: a loop over rows; each phase is a loop over columns, in segments that are reduced in vector lanes."""
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import KernelIR
-from . import loop_splitting, reduce, scan, sort
+from ...kernel_ir.kernel import KernelIR, Load
+from . import loop_splitting, reduce, row_products, scan, sort
 from .reduce import LANES, LEVELS
-from .roles import Array, Roles
+from .roles import ScratchArray, ValueRoles
 from .schedule import SEGMENT
-from .source_text import address, decode, header, indented, load_line, parameters, step, store_line, times
+from .source_text import address, decode, header, increment, indented, load_line, parameters, step, store_line, times
 
 
-def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
-    """The source of a row kernel, and the working memory that it names."""
-    roles = Roles(kernel)
-    arrays = [Array(value.name, value.dtype, "columns") for _, value in roles.held] + fold_arrays(
+def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
+    """The source of a row kernel, and its scratch arrays."""
+    roles = ValueRoles(kernel)
+    arrays = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values] + fold_arrays(
         kernel, range(len(kernel.phases))
     )
     arrays += sort.arrays(kernel)
+    products = row_products.operands(kernel)
+    if products is not None:
+        arrays += reduce.state_arrays(kernel.phases[0].folds, "rows", str(row_products.BLOCK))
     body = [*row_bases(roles)]
     for p in range(len(kernel.phases)):
-        body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
+        body += ["", f"# phase {p}", *column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
+    loop = ["for row in range(begin, end):", *indented([*body, *increment(kernel.row_axes)])]
+    if products is not None:
+        blocks = row_blocks(roles, *products)
+        loop = [f"if columns <= {row_products.MOST_COLUMNS}:", *indented(blocks), "else:", *indented(loop)]
     lines = [
         *parameters(kernel),
         *extents(kernel),
-        *claim(arrays),
+        *allocate(arrays),
         *row_index(roles, "begin"),
-        "for row in range(begin, end):",
-        *indented([*body, *next_row(kernel)]),
-        *unclaim(arrays),
+        *loop,
+        *free(arrays),
     ]
     return "\n".join([*header(kernel, "rows"), "", "def kernel(slots, begin, end):", *indented(lines), ""]), arrays
 
 
-def fold_arrays(kernel: KernelIR, phases) -> list[Array]:
-    """Lanes and trees of the folds."""
-    found = []
+def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
+    """Sums of products by the microkernel, for blocks of rows along the last row axis; then the row body of each."""
+    kernel, (fold,) = roles.kernel, roles.kernel.phases[0].folds
+    last, (state,) = kernel.row_axes - 1, fold.state
+    strides = ", ".join(step(kernel, x.operand, last) for x in (a, b))
+    call = f"{row_products.PRODUCT}_{state.dtype}({state.name}_rows_at, r{a.operand}, r{b.operand}, rows, columns"
+    each = [*row_bases(roles), f"{state.name} = {reduce.get(f'{state.name}_rows', 'number')}"]
+    each += [*row_epilogue(roles, 0), f"i{last} = i{last} + 1"]
+    carry = increment(kernel.row_axes)[1:]  # all but the step itself
+    block = [f"rows = smaller(smaller({row_products.BLOCK}, end - row), n{last} - i{last})", *row_bases(roles)]
+    block += [f"{call}, {strides})", "for number in range(rows):", *indented(each), *carry, "row = row + rows"]
+    return ["row = begin", "while row < end:", *indented(block)]
+
+
+def fold_arrays(kernel: KernelIR, phases) -> list[ScratchArray]:
+    """Scratch arrays of the folds: lanes and trees."""
+    arrays = []
     for p in phases:
         folds = kernel.phases[p].folds
-        found += reduce.state_arrays(folds, "tree", str(LEVELS))
-        found += scan.arrays(kernel.phases[p])
-        if Roles(kernel).folds_in_lanes(p):
-            found += reduce.state_arrays(folds, "lane", str(LANES))
-    return found
+        arrays += reduce.state_arrays(folds, "tree", str(LEVELS))
+        arrays += scan.arrays(kernel.phases[p])
+        if ValueRoles(kernel).accumulates_in_memory(p):
+            arrays += reduce.state_arrays(folds, "lane", str(LANES))
+    return arrays
 
 
 def extents(kernel: KernelIR) -> list[str]:
-    """columns, chunks of the last axis, and segments: (index of the outer column axes, chunk)."""
+    """Define columns, chunks (of the last axis), and segments: (index of the outer column axes, chunk)."""
     last = kernel.axes - 1
     names = [f"n{axis}" for axis in range(kernel.row_axes, last)]
     outer = " * ".join(names)
@@ -56,8 +76,8 @@ def extents(kernel: KernelIR) -> list[str]:
     ]
 
 
-def claim(arrays: list[Array]) -> list[str]:
-    """Allocate the working memory in one piece."""
+def allocate(arrays: list[ScratchArray]) -> list[str]:
+    """Allocate all scratch arrays in one call."""
     if not arrays:
         return []
     lines = ["size = 0"]
@@ -66,32 +86,23 @@ def claim(arrays: list[Array]) -> list[str]:
     return [*lines, "memory = allocate(size)", *(f"{a.label}_at = offset(memory, {a.label}_from)" for a in arrays)]
 
 
-def unclaim(arrays: list[Array]) -> list[str]:
+def free(arrays: list[ScratchArray]) -> list[str]:
     return ["release(memory)"] if arrays else []
 
 
-def row_start(roles: Roles, row: str) -> list[str]:
-    """The indices of a row, where it starts in each operand, and what is loaded once a row."""
+def row_prologue(roles: ValueRoles, row: str) -> list[str]:
+    """Row indices, base pointers of the operands, and row loads."""
     return [*row_index(roles, row), *row_bases(roles)]
 
 
-def row_index(roles: Roles, row: str) -> list[str]:
+def row_index(roles: ValueRoles, row: str) -> list[str]:
     """The indices of a row on its axes, from its number."""
     axes = range(roles.kernel.row_axes)
     return [f"left = {row}", *decode("left", axes, {axis: f"i{axis}" for axis in axes})] if axes else []
 
 
-def next_row(kernel: KernelIR) -> list[str]:
-    """The indices of the next row, without a division: the last axis is the fastest."""
-    lines: list[str] = []
-    for axis in range(kernel.row_axes):
-        carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []
-        lines = [f"i{axis} = i{axis} + 1", *carry]
-    return lines
-
-
-def row_bases(roles: Roles) -> list[str]:
-    """Where a row starts in each operand, and what is loaded once a row."""
+def row_bases(roles: ValueRoles) -> list[str]:
+    """Base pointers of a row in each operand, and row loads."""
     kernel = roles.kernel
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes)}
     lines = [address(kernel, k, f"r{k}", f"p{k}", names) for k in range(len(kernel.operands))]
@@ -99,58 +110,66 @@ def row_bases(roles: Roles) -> list[str]:
     return lines + [f"{p.value.name} = {p.value.dtype}(i{p.axis})" for p in roles.row_positions]
 
 
-def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[str]:
-    """The element part of a phase over segments [low, high), folded into its states; held values start at `base`."""
+def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") -> list[str]:
+    """The element loop of a phase over segments [low, high), reduced to its states; scratch values start at `base`."""
     phase = roles.kernel.phases[p]
     if phase.ranks:
-        return sort.ranks(roles, phase)
-    if not (phase.stores or phase.folds or phase.cross or phase.select or roles.held_by(p)):
+        return sort.rank_loop(roles, phase)
+    if not (phase.stores or phase.folds or phase.cross or phase.select or roles.scratch_of(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
         number = f"{high} - 1 - segment"
-    lines = [*segment_start(roles, p, base), *scan.segment_starts(phase), *elements(roles, p)]
-    lines += scan.segment_ends(phase, number)
+    lines = [*segment_prologue(roles, p, base), *scan.init_segment(phase), *elements(roles, p)]
+    lines += scan.finish_segment(phase, number)
     total = "segments" if low == "0" else f"({high} - {low})"
-    opening, joined = [*sort.starts(phase), *scan.starts(phase)], []
-    if phase.folds:  # the state of a single segment is that of the row
+    opening, joined = [*sort.init_top_k(phase), *scan.init_row(phase)], []
+    if phase.scans and scan.in_log_steps(phase):
+        opening += scan.init_log_steps(phase)
+    if phase.folds:  # a single segment needs no tree
         opening += [line for f in phase.folds for line in reduce.identity(f)]
-        lines += [f"if {total} != 1:", *indented(reduce.push(phase.folds, number))]
-        joined = [f"if {total} != 1:", *indented(reduce.join_tree(phase.folds, total))]
-    return [*opening, *scan.counted(phase, "segment", low, high, lines), *joined, *sort.sort(phase)]
+        lines += [f"if {total} != 1:", *indented(reduce.push_to_tree(phase.folds, number))]
+        joined = [f"if {total} != 1:", *indented(reduce.reduce_tree(phase.folds, total))]
+    return [*opening, *scan.directed_loop(phase, "segment", low, high, lines), *joined, *sort.merge_sort(phase)]
 
 
-def elements(roles: Roles, p: int) -> list[str]:
-    """The elements of a segment, folded into its states: in registers, or in lanes in memory; scans go by blocks."""
-    phase, lanes = roles.kernel.phases[p], roles.folds_in_lanes(p)
+def elements(roles: ValueRoles, p: int) -> list[str]:
+    """The loop over a segment, reduced in registers or in lanes in memory; scans run by blocks of LANES."""
+    phase, lanes = roles.kernel.phases[p], roles.accumulates_in_memory(p)
     if lanes:
         start = reduce.reset_lanes(phase.folds, str(LANES))
-        folding = [line for f in phase.folds for line in reduce.in_lane(f, "lane")]
+        folding = [line for f in phase.folds for line in reduce.accumulate_lane(f, "lane")]
     else:
         start = [line for f in phase.folds for line in reduce.identity(f)]
-        folding = [line for f in phase.folds for line in reduce.in_register(f)]
+        folding = [line for f in phase.folds for line in reduce.accumulate_register(f)]
     if not lanes and not phase.scans:
-        return [*start, *loop_splitting.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted, folding)]
+        return [*start, *loop_splitting.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted_loop, folding)]
     place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
     inner = [f"j = {place}", *element(roles, p, "j")]
-    block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.block_starts(phase)]
-    if phase.scans:
-        block += counted([*inner, *folding], "lane", "0", "within")
+    block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.init_block(phase)]
+    if phase.scans and scan.in_log_steps(phase):
+        block += scan.reset_log_steps(phase)
+        store = [line for use in scan.uses(phase) for line in scan.to_log_steps(use)]
+        block += counted_loop([f"j = {place}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
+        inner = [f"j = {place}", *element(roles, p, "j", scan.from_log_steps)]
+        block += [*scan.log_steps(phase), *counted_loop([*inner, *folding], "lane", "0", "within")]
+    elif phase.scans:
+        block += counted_loop([*inner, *folding], "lane", "0", "within")
     else:
-        block += loop_splitting.loop(roles.kernel, inner, "lane", "within", counted, folding)
-    block += scan.block_ends(phase)
+        block += loop_splitting.loop(roles.kernel, inner, "lane", "within", counted_loop, folding)
+    block += scan.finish_block(phase)
     loop = [f"for block in range((count + {LANES - 1}) // {LANES}):", *indented(block)]
-    return [*start, *loop, *(reduce.join_lanes(phase.folds) if lanes else [])]
+    return [*start, *loop, *(reduce.reduce_lanes(phase.folds) if lanes else [])]
 
 
-def counted(lines: list[str], index: str, first: str, end: str) -> list[str]:
+def counted_loop(lines: list[str], index: str, first: str, end: str) -> list[str]:
     """The innermost loop."""
     span = end if first == "0" else f"{first}, {end}"
     return [f"for {index} in range({span}):", *indented(lines)]
 
 
-def segment_start(roles: Roles, p: int, base: str) -> list[str]:
-    """Where a segment starts: its first column, how many, the operands' addresses, loads that do not vary in it."""
+def segment_prologue(roles: ValueRoles, p: int, base: str) -> list[str]:
+    """The first column of a segment, its length, base pointers, and loads that are invariant in it."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     names = {axis: f"i{axis}" for axis in range(kernel.row_axes, last)}
     lines = (
@@ -172,26 +191,33 @@ def segment_start(roles: Roles, p: int, base: str) -> list[str]:
     ]
 
 
-def element(roles: Roles, p: int, index: str) -> list[str]:
-    """Loads, body, stores and held values of one element."""
+def inputs(roles: ValueRoles, p: int, index: str) -> list[str]:
+    """Loads, scratch values and indices of one element."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
-    phase, used = kernel.phases[p], roles.used(kernel.phases[p])
+    used = roles.used(kernel.phases[p])
     lines = []
     for load in roles.loads_of(p):
         if (stride := step(kernel, load.operand, last)) != "0":
             lines.append(load_line(load, f"c{load.operand}", times(index, stride)))
-    lines += [f"{name} = {reduce.get(name, f'flat + {index}')}" for name in roles.held_before(p) if name in used]
+    lines += [f"{name} = {reduce.get(name, f'flat + {index}')}" for name in roles.scratch_before(p) if name in used]
     for q in roles.column_positions:
         if q.axis == last and q.value.name in used:
             lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
-    lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
+    return lines
+
+
+def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> list[str]:
+    """Loads, body, scans, stores and scratch values of one element."""
+    kernel, last = roles.kernel, roles.kernel.axes - 1
+    phase = kernel.phases[p]
+    lines = [*inputs(roles, p, index), *phase.element.lines, *scan.element_lines(phase, scan_step)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
-    lines += sort.keep(phase, f"flat + {index}")
-    lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
-    return lines + [line for f in phase.cross for line in reduce.in_line(f, f"base + flat + {index}")]
+    lines += sort.store_element(phase, f"flat + {index}")
+    lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
+    return lines + [line for f in phase.cross for line in reduce.accumulate_column(f, f"base + flat + {index}")]
 
 
-def row_part(roles: Roles, p: int) -> list[str]:
+def row_epilogue(roles: ValueRoles, p: int) -> list[str]:
     """The row body of a phase and its stores."""
     phase = roles.kernel.phases[p]
     lines = list(phase.row.lines) if phase.row else []

@@ -1,62 +1,62 @@
-"""Row kernels that fold their rows too: parts of the rows with a state for each column, then the parts merged.
+"""Row-and-column reductions: partial column states for blocks of rows, then a second stage that merges them.
 
-`rows` works on parts of neighbouring rows and keeps a line of states for each in a workspace that the caller gives,
-`columns` merges the lines as a pairwise tree and stores the results. The two slots behind the kernel's own say where
-the workspace is and how many parts there are.
+The C function `rows` reduces parts of consecutive rows and stores a state per column for each part in a workspace of
+the caller. The C function `columns` merges these states in a pairwise tree and stores the results. Two slots after the
+kernel's own hold the address of the workspace and the number of parts.
 """
 
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
 from . import reduce
-from .roles import Array, Roles
-from .rows import columns, fold_arrays, row_part, row_start, unclaim
+from .roles import ScratchArray, ValueRoles
+from .rows import column_loop, fold_arrays, free, row_epilogue, row_prologue
 from .source_text import address, decode, header, indented, load_line, store_line
-from .split_rows import begin
+from .split_rows import prologue
 from .workspace import cross_arrays
 
 
-def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
-    """The source of a kernel that folds both ways, and the working memory that it names."""
-    roles, shared = Roles(kernel), cross_arrays(kernel)
-    held = [Array(value.name, value.dtype, "columns") for _, value in roles.held]
-    own = held + fold_arrays(kernel, range(len(kernel.phases)))
+def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
+    """The source of a kernel that reduces rows and columns, and its scratch arrays."""
+    roles, shared = ValueRoles(kernel), cross_arrays(kernel)
+    scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
+    private = scratch + fold_arrays(kernel, range(len(kernel.phases)))
     trees = reduce.state_arrays(kernel.cross, "tree", str(reduce.LEVELS))
     lines = header(kernel, "cross")
-    lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, own))]
+    lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, private))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
-    return "\n".join([*lines, ""]), [*shared, *own, *trees]
+    return "\n".join([*lines, ""]), [*shared, *private, *trees]
 
 
-def _rows(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
-    """Every phase of the rows of a part; each element joins the state of its column."""
-    nothing = [line for f in kernel.cross for line in reduce.kept(f, "line", "base + column", list(f.identity))]
-    roles, body = Roles(kernel), []
+def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
+    """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
+    nothing = [line for f in kernel.cross for line in reduce.put_state(f, "line", "base + column", list(f.identity))]
+    roles, body = ValueRoles(kernel), []
     for p in range(len(kernel.phases)):
-        body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
+        body += ["", f"# phase {p}", *column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
     part = [
         "base = part * columns",
         "for column in range(columns):",
         *indented(nothing),
         "for row in range(part * each, smaller(part * each + each, rows)):",
-        *indented([*row_start(roles, "row"), *body]),
+        *indented([*row_prologue(roles, "row"), *body]),
     ]
     each = "each = (rows + parts - 1) // parts"
-    return [*begin(kernel, shared, own), each, "for part in range(begin, end):", *indented(part), *unclaim(own)]
+    return [*prologue(kernel, shared, private), each, "for part in range(begin, end):", *indented(part), *free(private)]
 
 
-def _columns(kernel: KernelIR, shared: list[Array], trees: list[Array]) -> list[str]:
-    """Merge the lines of states of a column, and store what they come to."""
+def _columns(kernel: KernelIR, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
+    """Stage 2: merge the partial states of a column, finish, store."""
     finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
     assert finish is not None
     names = {a: f"i{a}" for a in axes}
     read = [
         f"{name} = {text}"
         for f in kernel.cross
-        for name, text in zip(reduce.states(f), reduce.got(f, "line", "part * columns + column"))
+        for name, text in zip(reduce.state_names(f), reduce.get_state(f, "line", "part * columns + column"))
     ]
-    body = ["for part in range(parts):", *indented([*read, *reduce.push(kernel.cross, "part")])]
-    body += [*reduce.join_tree(kernel.cross, "parts"), "left = column", *decode("left", axes, names)]
+    body = ["for part in range(parts):", *indented([*read, *reduce.push_to_tree(kernel.cross, "part")])]
+    body += [*reduce.reduce_tree(kernel.cross, "parts"), "left = column", *decode("left", axes, names)]
     wanted = {value.name for value in finish.body.args} if finish.body else set()
     for load in (x for x in kernel.loads if x.value.name in wanted):
         body += [address(kernel, load.operand, f"c{load.operand}", f"p{load.operand}", names)]
@@ -67,4 +67,4 @@ def _columns(kernel: KernelIR, shared: list[Array], trees: list[Array]) -> list[
     for store in finish.stores:
         body.append(address(kernel, store.operand, f"c{store.operand}", f"p{store.operand}", names))
         body.append(store_line(store, f"c{store.operand}", "0"))
-    return [*begin(kernel, shared, trees), "for column in range(begin, end):", *indented(body), *unclaim(trees)]
+    return [*prologue(kernel, shared, trees), "for column in range(begin, end):", *indented(body), *free(trees)]

@@ -1,5 +1,4 @@
-"""The text of orders: a row's elements merge-sorted in working memory, or its best few kept in order as they come;
-and loops over the places of the order."""
+"""Sorts and top-k of rows as text: a merge sort in scratch memory, insertion of the best few, loops over ranks."""
 
 from __future__ import annotations
 
@@ -8,48 +7,47 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Selection
 from ..cuda.scan_sort.sort_method import selection
 from . import reduce
-from .roles import Array, Roles
+from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
 
-BLOCK = 64  # places of the order that are folded one after another
-FEW = 64  # of a row that are kept in order while the row is read; more are sorted
+BLOCK = 64  # ranks that are reduced serially
+MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 
 
-def arrays(kernel: KernelIR) -> list[Array]:
-    """The elements and their columns: the best few, or all of the row, twice: a merge reads one half and writes the
-    other."""
+def arrays(kernel: KernelIR) -> list[ScratchArray]:
+    """Scratch for (element, column): of the top k, or twice the row; a merge reads one half and writes the other."""
     select = selection(kernel)
     if select is None:
         return []
-    count = str(select.count) if _few(select) else "2 * columns"
-    return [Array("order", _kept(select.lifted.dtype), count), Array("place", INT64, count)]
+    count = str(select.count) if _is_top_k(select) else "2 * columns"
+    return [ScratchArray("order", _scratch_dtype(select.lifted.dtype), count), ScratchArray("place", INT64, count)]
 
 
-def _few(select: Selection) -> bool:
-    return select.count is not None and select.count <= FEW
+def _is_top_k(select: Selection) -> bool:
+    return select.count is not None and select.count <= MAX_TOP_K
 
 
-def _kept(d: DType) -> DType:
+def _scratch_dtype(d: DType) -> DType:
     return UINT8 if d is BOOL else d
 
 
-def starts(phase: Phase) -> list[str]:
-    """Nothing has been kept."""
-    return ["kept = 0"] if phase.select and _few(phase.select) else []
+def init_top_k(phase: Phase) -> list[str]:
+    """Reset the number of elements of the top k."""
+    return ["kept = 0"] if phase.select and _is_top_k(phase.select) else []
 
 
-def keep(phase: Phase, index: str) -> list[str]:
-    """Keep an element for the order."""
+def store_element(phase: Phase, index: str) -> list[str]:
+    """Store an element for the sort, or insert it into the top k."""
     select = phase.select
     if select is None:
         return []
     name = select.lifted.name
     value = f"uint8({name})" if select.lifted.dtype is BOOL else name
-    return _insert(select, value, index) if _few(select) else [reduce.put("order", index, value)]
+    return _insert_top_k(select, value, index) if _is_top_k(select) else [reduce.put("order", index, value)]
 
 
-def _insert(select: Selection, value: str, index: str) -> list[str]:
-    """Put an element among the best, if it comes before the last of them: those behind it move on."""
+def _insert_top_k(select: Selection, value: str, index: str) -> list[str]:
+    """Insert an element into the top k if it comes before the last of them; later ones are shifted."""
     count = select.count
     move = [
         reduce.put("order", "spot", reduce.get("order", "spot - 1")),
@@ -75,16 +73,16 @@ def _insert(select: Selection, value: str, index: str) -> list[str]:
     return [f"new = {value}", *wanted, "if wanted:", *indented(insert)]
 
 
-def sort(phase: Phase) -> list[str]:
-    """Merge runs of 1, 2, 4 … elements until one is left, at `here`; then read the places that are row values.
+def merge_sort(phase: Phase) -> list[str]:
+    """Bottom-up merge sort of the row, with the result at `here`; then loads of the ranks that are row values.
 
-    The left run wins among equals, so that the lower column comes first.
+    It is stable: among equals the lower column comes first.
     """
     select = phase.select
     if select is None:
         return []
-    if _few(select):
-        return ["here = 0", *_picked(select)]
+    if _is_top_k(select):
+        return ["here = 0", *_read_row_values(select)]
     merge = [
         "chosen = left",
         "if left >= middle:",
@@ -118,15 +116,15 @@ def sort(phase: Phase) -> list[str]:
     lines = ["for spot in range(columns):", *indented([reduce.put("place", "spot", "spot")])]
     lines += ["here = 0", "there = columns", "width = 1"]
     lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
-    return lines + _picked(select)
+    return lines + _read_row_values(select)
 
 
-def _picked(select: Selection) -> list[str]:
+def _read_row_values(select: Selection) -> list[str]:
     return [f"{value.name} = {_read(select, part, f'here + {place}')}" for part, place, value in select.places]
 
 
 def _before(select: Selection) -> str:
-    """Whether the right run's element comes before the left's."""
+    """The comparison: true if the right run's element comes before the left's."""
     d = select.lifted.dtype
     first, second = ("old", "new") if select.descending else ("new", "old")
     less = "new > old" if select.descending else "new < old"
@@ -136,12 +134,12 @@ def _before(select: Selection) -> str:
 def _read(select: Selection, part: str, index: str) -> str:
     if part == "positions":
         return reduce.get("place", index)
-    found = reduce.get("order", index)
-    return f"bool_({found})" if select.lifted.dtype is BOOL else found
+    element = reduce.get("order", index)
+    return f"bool_({element})" if select.lifted.dtype is BOOL else element
 
 
-def ranks(roles: Roles, phase: Phase) -> list[str]:
-    """A phase over the places of the order."""
+def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
+    """The loop of a phase over ranks."""
     kernel, select = roles.kernel, selection(roles.kernel)
     assert select is not None
     inner, used = [], roles.used(phase)
@@ -154,11 +152,17 @@ def ranks(roles: Roles, phase: Phase) -> list[str]:
         stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter
         inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
     for use in phase.folds:
-        inner += reduce.merged(use, reduce.states(use), [value.name for value in use.lifted], reduce.states(use))
+        inner += reduce.merge(
+            use, reduce.state_names(use), [value.name for value in use.lifted], reduce.state_names(use)
+        )
     count = "columns" if select.count is None else str(select.count)
     if not phase.folds:
         return [f"for rank in range({count}):", *indented(inner)]
     block = [line for use in phase.folds for line in reduce.identity(use)]
     block += [f"for rank in range(block * {BLOCK}, smaller(block * {BLOCK} + {BLOCK}, {count})):", *indented(inner)]
     blocks = [f"blocks = ({count} + {BLOCK - 1}) // {BLOCK}", "for block in range(blocks):"]
-    return [*blocks, *indented([*block, *reduce.push(phase.folds, "block")]), *reduce.join_tree(phase.folds, "blocks")]
+    return [
+        *blocks,
+        *indented([*block, *reduce.push_to_tree(phase.folds, "block")]),
+        *reduce.reduce_tree(phase.folds, "blocks"),
+    ]

@@ -1,4 +1,4 @@
-"""Text shared by the CPU skeletons: the parameter block, addresses, bodies with their comments.
+"""Source text shared by the CPU emitters: parameter block, addresses, loads and stores.
 
 Names of values end in an underscore and a number, so the skeletons' own names never do.
 """
@@ -21,13 +21,13 @@ def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
 
 
 def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
-    """Lines in which some names are others."""
+    """Replace names in lines."""
     return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
 
 
-def header(kernel: KernelIR, variant: str) -> list[str]:
-    """The comments at the top of a generated file."""
-    lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {variant}"]
+def header(kernel: KernelIR, schedule: str) -> list[str]:
+    """The header comments of a generated file."""
+    lines = [*kernel.header, f"CPU kernel {kernel.name}, variant {schedule}"]
     for k, operand in enumerate(kernel.operands):
         role = "input" if k < kernel.inputs else "output"
         lines.append(f"load{k} store{k}: {role} {operand.name}, {operand.dtype}, strides {operand.strides or 'none'}")
@@ -45,9 +45,9 @@ def parameters(kernel: KernelIR) -> list[str]:
         elif slot.kind == "stride":
             lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
         elif slot.kind == "scalar":
-            value, known = kernel.scalars[slot.index], dict(kernel.literals)
-            if value.name in known:
-                lines.append(f"{value.name} = {value.dtype}({known[value.name]})")
+            value, literals = kernel.scalars[slot.index], dict(kernel.literals)
+            if value.name in literals:
+                lines.append(f"{value.name} = {value.dtype}({literals[value.name]})")
             else:
                 lines.append(f"{value.name} = scalar_{value.dtype}(slots, {at})")
     return lines + [f"{p.value.name} = slot(slots, {p.operand})" for p in kernel.pointers]
@@ -60,7 +60,7 @@ def step(kernel: KernelIR, operand: int, axis: int) -> str:
 
 
 def times(index: str, stride: str) -> str:
-    """index * stride, as text; "" where the product is zero."""
+    """index * stride, as text; "" if the product is zero."""
     if stride == "0" or index == "0":
         return ""
     return index if stride == "1" else f"{index} * {stride}"
@@ -74,6 +74,15 @@ def decode(flat: str, axes: Sequence[int], names: dict[int, str]) -> list[str]:
             lines.append(f"{names[axis]} = {flat}")
         else:
             lines += [f"{names[axis]} = {flat} % n{axis}", f"{flat} = {flat} // n{axis}"]
+    return lines
+
+
+def increment(axes: int) -> list[str]:
+    """Increment the indices i0, i1, … to the next row, without a division: the last axis is the fastest."""
+    lines: list[str] = []
+    for axis in range(axes):
+        carry = [f"if i{axis} == n{axis}:", f"    i{axis} = 0", *indented(lines)] if axis else []
+        lines = [f"i{axis} = i{axis} + 1", *carry]
     return lines
 
 

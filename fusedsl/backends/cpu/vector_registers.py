@@ -1,4 +1,4 @@
-"""The vector registers of a processor, and the tiles of sums that they hold."""
+"""Vector registers of a processor, and the register tile of a matmul."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from typing import NamedTuple
 
 from ...ir.types import DType
 
-TILE_PRODUCT = "tile_product"  # the word that adds the product of a tile; one for each dtype
+TILE_PRODUCT = "tile_product"  # the word of the matmul microkernel, per dtype
 
 
-class Vectors(NamedTuple):
-    """Bytes of a vector register, and how many there are."""
+class VectorRegisters(NamedTuple):
+    """The vector registers of a processor."""
 
-    bytes: int
+    bytes: int  # of one register
     registers: int
 
 
-def tile_shape(d: DType, vectors: Vectors) -> tuple[int, int]:
-    """(rows, columns) of a tile: two vectors wide, and as many rows as leave registers for the operands."""
+def tile_shape(d: DType, vectors: VectorRegisters) -> tuple[int, int]:
+    """(rows, columns) of a register tile: two vectors wide; some registers are left for the operands."""
     return (12 if vectors.registers == 32 else 6), 2 * vectors.bytes // d.itemsize

@@ -1,4 +1,4 @@
-"""The vocabulary of generated code on the CPU: each name, what it is typed as and the LLVM code that it becomes."""
+"""Vocabulary of generated CPU code: each word with its typing rule and its LLVM lowering."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...kernel_ir.kernel import KernelIR
 from . import matmul_microkernel
 from .affine import NANS
-from .attention_products import product
-from .llvm_values import Number, intrinsic, llvm_type, select
+from .attention_products import lane_matmul
+from .llvm_values import LLVMValue, intrinsic, llvm_type, select
 from .math import convert, integers, random, table
 from .memory import (
     POINTER_TYPE,
@@ -23,36 +23,37 @@ from .memory import (
     element,
     element_address,
     fetch,
+    free,
     load,
-    move,
-    nans,
-    origin,
-    place,
-    read,
-    release,
+    masked_address,
+    memmove,
+    nan_address,
+    pointer_of,
+    read_slot,
     scalar,
     store,
 )
 from .processor import host
-from .roles import Array
+from .roles import ScratchArray
+from .row_products import PRODUCT, sum_rows
 from .trip_counts import until_less, until_within, until_wrap
-from .vector_registers import TILE_PRODUCT, Vectors
+from .vector_registers import TILE_PRODUCT, VectorRegisters
 
 POINTER = "pointer"
-FEW = Vectors(16, 16)  # of the least processor
+BASELINE_VECTORS = VectorRegisters(16, 16)  # SSE2
 
 
 @dataclass(frozen=True, eq=False)
 class Word:
-    """A name of generated code: `result` types a call (or is NotImplemented), `emit` writes it."""
+    """A name of generated code."""
 
     name: str
-    result: Callable
-    emit: Callable
+    result: Callable  # argument types to the result type, or NotImplemented
+    emit: Callable  # lowers a call
 
 
 def same(*kinds):
-    """All arguments and the result have one type."""
+    """Typing rule: all arguments and the result have one type."""
     return kinds[0] if all(k is kinds[0] for k in kinds) and isinstance(kinds[0], DType) else NotImplemented
 
 
@@ -89,12 +90,12 @@ for _name in ["add", "sub", "mul", "rshift"]:
     OPERATORS[getattr(operator, "i" + _name)] = OPERATORS[getattr(operator, _name)]
 
 
-def words_of_arithmetic() -> dict[str, Word]:
-    """The words of bodies: casts, selection, float functions and integer functions."""
-    found = {}
+def arithmetic_words() -> dict[str, Word]:
+    """Words of bodies: casts, select, float functions and integer functions."""
+    words = {}
 
     def add(name: str, result: Callable, meaning: Callable) -> None:
-        found[name] = plain(name, result, meaning)
+        words[name] = plain(name, result, meaning)
 
     for d in DTYPES.values():
         if d.compute is d and d is not BOOL:
@@ -118,80 +119,92 @@ def words_of_arithmetic() -> dict[str, Word]:
     for name in ("philox", "philox_high", "philox_word", "philox_pair"):
         add(name, same, getattr(random, name))
     add("ldexp", lambda x, n: x, table.ldexp)
-    return found
+    return words
 
 
-def words_of_loops(vectors: Vectors) -> dict[str, Word]:
-    """The words of skeletons: the parameter block, index arithmetic, scratch memory, reductions in registers."""
-    found = {
-        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read(b, slots, k, POINTER_TYPE)),
-        "slot": Word("slot", always(INT64), lambda b, slots, k: Number(b, INT64, read(b, slots, k, llvm_type(INT64)))),
+def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
+    """Words of loops: parameter block, index arithmetic, scratch, reductions in registers, microkernels."""
+    words = {
+        "pointer": Word("pointer", always(POINTER), lambda b, slots, k: read_slot(b, slots, k, POINTER_TYPE)),
+        "slot": Word(
+            "slot", always(INT64), lambda b, slots, k: LLVMValue(b, INT64, read_slot(b, slots, k, llvm_type(INT64)))
+        ),
         "smaller": plain("smaller", same, lambda a, b: intrinsic("smin", a, b)),
         "accumulate_add": Word("accumulate_add", same, lambda b, x, y: accumulate(b, "fadd", "add", x, y)),
         "accumulate_mul": Word("accumulate_mul", same, lambda b, x, y: accumulate(b, "fmul", "mul", x, y)),
         "allocate": Word("allocate", always(POINTER), allocate),
-        "release": Word("release", always(None), release),
+        "release": Word("release", always(None), free),
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
     for d in (FLOAT32, FLOAT64):
-        found[f"product_{d.name}"] = Word("product", always(None), lambda b, *args, d=d: product(b, vectors, d, *args))
-        found[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
+        words[f"product_{d.name}"] = Word(
+            "product", always(None), lambda b, *args, d=d: lane_matmul(b, vectors, d, *args)
+        )
+        words[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), lambda b, *args, d=d: sum_rows(b, vectors, d, *args))
+        words[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:
             name = f"scalar_{d.name}"
-            found[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
+            words[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
             if d is not BOOL:
                 name = f"{TILE_PRODUCT}_{d.name}"
-                found[name] = Word(
-                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_product(b, vectors, d, *args)
+                words[name] = Word(
+                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_tile_product(b, vectors, d, *args)
                 )
-    return found
+    return words
 
 
-def words_of_memory(kernel: KernelIR, arrays: list[Array]) -> dict[str, Word]:
-    """load<k>, store<k>, at<k> of operands, fetch_<dtype> of any, <label>_get, <label>_put of working memory; each has
-    its alias scope (what is fetched is only read, so that one scope does for all)."""
+def memory_words(kernel: KernelIR, arrays: list[ScratchArray]) -> dict[str, Word]:
+    """Memory words: load<k>, store<k>, at<k> of operands, <label>_get, <label>_put of scratch, fetch_<dtype>.
+
+    Each array has an alias scope; all fetches share one, since they only read.
+    """
     count = len(kernel.operands) + len(arrays) + 1
-    found = words_of_addresses((count - 1, count)) if kernel.pointers else {}
+    words = address_words((count - 1, count)) if kernel.pointers else {}
     for k, array in enumerate(arrays, len(kernel.operands)):
         d, scopes = array.dtype, (k, count)
-        found[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
-        found[f"{array.label}_put"] = Word(
+        words[f"{array.label}_get"] = Word("get", always(d), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        words[f"{array.label}_put"] = Word(
             "put", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s)
         )
     for k, operand in enumerate(kernel.operands):
         d, scopes = operand.dtype, (k, count)
-        found[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
-        found[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
-        found[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: move(b, d, to, source, n))
-        found[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
-    return found
+        words[f"load{k}"] = Word("load", always(d.compute), lambda b, p, i, d=d, s=scopes: load(b, d, p, i, s))
+        words[f"store{k}"] = Word("store", always(None), lambda b, p, i, x, d=d, s=scopes: store(b, d, p, i, x, s))
+        words[f"move{k}"] = Word("move", always(None), lambda b, to, source, n, d=d: memmove(b, d, to, source, n))
+        words[f"at{k}"] = Word("at", always(POINTER), lambda b, p, i, d=d: element_address(b, p, i, d))
+    return words
 
 
-def words_of_addresses(scopes: tuple[int, int]) -> dict[str, Word]:
-    """Reads of elements at addresses, and how long those of a loop stay affine."""
-    found = {"origin": Word("origin", always(INT64), origin), "place": Word("place", always(POINTER), place)}
+def address_words(scopes: tuple[int, int]) -> dict[str, Word]:
+    """Words of loads at computed addresses, and of the trip counts of split loops."""
+    words = {
+        "origin": Word("origin", always(INT64), masked_address),
+        "place": Word("place", always(POINTER), pointer_of),
+    }
     for name in NANS:
-        found[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nans(b, d))
+        words[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nan_address(b, d))
     for d in DTYPES.values():
-        found[f"fetch_{d.name}"] = Word(
+        words[f"fetch_{d.name}"] = Word(
             "fetch", always(d.compute), lambda b, address, wanted, d=d: fetch(b, d, address, wanted, scopes)
         )
-        found[f"element_{d.name}"] = Word(
+        words[f"element_{d.name}"] = Word(
             "element", always(d.compute), lambda b, base, index, d=d: element(b, d, base, index, scopes)
         )
     for meaning in (until_less, until_within, until_wrap):
-        found[meaning.__name__] = plain(meaning.__name__, same, meaning)
-    return found
+        words[meaning.__name__] = plain(meaning.__name__, same, meaning)
+    return words
 
 
-def vocabulary(kernel: KernelIR, arrays: list[Array], vectors: Vectors | None = None) -> dict[str, object]:
-    """The namespace of a generated file, without builtins, for vector registers like these, or this machine's."""
+def vocabulary(
+    kernel: KernelIR, arrays: list[ScratchArray], vectors: VectorRegisters | None = None
+) -> dict[str, object]:
+    """The namespace of a generated file, without builtins; by default for this machine's vector registers."""
     constants = {"inf": float("inf"), "nan": float("nan")}
-    return {**shared_words(vectors or host().vectors), **constants, **words_of_memory(kernel, arrays)}
+    return {**shared_words(vectors or host().vectors), **constants, **memory_words(kernel, arrays)}
 
 
 @cache
-def shared_words(vectors: Vectors = FEW) -> dict[str, Word]:
-    """The words that all files know."""
-    return words_of_arithmetic() | words_of_loops(vectors)
+def shared_words(vectors: VectorRegisters = BASELINE_VECTORS) -> dict[str, Word]:
+    """The words that do not depend on the kernel."""
+    return arithmetic_words() | loop_words(vectors)

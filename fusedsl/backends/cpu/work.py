@@ -1,4 +1,4 @@
-"""What a call of a kernel runs on the CPU: calls of C functions, each over units of work."""
+"""Launches of CPU kernels: stages, each a C function over units of work."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One call of a C function over units of work: `grain` of them are worth a thread."""
+class CpuStage:
+    """One C function over units of work."""
 
     symbol: str
-    count: int
-    grain: int
+    count: int  # units
+    grain: int  # units that are worth one thread
 
 
 @dataclass(frozen=True)
-class Launch:
-    """What a call of a kernel runs, in order.
+class CpuLaunch:
+    """The stages of a kernel, in order.
 
-    A split or cross kernel has two slots behind slots(kernel), which `pool.runner` fills: the address of a workspace of
-    `workspace` bytes, and `parts`, into which every row is cut, or all rows are.
+    A split or cross kernel has two slots after slots(kernel), which `pool.runner` fills: the address of the workspace,
+    and `parts`.
     """
 
-    stages: tuple[Stage, ...]
-    workspace: int = 0
-    parts: int = 1
+    stages: tuple[CpuStage, ...]
+    workspace: int = 0  # bytes
+    parts: int = 1  # of each row (split), or of all rows (cross)

@@ -1,4 +1,4 @@
-"""Relocatable object code to a shared object that the operating system loads: a linker for what LLVM writes here."""
+"""Linker for LLVM's relocatable objects: it writes shared objects that the operating system loads."""
 
 from .shared import link
 

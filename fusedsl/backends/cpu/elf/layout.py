@@ -1,4 +1,4 @@
-"""Where the pieces of a shared object stand, in the file and in memory: three parts, each with its own permissions."""
+"""Layout of a shared object: three segments, each with its own permissions, in the file and in memory."""
 
 from __future__ import annotations
 
@@ -6,42 +6,41 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-PAGE = 1 << 16  # the largest of Linux on either architecture
+PAGE = 1 << 16  # the largest page size of Linux on either architecture
 READ_ONLY, CODE, DATA = range(3)
-PERMISSIONS = (4, 5, 6)  # p_flags of each part: read; read and execute; read and write
-LINE = 64  # bytes, at a multiple of which each part begins
+PERMISSIONS = (4, 5, 6)  # p_flags of each segment: read; read and execute; read and write
+SEGMENT_ALIGNMENT = 64  # bytes
 
 
 class Piece(NamedTuple):
-    """Bytes that stand together, before they have a place."""
+    """A contiguous range of bytes, before layout."""
 
-    part: int
+    segment: int
     key: str | int
     size: int
     align: int
 
 
-class Place(NamedTuple):
-    """Where a piece stands."""
+class PieceLocation(NamedTuple):
+    """The location of a piece after layout."""
 
-    part: int
+    segment: int
     offset: int  # in the file
 
     @property
     def address(self) -> int:
-        """In memory, relative to where the object is loaded: parts are further apart than in the file, so that no page
-        is of two of them."""
-        return self.offset + self.part * PAGE
+        """The address relative to the load address; segments are a page further apart than in the file."""
+        return self.offset + self.segment * PAGE
 
 
 @dataclass(frozen=True)
-class Layout:
-    """The places of pieces by their keys, and the offset and size of each part of the file."""
+class ObjectLayout:
+    """The layout of an object."""
 
-    places: Mapping[str | int, Place]
-    parts: tuple[tuple[int, int], ...]
+    places: Mapping[str | int, PieceLocation]
+    segments: tuple[tuple[int, int], ...]  # (offset in the file, size)
 
-    def __getitem__(self, key: str | int) -> Place:
+    def __getitem__(self, key: str | int) -> PieceLocation:
         return self.places[key]
 
     def __contains__(self, key: str | int) -> bool:
@@ -49,26 +48,26 @@ class Layout:
 
     @property
     def size(self) -> int:
-        """Of the file, in bytes."""
-        return sum(self.parts[-1])
+        """Bytes of the file."""
+        return sum(self.segments[-1])
 
 
-def lay_out(pieces: Iterable[Piece]) -> Layout:
-    """Pieces one after another; those of one part stand together, and every part has some."""
-    places: dict[str | int, Place] = {}
+def lay_out(pieces: Iterable[Piece]) -> ObjectLayout:
+    """Lay out pieces in order; they are sorted by segment, and no segment is empty."""
+    places: dict[str | int, PieceLocation] = {}
     starts: list[int] = []
     ends: list[int] = []
     at = 0
     for piece in pieces:
-        if piece.part == len(starts):
-            at = _aligned(at, LINE)
+        if piece.segment == len(starts):
+            at = _aligned(at, SEGMENT_ALIGNMENT)
             starts.append(at)
             ends.append(at)
         at = _aligned(at, piece.align)
-        places[piece.key] = Place(piece.part, at)
+        places[piece.key] = PieceLocation(piece.segment, at)
         at += piece.size
-        ends[piece.part] = at
-    return Layout(places, tuple((start, end - start) for start, end in zip(starts, ends)))
+        ends[piece.segment] = at
+    return ObjectLayout(places, tuple((start, end - start) for start, end in zip(starts, ends)))
 
 
 def _aligned(at: int, align: int) -> int:

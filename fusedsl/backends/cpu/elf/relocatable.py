@@ -1,4 +1,4 @@
-"""Reads a relocatable ELF object of 64 bits, little-endian (System V ABI, generic part, chapter 4)."""
+"""Reader of relocatable ELF64 objects, little-endian (System V ABI, generic part, chapter 4)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ WRITE, ALLOCATED, EXECUTABLE = 1, 2, 4  # sh_flags
 SYMBOLS, ADDENDS, ZEROED = 2, 4, 8  # sh_type
 UNDEFINED = 0  # st_shndx
 GLOBAL = 1  # binding of a symbol
-IGNORED = (".eh_frame",)  # what only unwinding needs: kernels raise nothing
+IGNORED = (".eh_frame",)  # unwind tables: kernels do not raise
 
 
 @dataclass(frozen=True)
 class Section:
-    """Bytes that are in memory while the code runs."""
+    """A section that is loaded to memory."""
 
     name: str
     flags: int
@@ -26,8 +26,8 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Symbol:
-    """A place in a section (by number), or without one (UNDEFINED), what must come from elsewhere."""
+class ElfSymbol:
+    """A symbol: an offset in a section (by number), or UNDEFINED if it is imported."""
 
     name: str
     section: int
@@ -38,35 +38,35 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Relocation:
-    """Bytes of a section that depend on where a symbol is."""
+    """A relocation: bytes of a section that depend on the address of a symbol."""
 
     section: int
     offset: int
     kind: int
-    symbol: Symbol
+    symbol: ElfSymbol
     addend: int
 
 
 @dataclass(frozen=True)
 class Relocatable:
-    """An object file, of which only what is in memory is left; sections by their number."""
+    """The loaded sections of an object file, by number."""
 
     machine: int
     sections: dict[int, Section]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ElfSymbol, ...]
     relocations: tuple[Relocation, ...]
 
 
 def refused(what: str) -> CompileError:
-    """The error for object code that the linker does not take."""
+    """The error for object code that the linker does not support."""
     return CompileError(f"the object code cannot be linked: {what}", "compile.link",
                         help="please report it with the text of the kernel")  # fmt: skip
 
 
 def read(data: bytes) -> Relocatable:
-    """An object as LLVM emits it; CompileError for another kind of file, or what kernels do not have."""
+    """Parse an object of LLVM; CompileError for other files, and for features that kernels do not use."""
     if data[:6] != b"\x7fELF\x02\x01" or data[16:18] != b"\x01\x00":
-        raise refused("it is no relocatable ELF object of 64 bits")
+        raise refused("it is not a relocatable ELF64 object")
     (machine,) = struct.unpack_from("<H", data, 18)
     (table,) = struct.unpack_from("<Q", data, 40)
     size, count, names = struct.unpack_from("<3H", data, 58)
@@ -89,9 +89,9 @@ def read(data: bytes) -> Relocatable:
     return Relocatable(machine, sections, known, tuple(relocations))
 
 
-def _symbols(table: bytes, names: bytes) -> tuple[Symbol, ...]:
+def _symbols(table: bytes, names: bytes) -> tuple[ElfSymbol, ...]:
     return tuple(
-        Symbol(_text(names, name), section, value, size, info >> 4)
+        ElfSymbol(_text(names, name), section, value, size, info >> 4)
         for name, info, _, section, value, size in struct.iter_unpack("<IBBHQQ", table)
     )
 

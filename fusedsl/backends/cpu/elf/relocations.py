@@ -1,4 +1,4 @@
-"""What the relocations of each architecture say, and the code through which functions of other libraries are called.
+"""Relocation types and PLT stubs of each architecture.
 
 System V ABI, AMD64 supplement, section 4.4; ELF for the Arm 64-bit architecture (IHI 0056), section 5.7.
 """
@@ -12,25 +12,20 @@ from dataclasses import dataclass
 from .relocatable import AARCH64, X86_64, refused
 
 Patch = Callable[[bytearray, int, int, int], None]
-"""(section, offset, address of the offset, value): writes what the value is into the bytes at the offset."""
+"""(section, offset, address of the offset, value): writes the value to the bytes at the offset."""
 
 
 @dataclass(frozen=True)
 class Relocations:
-    """`direct` take the address of a symbol plus the addend, `through` the address of its slot in the table of
-    addresses, `calls` are those of `direct` that may go by way of a stub, `address` stores a whole address.
+    """The relocation types of an architecture."""
 
-    `filled` and `moved` are the relocations of the system's loader: the address of a symbol, the address where the
-    object was loaded plus the addend. `stub(place, slot)` is the code at a place that jumps to what a slot holds.
-    """
-
-    direct: Mapping[int, Patch]
-    through: Mapping[int, Patch]
-    calls: frozenset[int]
-    address: int
-    filled: int
-    moved: int
-    stub: Callable[[int, int], bytes]
+    direct: Mapping[int, Patch]  # address of a symbol plus addend
+    via_got: Mapping[int, Patch]  # address of a symbol's GOT entry plus addend
+    calls: frozenset[int]  # those of `direct` that may go through a PLT stub
+    address: int  # an absolute 64-bit address
+    glob_dat: int  # dynamic relocation: address of a symbol
+    relative: int  # dynamic relocation: load address plus addend
+    stub: Callable[[int, int], bytes]  # (address of the stub, address of the GOT entry) to its code
 
 
 def _relative(form: str) -> Patch:
@@ -44,7 +39,7 @@ def _relative(form: str) -> Patch:
 
 
 def _bits(low: int, width: int, value_of: Callable[[int, int], int], scale: int = 1) -> Patch:
-    """A field of an instruction of 32 bits, for what `value_of(value, place)` gives in units of `scale`."""
+    """A bit field of a 32-bit instruction; its value is `value_of(value, place)` in units of `scale`."""
 
     def patch(section: bytearray, offset: int, place: int, value: int) -> None:
         field, rest = divmod(value_of(value, place), scale)
@@ -58,7 +53,7 @@ def _bits(low: int, width: int, value_of: Callable[[int, int], int], scale: int 
 
 
 def _page(section: bytearray, offset: int, place: int, value: int) -> None:
-    """ADRP: how many pages of 4 KB are between, the lowest two bits apart from the others."""
+    """ADRP: the distance in 4 KB pages, split into the lowest two bits and the others."""
     (word,) = struct.unpack_from("<I", section, offset)
     struct.pack_into("<I", section, offset, word & 0x9F00001F | _page_bits(place, value))
 
@@ -94,11 +89,11 @@ _near, _far = _relative("<i"), _relative("<q")
 MACHINES = {
     X86_64: Relocations(
         direct={2: _near, 4: _near, 24: _far},  # PC32, PLT32, PC64
-        through={9: _near, 41: _near, 42: _near},  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+        via_got={9: _near, 41: _near, 42: _near},  # GOTPCREL, GOTPCRELX, REX_GOTPCRELX
         calls=frozenset({2, 4}),
         address=1,  # 64
-        filled=6,  # GLOB_DAT
-        moved=8,  # RELATIVE
+        glob_dat=6,  # GLOB_DAT
+        relative=8,  # RELATIVE
         stub=_x86_stub,
     ),
     AARCH64: Relocations(
@@ -111,11 +106,11 @@ MACHINES = {
             280: _bits(5, 19, _between, 4),  # CONDBR19
             282: _bits(0, 26, _between, 4), 283: _bits(0, 26, _between, 4),  # JUMP26, CALL26
         },
-        through={311: _page, 312: _bits(10, 12, _low, 8)},  # ADR_GOT_PAGE, LD64_GOT_LO12_NC
+        via_got={311: _page, 312: _bits(10, 12, _low, 8)},  # ADR_GOT_PAGE, LD64_GOT_LO12_NC
         calls=frozenset({282, 283}),
         address=257,  # ABS64
-        filled=1025,  # GLOB_DAT
-        moved=1027,  # RELATIVE
+        glob_dat=1025,  # GLOB_DAT
+        relative=1027,  # RELATIVE
         stub=_arm_stub,
     ),
 }  # fmt: skip

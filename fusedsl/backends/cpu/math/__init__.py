@@ -1,1 +1,1 @@
-"""The functions of bodies as LLVM code: branch-free, so that loops over them vectorise."""
+"""Math functions as LLVM code, branch-free: loops over them vectorise."""

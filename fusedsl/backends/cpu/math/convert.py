@@ -1,17 +1,17 @@
-"""Conversions in integer code that vectorises everywhere: narrow floats, and floats to integers that saturate."""
+"""Conversions of narrow floats, and saturating conversions to integers, in integer code that vectorises."""
 
 from __future__ import annotations
 
 from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, FLOAT32, FLOAT64, INT32, UINT8, UINT16, UINT32, DType
-from ..llvm_values import Number, absolute, llvm_type, select
+from ..llvm_values import LLVMValue, absolute, llvm_type, select
 
 
-def saturate(x: Number, d: DType) -> Number:
-    """Truncated towards zero, limited to the range of `d`; NaN gives 0. (LLVM's own conversion is no vector code.)"""
+def saturate(x: LLVMValue, d: DType) -> LLVMValue:
+    """Truncate to an integer, saturated to the range of `d`; NaN gives 0. (LLVM's conversion does not vectorise.)"""
     signed, target = d.kind == "i", d if d.bits >= 32 else INT32
     least, end = (-(2.0 ** (d.bits - 1)), 2.0 ** (d.bits - 1)) if signed else (0.0, 2.0**d.bits)
     digits = 24 if x.dtype is FLOAT32 else 53
-    largest = end - max(1.0, end * 2.0**-digits)  # of the floats, or of the integers, below the end
+    largest = end - max(1.0, end * 2.0**-digits)  # the largest float, or integer, below the end
     limited = select(x > least, x, least)
     limited = select(limited < largest, limited, largest)
     value = whole(limited, target).to(d)
@@ -20,20 +20,19 @@ def saturate(x: Number, d: DType) -> Number:
     return select(x == x, value, 0)
 
 
-def whole(x: Number, d: DType) -> Number:
-    """x truncated towards zero, where `d` holds that."""
+def whole(x: LLVMValue, d: DType) -> LLVMValue:
+    """Truncate x that is in the range of `d`."""
     convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
-    return Number(x.builder, d, convert(x.value, llvm_type(d)))
+    return LLVMValue(x.builder, d, convert(x.value, llvm_type(d)))
 
 
-def round_to(x: Number, d: DType) -> Number:
-    """float32 or float64 `x` as float32, rounded through a narrow float."""
+def round_to(x: LLVMValue, d: DType) -> LLVMValue:
+    """Round a float32 or float64 to a narrow float, as float32."""
     return unpack(pack(x if x.dtype is FLOAT32 else round_to_odd(x), d), d)
 
 
-def round_to_odd(x: Number) -> Number:
-    """float64 as the float32 on whose way nothing is lost that a further rounding needs: of the two beside it, where it
-    is neither, the one with an odd last bit (Boldo & Melquiond, 2008)."""
+def round_to_odd(x: LLVMValue) -> LLVMValue:
+    """Round float64 to odd float32, so that a second rounding is correct (Boldo & Melquiond, 2008)."""
     near = x.to(FLOAT32)
     back, bits = near.to(FLOAT64), near.reinterpret(INT32)
     even, size = (bits & 1) == 0, absolute(x)
@@ -42,8 +41,8 @@ def round_to_odd(x: Number) -> Number:
     return select(even, bits + step, bits).reinterpret(FLOAT32)
 
 
-def unpack(word: Number, d: DType) -> Number:
-    """The float32 that a word of a narrow float stands for, exactly; a 16-bit NaN keeps its payload."""
+def unpack(word: LLVMValue, d: DType) -> LLVMValue:
+    """Decode a narrow float to float32, exactly; a 16-bit NaN keeps its payload."""
     wide = word.to(UINT32)
     if d.storage:
         return unpack_byte(wide, d)
@@ -56,8 +55,8 @@ def unpack(word: Number, d: DType) -> Number:
     return (value | ((wide & 0x8000) << 16)).reinterpret(FLOAT32)
 
 
-def pack(x: Number, d: DType) -> Number:
-    """The word of the nearest narrow float (ties to even); NaN stays NaN."""
+def pack(x: LLVMValue, d: DType) -> LLVMValue:
+    """Encode the nearest narrow float (ties to even); NaN stays NaN."""
     bits = x.reinterpret(UINT32)
     if d.storage:
         return pack_byte(x, bits, d)
@@ -84,8 +83,8 @@ FRACTION, BIAS, TOP, NAN = (
 )
 
 
-def unpack_byte(wide: Number, d: DType) -> Number:
-    """The float32 that a float8 byte (as uint32) stands for."""
+def unpack_byte(wide: LLVMValue, d: DType) -> LLVMValue:
+    """Decode a float8 byte (as uint32) to float32."""
     e4m3 = d is FLOAT8_E4M3FN
     magnitude = wide & 0x7F
     scaled = (magnitude << (23 - FRACTION[e4m3])).reinterpret(FLOAT32) * 2.0 ** (127 - BIAS[e4m3])
@@ -94,8 +93,8 @@ def unpack_byte(wide: Number, d: DType) -> Number:
     return (bits | ((wide & 0x80) << 24)).reinterpret(FLOAT32)
 
 
-def pack_byte(x: Number, bits: Number, d: DType) -> Number:
-    """The byte of the nearest float8; what is beyond its range is NaN in e4m3fn, infinity in e5m2 (as ml_dtypes)."""
+def pack_byte(x: LLVMValue, bits: LLVMValue, d: DType) -> LLVMValue:
+    """Encode the nearest float8; out of range gives NaN in e4m3fn, infinity in e5m2 (as ml_dtypes)."""
     e4m3 = d is FLOAT8_E4M3FN
     shift, rebias = 23 - FRACTION[e4m3], 127 - BIAS[e4m3]
     magnitude = bits & 0x7FFFFFFF

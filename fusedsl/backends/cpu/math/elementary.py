@@ -1,4 +1,4 @@
-"""Exponentials without branches or calls, so that loops over them vectorise.
+"""Exponentials without branches or calls: loops over them vectorise.
 
 Reduction and coefficients: after Cody & Waite with Cephes' polynomial (float32) or a minimax one (float64).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import FLOAT32, FLOAT64, INT64
-from ..llvm_values import Number, absolute, alone, copysign, even_and_odd, fma, polynomial, select
+from ..llvm_values import LLVMValue, absolute, copysign, even_odd_polynomial, fma, multiply_rounded, polynomial, select
 
 INF = float("inf")
 NAN = float("nan")
@@ -43,61 +43,61 @@ SMALLEST_NORMAL = {FLOAT32: 2.0**-126, FLOAT64: 2.0**-1022}
 def through_float64(function: Callable) -> Callable:
     """The function computed in float64 and rounded once to the arguments' type."""
 
-    def widened(*args: Number) -> Number:
+    def widened(*args: LLVMValue) -> LLVMValue:
         return function(*(a.to(FLOAT64) for a in args)).to(args[0].dtype)
 
     return widened
 
 
-def clamp(x: Number, low: float, high: float) -> Number:
-    """x limited to [low, high]; NaN stays."""
+def clamp(x: LLVMValue, low: float, high: float) -> LLVMValue:
+    """Clamp x to [low, high]; NaN stays."""
     x = select(x < low, low, x)
     return select(x > high, high, x)
 
 
-def round_to_integer(x: Number, scale: float) -> tuple[Number, Number]:
+def round_to_integer(x: LLVMValue, scale: float) -> tuple[LLVMValue, LLVMValue]:
     """x · scale rounded, as a float and as an integer; |x · scale| is far below 2^22. NaN gives NaN and any integer."""
     shifted = fma(x, scale, ROUNDER[x.dtype])
     return shifted - ROUNDER[x.dtype], shifted.bits() - x.like(ROUNDER[x.dtype]).bits()
 
 
-def power_of_two(n: Number, like: Number) -> Number:
+def power_of_two(n: LLVMValue, like: LLVMValue) -> LLVMValue:
     """2^n for an integer n in the range of normal numbers."""
     return ((n + BIAS[like.dtype]) << MANTISSA[like.dtype]).reinterpret(like.dtype)
 
 
-def scale(x: Number, n: Number) -> Number:
+def scale(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x · 2^n, in two steps, so that results below the normal numbers are rounded once and overflow gives inf."""
     half = n >> 1
-    return alone(x * power_of_two(half, x), power_of_two(n - half, x))
+    return multiply_rounded(x * power_of_two(half, x), power_of_two(n - half, x))
 
 
-def reduced_exponential(r: Number) -> Number:
+def reduced_exponential(r: LLVMValue) -> LLVMValue:
     """e^r - 1 for |r| <= ln 2 / 2."""
-    evaluate = even_and_odd if r.dtype is FLOAT64 else polynomial
+    evaluate = even_odd_polynomial if r.dtype is FLOAT64 else polynomial
     return fma(evaluate(r, EXP[r.dtype]), r * r, r)
 
 
-def reduce_by_ln2(x: Number) -> tuple[Number, Number]:
+def reduce_by_ln2(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(r, n): x = n · ln 2 + r."""
     n, whole = round_to_integer(x, INV_LN2)
     high, low = LN2_PARTS[x.dtype]
     return fma(n, -low, fma(n, -high, x)), whole
 
 
-def exp(x: Number) -> Number:
+def exp(x: LLVMValue) -> LLVMValue:
     r, n = reduce_by_ln2(clamp(x, *EXP_RANGE[x.dtype]))
     return scale(reduced_exponential(r) + 1, n)
 
 
-def exp2(x: Number) -> Number:
+def exp2(x: LLVMValue) -> LLVMValue:
     low, high = (-151.0, 129.0) if x.dtype is FLOAT32 else (-1076.0, 1025.0)
     x = clamp(x, low, high)
     n, whole = round_to_integer(x, 1.0)
     return scale(reduced_exponential((x - n) * LN2) + 1, whole)
 
 
-def expm1(x: Number) -> Number:
+def expm1(x: LLVMValue) -> LLVMValue:
     limited = clamp(x, -40.0, EXP_RANGE[x.dtype][1])
     r, n = reduce_by_ln2(limited)
     half = power_of_two(n - 1, x)  # 2^n itself may overflow
@@ -105,20 +105,20 @@ def expm1(x: Number) -> Number:
     return copysign(select(absolute(x) < SMALLEST_NORMAL[x.dtype], x, value + value), x)  # half of x may be nothing
 
 
-def ldexp(x: Number, n: Number) -> Number:
+def ldexp(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x · 2^n for any int32 n, rounded once: for float32 in float64, for float64 as in musl's scalbn.c."""
     if x.dtype is FLOAT32:
         n = limited(n, 300)
         return (x.to(FLOAT64) * power_of_two(n, x.like(0).to(FLOAT64))).to(FLOAT32)
     n = limited(n, 2200)
-    for _ in range(2):  # what a small factor of 2^-969 rounds is too small for the rest to leave anything of it
+    for _ in range(2):  # two steps: a rounding at 2^-969 is far below the result
         small, large = n < -1022, n > 1023
         x = x * select(small, 2.0**-969, select(large, 2.0**1023, x.like(1.0)))
         n = n - select(small, -969, select(large, 1023, n.like(0)))
-    return alone(x, power_of_two(n, x))
+    return multiply_rounded(x, power_of_two(n, x))
 
 
-def limited(n: Number, reach: int) -> Number:
-    """An int32 within ±reach, as an int64."""
+def limited(n: LLVMValue, reach: int) -> LLVMValue:
+    """Clamp an int32 to ±reach, as an int64."""
     n = select(n < -reach, -reach, n)
     return select(n > reach, reach, n).to(INT64)

@@ -7,7 +7,7 @@ polynomials.
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..llvm_values import Number, absolute, copysign, fma, intrinsic, polynomial, select, sqrt
+from ..llvm_values import LLVMValue, absolute, copysign, fma, intrinsic, polynomial, select, sqrt
 from .elementary import BIAS, LN2, NAN, SMALLEST_NORMAL, power_of_two, reduce_by_ln2, reduced_exponential
 from .logarithm import copysign_unless_nan, log1p
 
@@ -37,7 +37,7 @@ LARGEST = {FLOAT32: 89.5, FLOAT64: 710.5}  # beyond, sinh and cosh overflow
 FAR = {FLOAT32: 2.0**30, FLOAT64: 2.0**60}  # x² + 1 is x², and x + 1 is x
 
 
-def tanh(x: Number) -> Number:
+def tanh(x: LLVMValue) -> LLVMValue:
     """(e^2|x| - 1) / (e^2|x| + 1)."""
     size = absolute(x)
     limited = select(size > 20, 20, size)
@@ -47,20 +47,20 @@ def tanh(x: Number) -> Number:
     return copysign(grown / (grown + 2), x)
 
 
-def sinh(x: Number) -> Number:
+def sinh(x: LLVMValue) -> LLVMValue:
     size = absolute(x)
     even, odd, up, down = halves(size)
     value = fma(even, up - down, odd * (up + down))
     return copysign(select(size < SMALLEST_NORMAL[x.dtype], size, value + value), x)  # half of x may be nothing
 
 
-def cosh(x: Number) -> Number:
+def cosh(x: LLVMValue) -> LLVMValue:
     even, odd, up, down = halves(absolute(x))
     value = fma(even, up + down, odd * (up - down))
     return value + value
 
 
-def halves(size: Number) -> tuple[Number, Number, Number, Number]:
+def halves(size: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue, LLVMValue]:
     """(cosh r, sinh r, a, b): e^size / 4 = a (cosh r + sinh r), e^-size / 4 = b (cosh r - sinh r)."""
     d = size.dtype
     r, n = reduce_by_ln2(select(size > LARGEST[d], LARGEST[d], size))
@@ -71,25 +71,25 @@ def halves(size: Number) -> tuple[Number, Number, Number, Number]:
     return even, odd, power_of_two(n - 2, size), power_of_two(lowest, size)
 
 
-def arcsinh(x: Number) -> Number:
+def arcsinh(x: LLVMValue) -> LLVMValue:
     """log1p(|x| + x² / (1 + √(1 + x²))); log |x| + ln 2 of large ones."""
     size = absolute(x)
     square = size * size
     return copysign_unless_nan(log1p_or_log(size, size + square / (sqrt(square + 1) + 1)), x)
 
 
-def arccosh(x: Number) -> Number:
+def arccosh(x: LLVMValue) -> LLVMValue:
     """log1p(t + √(2t + t²)) for t = x - 1; log x + ln 2 of large ones."""
     t = x - 1
     return select(x < 1, NAN, log1p_or_log(x, t + sqrt(fma(t, t, t + t))))
 
 
-def log1p_or_log(x: Number, value: Number) -> Number:
+def log1p_or_log(x: LLVMValue, value: LLVMValue) -> LLVMValue:
     """log1p of `value`, or log(2x) of an x that is large."""
     far = x > FAR[x.dtype]
     return log1p(select(far, x, value)) + select(far, x.like(LN2), 0)
 
 
-def arctanh(x: Number) -> Number:
+def arctanh(x: LLVMValue) -> LLVMValue:
     size = absolute(x)
     return copysign_unless_nan(log1p((size + size) / (1 - size)) * 0.5, x)

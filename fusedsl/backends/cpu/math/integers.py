@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..llvm_values import Number, frozen, intrinsic, select
+from ..llvm_values import LLVMValue, frozen, integer_of_literal, intrinsic, select
 
 
-def safe_divisor(x: Number, y: Number) -> Number:
+def safe_divisor(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """y, or 1 where dividing by y would trap (y = 0, and INT_MIN / -1)."""
     unsafe = y == 0
     if x.dtype.kind == "i":
@@ -13,8 +13,10 @@ def safe_divisor(x: Number, y: Number) -> Number:
     return select(unsafe, 1, y)
 
 
-def floor_divide(x: Number, y: Number) -> Number:
+def floor_divide(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """⌊x / y⌋; 0 where y is 0; INT_MIN // -1 wraps."""
+    if (known := integer_of_literal(y)) is not None and known > 0 and known & (known - 1) == 0:
+        return x >> (known.bit_length() - 1)
     divisor = safe_divisor(x, y)
     quotient = x // divisor
     if x.dtype.kind == "i":
@@ -23,34 +25,34 @@ def floor_divide(x: Number, y: Number) -> Number:
     return select(y == 0, 0, quotient)
 
 
-def remainder(x: Number, y: Number) -> Number:
+def remainder(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x - ⌊x / y⌋ · y; 0 where y is 0."""
     return select(y == 0, 0, x - floor_divide(x, y) * y)
 
 
-def fmod(x: Number, y: Number) -> Number:
+def fmod(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """The remainder of the truncated quotient; 0 where y is 0."""
     divisor = safe_divisor(x, y)
     return select(y == 0, 0, x % divisor)
 
 
-def shift_left(x: Number, n: Number) -> Number:
+def shift_left(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x << n; 0 where n is negative or at least the width."""
     return select(below_width(n), frozen(x << n), 0)
 
 
-def shift_right(x: Number, n: Number) -> Number:
+def shift_right(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x >> n with the sign repeated; a distance outside the width gives 0, or -1 where x is negative."""
     beyond = select(x < 0, -1, x.like(0)) if x.dtype.kind == "i" else x.like(0)
     return select(below_width(n), frozen(x >> n), beyond)
 
 
-def below_width(n: Number) -> Number:
+def below_width(n: LLVMValue) -> LLVMValue:
     """0 <= n < width; at any other distance LLVM's shifts are poison."""
     return (n >= 0) & (n < n.dtype.bits)
 
 
-def power(x: Number, y: Number) -> Number:
+def power(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x ** y by squaring, wrapping; a negative exponent gives 0, and ±1 where x is ±1."""
     result, base = x.like(1), x
     for bit in range(x.dtype.bits):
@@ -63,24 +65,24 @@ def power(x: Number, y: Number) -> Number:
     return select(y < 0, negative, result)
 
 
-def absolute(x: Number) -> Number:
+def absolute(x: LLVMValue) -> LLVMValue:
     """|x|; INT_MIN wraps to itself."""
     return select(x < 0, -x, x) if x.dtype.kind == "i" else x
 
 
-def sign(x: Number) -> Number:
+def sign(x: LLVMValue) -> LLVMValue:
     """-1, 0 or 1."""
     positive = select(x > 0, 1, x.like(0))
     return select(x < 0, -1, positive) if x.dtype.kind == "i" else positive
 
 
-def maximum(x: Number, y: Number) -> Number:
+def maximum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     if x.dtype.bits == 1:
         return x | y
     return intrinsic("smax" if x.dtype.kind == "i" else "umax", x, y)
 
 
-def minimum(x: Number, y: Number) -> Number:
+def minimum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     if x.dtype.bits == 1:
         return x & y
     return intrinsic("smin" if x.dtype.kind == "i" else "umin", x, y)

@@ -1,4 +1,4 @@
-"""Logarithms without branches or calls, of one part or of two.
+"""Logarithms without branches or calls, as one float or as an unevaluated sum of two.
 
 x = 2^k (1 + f), 1 + f in [√½, √2). log(1 + f) is fdlibm's e_log.c and musl's logf.c. log2 of two parts is
 2/ln 2 · artanh q for q = f / (2 + f), a polynomial of z = q²: q, z and the first two terms carry their rounding errors
@@ -9,7 +9,7 @@ the rest of the polynomial is minimax. It is right to 2^-65 (float64) and 2^-33 
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..llvm_values import Number, alone, copysign, fma, polynomial, select
+from ..llvm_values import LLVMValue, copysign, fma, multiply_rounded, polynomial, select
 from .elementary import BIAS, INF, INV_LN2, LN2_PARTS, MANTISSA, NAN, SMALLEST_NORMAL, power_of_two
 
 # log(1 + f) = f - f^2/2 + s (f^2/2 + s^2 P(s^2)), s = f / (2 + f)
@@ -45,10 +45,10 @@ ARTANH = {
 }
 FAR = {FLOAT32: 2.0**40, FLOAT64: 2.0**70}  # 1 + x is x
 
-Pair = tuple[Number, Number]  # an unevaluated sum
+Pair = tuple[LLVMValue, LLVMValue]  # an unevaluated sum
 
 
-def split_exponent(x: Number) -> tuple[Number, Number]:
+def split_exponent(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(k, f): x = 2^k (1 + f) for positive finite x; k is an integer."""
     d, width = x.dtype, MANTISSA[x.dtype]
     tiny = x < SMALLEST_NORMAL[d]
@@ -56,7 +56,7 @@ def split_exponent(x: Number) -> tuple[Number, Number]:
     return select(tiny, exponent - width, exponent), fraction
 
 
-def split_normal(x: Number) -> tuple[Number, Number]:
+def split_normal(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """The same for a normal number."""
     d, width = x.dtype, MANTISSA[x.dtype]
     one, start = BIAS[d] << width, x.like(0.5**0.5).bits()
@@ -64,11 +64,11 @@ def split_normal(x: Number) -> tuple[Number, Number]:
     return (shifted >> width) - BIAS[d], ((shifted & ((1 << width) - 1)) + start).reinterpret(d) - 1
 
 
-def log(x: Number) -> Number:
+def log(x: LLVMValue) -> LLVMValue:
     return edges(x, natural(*split_exponent(x)))
 
 
-def natural(k: Number, f: Number) -> Number:
+def natural(k: LLVMValue, f: LLVMValue) -> LLVMValue:
     """log(2^k (1 + f))."""
     high, low = LN2_PARTS[f.dtype]
     whole = k.to(f.dtype)
@@ -76,7 +76,7 @@ def natural(k: Number, f: Number) -> Number:
     return fma(whole, high, f - (square - fma(whole, low, correction)))
 
 
-def log_of_one_plus(f: Number) -> tuple[Number, Number]:
+def log_of_one_plus(f: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(c, h): log(1 + f) = f - (h - c), h = f² / 2."""
     s = f / (f + 2)
     z = s * s
@@ -84,33 +84,33 @@ def log_of_one_plus(f: Number) -> tuple[Number, Number]:
     return s * (half + z * polynomial(z, LOG[f.dtype])), half
 
 
-def edges(x: Number, value: Number) -> Number:
+def edges(x: LLVMValue, value: LLVMValue) -> LLVMValue:
     """`value`, but inf at inf, -inf at 0, NaN below 0 and at NaN."""
     return select(x > 0, select(x < INF, value, x), select(x == 0, -INF, x.like(NAN)))
 
 
-def log2(x: Number) -> Number:
+def log2(x: LLVMValue) -> LLVMValue:
     k, f = split_exponent(x)
     correction, square = log_of_one_plus(f)
     return edges(x, fma(f - (square - correction), INV_LN2, k.to(x.dtype)))
 
 
-def log10(x: Number) -> Number:
+def log10(x: LLVMValue) -> LLVMValue:
     """In two parts, each of k log10 2 and of log(1 + f) / ln 10, so that it is whole of powers of ten."""
     k, f = split_exponent(x)
     (log10_2, log10_2_low), (factor, factor_low) = LOG10_2[x.dtype], LOG10_E[x.dtype]
     correction, square = log_of_one_plus(f)
     high = f - square
     low = (f - high - square) + correction
-    product = alone(high, factor)
+    product = multiply_rounded(high, factor)
     product_low = fma(low, factor, fma(high, factor_low, fma(high, factor, -product)))
     whole = k.to(x.dtype)
-    exponent = alone(whole, log10_2)
+    exponent = multiply_rounded(whole, log10_2)
     total = exponent + product
     return edges(x, total + ((exponent - total + product) + fma(whole, log10_2_low, product_low)))
 
 
-def log1p(x: Number) -> Number:
+def log1p(x: LLVMValue) -> LLVMValue:
     """1 + x = 2^k (1 + f), where f = 2^-k x + (2^-k - 1) loses nothing that 1 + x has lost."""
     u = x + 1
     k, rounded = split_normal(u)
@@ -119,19 +119,19 @@ def log1p(x: Number) -> Number:
     return copysign_unless_nan(value, x)
 
 
-def copysign_unless_nan(value: Number, x: Number) -> Number:
+def copysign_unless_nan(value: LLVMValue, x: LLVMValue) -> LLVMValue:
     return select(value == value, copysign(value, x), value)
 
 
-def log2_pair(k: Number, f: Number) -> Pair:
+def log2_pair(k: LLVMValue, f: LLVMValue) -> Pair:
     """log2(2^k (1 + f)) in two parts."""
     d = f.dtype
     whole = k.to(d)
     inverse = 1 / (f + 2)
-    q = alone(f, inverse)
+    q = multiply_rounded(f, inverse)
     doubled = q + q
     q_low = fma(-q, f, f - doubled) * inverse
-    z = alone(q, q)
+    z = multiply_rounded(q, q)
     z_low = fma(doubled, q_low, fma(q, q, -z))
     (first, first_low), (second, second_low) = FIRST[d], SECOND[d]
     tail = fma(z, polynomial(z, ARTANH[d]), second_low)

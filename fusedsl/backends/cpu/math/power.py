@@ -1,13 +1,23 @@
-"""x ** y without a call or a branch: log2 |x| in two parts, times y in two parts, and 2 to that.
+"""Power without branches or calls: 2^(y log2 |x|), with log2 |x| and the product as unevaluated sums of two floats.
 
-Beside the largest exponents log2 x counts 2^10 times (float32: 2^7), so that its two parts are needed. Results are
-within 1 ulp.
+The relative error of log2 x is multiplied by up to 2^10 (float32: 2^7), which is why one float is not enough. Results
+are within 1 ulp.
 """
 
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..llvm_values import Number, absolute, alone, constant_of, even_and_odd, fma, intrinsic, polynomial, select
+from ..llvm_values import (
+    LLVMValue,
+    absolute,
+    constant_of,
+    even_odd_polynomial,
+    fma,
+    intrinsic,
+    multiply_rounded,
+    polynomial,
+    select,
+)
 from .elementary import INF, LN2, MANTISSA, NAN, ROUNDER, SMALLEST_NORMAL, clamp, scale
 from .logarithm import Pair, log2_pair, split_exponent, split_normal
 from .roots import has_roots, root_power
@@ -41,7 +51,7 @@ LARGE = 2.0**70  # an exponent that makes 0 or infinity of everything but 1
 COMMON = {FLOAT32: 87.0 * 2**23, FLOAT64: 708.0 * 2**52}  # e^±87 and e^±708 are normal numbers
 
 
-def power(x: Number, y: Number) -> Number:
+def power(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """C's pow."""
     if has_roots(y):
         return root_power(x, y)
@@ -56,7 +66,7 @@ def power(x: Number, y: Number) -> Number:
     return select((y == 0) | (x == 1), 1, value)
 
 
-def power_near(x: Number, y: Number) -> Number:
+def power_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """The same where x and y are not `beyond`."""
     if has_roots(y):
         return root_power(x, y)
@@ -64,43 +74,45 @@ def power_near(x: Number, y: Number) -> Number:
     return signed(value, x, is_odd(y)) if is_whole_literal(y) else value
 
 
-def beyond(x: Number, y: Number) -> Number:
-    """Whether x is not a normal positive number (a normal one, for a whole literal y) or x ** y not within e^±87
-    (e^±708). As an integer, x is a broken line through its logarithm, which is at most 1/ln 2 times that."""
+def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """True if x is not positive and normal (for a whole literal y: normal), or x ** y is not within e^±87 (e^±708).
+
+    The bits of x as an integer are a piecewise linear interpolation of log2 x, at most 1/ln 2 times the logarithm.
+    """
     if has_roots(y):
-        return y != y  # nothing is
+        return y != y  # False
     x = usual_base(x, y)
     line = (x.bits() - x.like(1.0).bits()).to(x.dtype)
     return ~((x >= SMALLEST_NORMAL[x.dtype]) & (x < INF) & (absolute(line * y) < COMMON[x.dtype]))
 
 
-def usual_base(x: Number, y: Number) -> Number:
+def usual_base(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return absolute(x) if is_whole_literal(y) else x
 
 
-def is_whole_literal(y: Number) -> bool:
+def is_whole_literal(y: LLVMValue) -> bool:
     value = constant_of(y)
     return value is not None and value.is_integer()
 
 
-def is_odd(y: Number) -> Number:
-    """Whether an integer is odd; no float beyond 2^53 is."""
+def is_odd(y: LLVMValue) -> LLVMValue:
+    """True if a float is an odd integer; no float beyond 2^53 is odd."""
     half = y * 0.5
     return intrinsic("trunc", half) != half
 
 
-def signed(value: Number, x: Number, odd: Number) -> Number:
+def signed(value: LLVMValue, x: LLVMValue, odd: LLVMValue) -> LLVMValue:
     """`value`, with the sign of x where the exponent is odd."""
     sign = select(odd, x.bits(), 0) & (-1 << (x.dtype.bits - 1))
     return (value.bits() | sign).reinterpret(x.dtype)
 
 
-def times(y: Number, high: Number, low: Number) -> Pair:
-    product = alone(y, high)
+def times(y: LLVMValue, high: LLVMValue, low: LLVMValue) -> Pair:
+    product = multiply_rounded(y, high)
     return product, fma(y, low, fma(y, high, -product))
 
 
-def exp2(high: Number, low: Number) -> Number:
+def exp2(high: LLVMValue, low: LLVMValue) -> LLVMValue:
     """2^(high + low), of infinities and NaN too; `low` is a rounding error of `high`."""
     d = high.dtype
     low = select(absolute(high) < -LOWEST[d], low, 0)
@@ -108,13 +120,13 @@ def exp2(high: Number, low: Number) -> Number:
     return scale(value, whole - high.like(ROUNDER[d]).bits())
 
 
-def near_exp2(high: Number, low: Number) -> Number:
+def near_exp2(high: LLVMValue, low: LLVMValue) -> LLVMValue:
     """The same within the normal numbers: their exponents are added as integers."""
     value, whole = fraction_exp2(high, low)
     return (value.bits() + (whole << MANTISSA[high.dtype])).reinterpret(high.dtype)
 
 
-def fraction_exp2(high: Number, low: Number) -> tuple[Number, Number]:
+def fraction_exp2(high: LLVMValue, low: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(2^r, n): high + low = n + r for an integer n, in the low bits of what is returned, and |r| <= 1/2."""
     d = high.dtype
     shifted = high + ROUNDER[d]
@@ -124,5 +136,5 @@ def fraction_exp2(high: Number, low: Number) -> tuple[Number, Number]:
         return fma(r, fma(r, polynomial(r, EXP2[d]), LN2), 1), shifted.bits()
     first = fma(rest, LN2, 1)
     first_low = fma(low, LN2, fma(rest, LN2, -first + 1))
-    tail = fma(r, even_and_odd(r, EXP2[d]), LN2_LOW)
+    tail = fma(r, even_odd_polynomial(r, EXP2[d]), LN2_LOW)
     return first + fma(r, tail, first_low), shifted.bits()

@@ -1,25 +1,27 @@
-"""fmod of floats: the C library's, and without a call where the quotient is below the integers that floats hold."""
+"""fmod of floats: by the C library, or without a call if the quotient is an exact integer of the type."""
 
 from __future__ import annotations
 
 from ....ir.types import FLOAT32
-from ..llvm_values import Number, absolute, call, copysign, fma, intrinsic, select
+from ..llvm_values import LLVMValue, absolute, call, copysign, fma, intrinsic, select
 from .elementary import INF, MANTISSA
 
 
-def fmod(x: Number, y: Number) -> Number:
+def fmod(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return call("fmodf" if x.dtype is FLOAT32 else "fmod", x, y)
 
 
-def fmod_near(x: Number, y: Number) -> Number:
-    """The same where x and y are not `beyond`. The quotient as it is rounded may be one too large; what remains is
-    exact, and then has the other sign."""
+def fmod_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """fmod for x and y that are not `beyond`.
+
+    The rounded quotient may be one too large; the remainder is exact, and then has the other sign.
+    """
     whole = intrinsic("trunc", x / y)
     rest = fma(-whole, y, x)
     crossed = (rest != 0) & ((rest < 0) ^ (x < 0))
     return copysign(select(crossed, rest + copysign(y, x), rest), x)
 
 
-def beyond(x: Number, y: Number) -> Number:
-    """Whether the quotient is not below 2^52 (2^23), or the divisor is infinite."""
+def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """True if the quotient is 2^52 (2^23) or more, or the divisor is infinite."""
     return ~((absolute(x / y) < 2.0 ** MANTISSA[x.dtype]) & (absolute(y) < INF))

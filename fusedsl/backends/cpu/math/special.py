@@ -1,4 +1,4 @@
-"""erf, erfc and lgamma.
+"""Special functions: erf, erfc and lgamma.
 
 erf in float32 after N. Juffa's two-piece polynomials (one of them the exponent of 1 - erf); in float64 an odd
 polynomial below 1. erfc(t) = exp(-t²) P((t - 4) / (t + 4)) / (1 + 2t) after Shepherd & Laframboise, 1981.
@@ -7,7 +7,7 @@ polynomial below 1. erfc(t) = exp(-t²) P((t - 4) / (t + 4)) / (1 + 2t) after Sh
 from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
-from ..llvm_values import Number, absolute, call, copysign, fma, polynomial, select
+from ..llvm_values import LLVMValue, absolute, call, copysign, fma, polynomial, select
 from .elementary import exp, through_float64
 
 ERF_INNER = (
@@ -62,7 +62,7 @@ ERFC = (
 )
 
 
-def erf(x: Number) -> Number:
+def erf(x: LLVMValue) -> LLVMValue:
     if x.dtype is FLOAT32:
         return erf_float32(x)
     size = absolute(x)
@@ -70,7 +70,7 @@ def erf(x: Number) -> Number:
     return select(size < 1, inner, copysign(1 - erfc_of_size(select(size < 1, 1, size)), x))
 
 
-def erf_float32(x: Number) -> Number:
+def erf_float32(x: LLVMValue) -> LLVMValue:
     size = absolute(x)
     limited = select(size > 4, 4, size)
     exponent = fma(polynomial(limited, ERF_OUTER_FLOAT32), limited, -limited)
@@ -78,7 +78,7 @@ def erf_float32(x: Number) -> Number:
     return select(size > 0.927734375, outer, fma(polynomial(x * x, ERF_INNER_FLOAT32), x, x))
 
 
-def erfc(x: Number) -> Number:
+def erfc(x: LLVMValue) -> LLVMValue:
     if x.dtype is FLOAT32:
         return through_float64(erfc)(x)
     tail = erfc_of_size(absolute(x))
@@ -86,16 +86,16 @@ def erfc(x: Number) -> Number:
     return select(absolute(x) < 0.5, inner, select(x < 0, 2 - tail, tail))
 
 
-def erfc_of_size(t: Number) -> Number:
+def erfc_of_size(t: LLVMValue) -> LLVMValue:
     """erfc t for float64 t >= 0. The rounding error of t² is put back: it would grow with t² in the exponent."""
     t = select(t > 28, 28, t)
-    square = Number(t.builder, t.dtype, t.builder.fmul(t.value, t.value))
+    square = LLVMValue(t.builder, t.dtype, t.builder.fmul(t.value, t.value))
     lost = fma(t, t, -square)
     core = exp(-square)
     core = core - core * lost
     return core * polynomial((t - 4) / (t + 4), ERFC) / (t * 2 + 1)
 
 
-def lgamma(x: Number) -> Number:
+def lgamma(x: LLVMValue) -> LLVMValue:
     """The C library's, in float64: its float32 function is off by more than 4 ulps beside the negative zeros."""
     return call("lgamma", x) if x.dtype is FLOAT64 else through_float64(lgamma)(x)

@@ -1,4 +1,4 @@
-"""The table of float functions by their name in bodies."""
+"""Tables of functions by their name in bodies."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import operator
 from collections.abc import Callable
 
 from .. import llvm_values
-from ..llvm_values import Number, intrinsic, select
+from ..llvm_values import LLVMValue, intrinsic, select
 from . import elementary, hyperbolic, integers, logarithm, power, remainder, roots, special, trigonometric
 from .elementary import INF, ldexp
 
 __all__ = ["BOTH", "FUNCTIONS", "PREDICATES", "ldexp"]
 
 
-def maximum(x: Number, y: Number) -> Number:
-    """The larger; NaN if either is."""
+def maximum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """The larger; NaN if either is NaN."""
     return intrinsic("maximum", x, y)
 
 
-def minimum(x: Number, y: Number) -> Number:
+def minimum(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     return intrinsic("minimum", x, y)
 
 
-def fmax(x: Number, y: Number) -> Number:
-    """The larger; the other one where one is NaN."""
+def fmax(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """The larger; if one is NaN, the other."""
     return select(y != y, x, select(x != x, y, maximum(x, y)))
 
 
-def fmin(x: Number, y: Number) -> Number:
-    """The smaller; the other one where one is NaN."""
+def fmin(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """The smaller; if one is NaN, the other."""
     return select(y != y, x, select(x != x, y, minimum(x, y)))
 
 
-def nextafter(x: Number, y: Number) -> Number:
+def nextafter(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """The neighbour of x towards y: the next representation as an integer, outwards or inwards."""
     bits = x.bits()
     outwards = (x < y) ^ (bits < 0)
@@ -57,7 +57,7 @@ FUNCTIONS = {
     for name in names.split()
 }
 FUNCTIONS |= {
-    "mul_rn": llvm_values.alone,
+    "mul_rn": llvm_values.multiply_rounded,
     "rsqrt": lambda x: 1 / llvm_values.sqrt(x),
     "floor": lambda x: intrinsic("floor", x),
     "ceil": lambda x: intrinsic("ceil", x),
@@ -69,13 +69,13 @@ FUNCTIONS |= {
 }
 
 
-def sign(x: Number) -> Number:
+def sign(x: LLVMValue) -> LLVMValue:
     """-1, 0 or 1; NaN stays, and a zero of either sign gives 0, as in NumPy."""
     return select(x > 0, 1, select(x < 0, -1, select(x == 0, 0, x)))
 
 
-def fmod_beyond(x: Number, y: Number) -> Number:
-    """No integers are."""
+def fmod_beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:
+    """False: integers are never beyond."""
     return remainder.beyond(x, y) if x.dtype.kind == "f" else x != x
 
 
@@ -87,7 +87,7 @@ PREDICATES: dict[str, Callable] = {
     "isfinite": lambda x: llvm_values.absolute(x) < INF,
     "signbit": lambda x: x.bits() < 0,
 }
-# words of floats and of integers: (meaning for floats, meaning for integers)
+# words of both: (lowering for floats, lowering for integers)
 BOTH = {
     "maximum": (maximum, integers.maximum),
     "minimum": (minimum, integers.minimum),

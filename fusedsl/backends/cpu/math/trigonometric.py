@@ -1,9 +1,9 @@
-"""sin, cos, tan and their inverses. float32 arguments of any size are reduced exactly, without a branch.
+"""Trigonometric functions and their inverses; float32 arguments of any size are reduced exactly, without a branch.
 
 x = m · 2^e, and 2^e · 2/π modulo 4 is read from a table as the sum of two doubles: m times that is the angle in
 quarter turns with 80 good bits after the point, where no float32 comes nearer to a multiple of π/2 than 2^-33
-(the idea of Payne & Hanek, 1983). float64 goes to the C library. Where a loop has seen that no argument is beyond
-NEAR, it may take the functions "near": Cody & Waite's reduction in three parts, a third of the time.
+(Payne & Hanek, 1983). float64 calls the C library. A loop whose arguments are all within NEAR uses the "near"
+functions: Cody & Waite's reduction in three parts. measured: a third of the time.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from llvmlite import ir
 
 from ....ir.types import FLOAT32, FLOAT64, INT32, INT64, UINT32
-from ..llvm_values import Number, absolute, alone, call, copysign, fma, polynomial, rint, select, sqrt
+from ..llvm_values import LLVMValue, absolute, call, copysign, fma, multiply_rounded, polynomial, rint, select, sqrt
 from .elementary import INF, NAN, round_to_integer
 
 PI, HALF_PI, HALF_PI_LOW = 3.141592653589793, 1.5707963267948966, 6.123233995736766e-17
@@ -125,7 +125,7 @@ def quarter_turns() -> tuple[tuple[float, float], ...]:
     return tuple(rows)
 
 
-def table(builder: ir.IRBuilder, part: int, index: Number) -> Number:
+def table(builder: ir.IRBuilder, part: int, index: LLVMValue) -> LLVMValue:
     """Part 0 (high) or 1 (low) of row `index` of `quarter_turns`, from a constant in the module."""
     name, module = f"quarter_turns_{part}", builder.module
     constant = module.globals.get(name)
@@ -136,31 +136,31 @@ def table(builder: ir.IRBuilder, part: int, index: Number) -> Number:
         constant.initializer = ir.Constant(kind, [row[part] for row in quarter_turns()])
     zero = ir.Constant(ir.IntType(64), 0)
     address = builder.gep(constant, [zero, index.value], inbounds=True, source_etype=kind)
-    return Number(builder, FLOAT64, builder.load(address, typ=ir.DoubleType()))
+    return LLVMValue(builder, FLOAT64, builder.load(address, typ=ir.DoubleType()))
 
 
-def reduce_angle(x: Number) -> tuple[Number, Number]:
+def reduce_angle(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(r, q): |x| = q · π/2 + r modulo 2π for float32 x; r is a float64 in [-π/4, π/4], q an int32."""
     bits = x.reinterpret(UINT32) & 0x7FFFFFFF
     exponent = bits >> 23
     mantissa = (bits & 0x7FFFFF) | select(exponent == 0, 0, bits.like(1 << 23))
     m, row = mantissa.to(INT32).to(FLOAT64), exponent.to(INT64)
     high, low = table(x.builder, 0, row), table(x.builder, 1, row)
-    product = alone(m, high)
+    product = multiply_rounded(m, high)
     lost = fma(m, high, -product)
     turns = rint(product)
     fraction = (product - turns) + fma(m, low, lost)
     rest = turns - rint(turns * 0.25) * 4
-    quadrant = Number(x.builder, INT32, x.builder.fptosi(rest.value, ir.IntType(32)))
+    quadrant = LLVMValue(x.builder, INT32, x.builder.fptosi(rest.value, ir.IntType(32)))
     return fraction * HALF_PI, quadrant
 
 
-def beyond(x: Number) -> Number:
-    """Whether an argument needs the general reduction; False for NaN."""
+def beyond(x: LLVMValue) -> LLVMValue:
+    """True if an argument needs the general reduction; False for NaN."""
     return absolute(x) > NEAR[x.dtype]
 
 
-def reduce_near_angle(x: Number) -> tuple[Number, Number]:
+def reduce_near_angle(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(r, q): x = q · π/2 + r for |x| <= NEAR. The first difference is exact, the others cost half an ulp each."""
     turns, quadrant = round_to_integer(x, 2 / PI)
     for part in HALF_PI_PARTS[x.dtype]:
@@ -168,28 +168,28 @@ def reduce_near_angle(x: Number) -> tuple[Number, Number]:
     return x, quadrant
 
 
-def sin_near(x: Number) -> Number:
+def sin_near(x: LLVMValue) -> LLVMValue:
     r, quadrant = reduce_near_angle(x)
     return select(x == 0, x, in_quadrant(*sine_and_cosine(r), quadrant))
 
 
-def cos_near(x: Number) -> Number:
+def cos_near(x: LLVMValue) -> LLVMValue:
     r, quadrant = reduce_near_angle(x)
     return in_quadrant(*sine_and_cosine(r), quadrant + 1)
 
 
-def tan_near(x: Number) -> Number:
+def tan_near(x: LLVMValue) -> LLVMValue:
     r, quadrant = reduce_near_angle(x)
     return select(x == 0, x, tangent(r, quadrant))
 
 
-def tangent(r: Number, quadrant: Number) -> Number:
+def tangent(r: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
     sine, cosine = sine_and_cosine(r)
     even = (quadrant & 1) == 0
     return select(even, sine, -cosine) / select(even, cosine, sine)
 
 
-def sine_and_cosine(r: Number) -> tuple[Number, Number]:
+def sine_and_cosine(r: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """sin r and cos r for |r| <= π/4."""
     z = r * r
     sine = fma(r * z, polynomial(z, SIN[r.dtype]), r)
@@ -197,13 +197,13 @@ def sine_and_cosine(r: Number) -> tuple[Number, Number]:
     return sine, cosine
 
 
-def in_quadrant(sine: Number, cosine: Number, quadrant: Number) -> Number:
+def in_quadrant(sine: LLVMValue, cosine: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
     """sin of the angle `quadrant` quarter turns further."""
     value = select((quadrant & 1) == 0, sine, cosine)
     return select((quadrant & 2) == 0, value, -value)
 
 
-def sin(x: Number) -> Number:
+def sin(x: LLVMValue) -> LLVMValue:
     if x.dtype is FLOAT64:
         return call("sin", x)
     r, quadrant = reduce_angle(x)
@@ -211,14 +211,14 @@ def sin(x: Number) -> Number:
     return finite_or_nan(x, select(x.bits() < 0, -value, value))
 
 
-def cos(x: Number) -> Number:
+def cos(x: LLVMValue) -> LLVMValue:
     if x.dtype is FLOAT64:
         return call("cos", x)
     r, quadrant = reduce_angle(x)
     return finite_or_nan(x, in_quadrant(*sine_and_cosine(r.to(FLOAT32)), quadrant + 1))
 
 
-def tan(x: Number) -> Number:
+def tan(x: LLVMValue) -> LLVMValue:
     if x.dtype is FLOAT64:
         return call("tan", x)
     r, quadrant = reduce_angle(x)
@@ -226,11 +226,11 @@ def tan(x: Number) -> Number:
     return finite_or_nan(x, select(x.bits() < 0, -value, value))
 
 
-def finite_or_nan(x: Number, value: Number) -> Number:
+def finite_or_nan(x: LLVMValue, value: LLVMValue) -> LLVMValue:
     return select(absolute(x) < INF, value, NAN)
 
 
-def arctan(x: Number) -> Number:
+def arctan(x: LLVMValue) -> LLVMValue:
     """atan t for t <= 1, π/2 - atan(1/t) above."""
     size = absolute(x)
     above = size > 1
@@ -238,18 +238,18 @@ def arctan(x: Number) -> Number:
     return copysign(select(above, minus(HALF_PI_PARTS, value), value), x)
 
 
-def arctan_below_1(t: Number) -> Number:
+def arctan_below_1(t: LLVMValue) -> LLVMValue:
     z = t * t
     return fma(t * z, polynomial(z, ATAN[t.dtype]), t)
 
 
-def minus(parts: dict, angle: Number) -> Number:
+def minus(parts: dict, angle: LLVMValue) -> LLVMValue:
     """An angle less than that of two or more parts, π/2 or π."""
     high, low, *_ = parts[angle.dtype]
     return (high - angle) + low
 
 
-def arctan2(y: Number, x: Number) -> Number:
+def arctan2(y: LLVMValue, x: LLVMValue) -> LLVMValue:
     """The angle of the point (x, y), with C's signs at zeros and infinities."""
     across, up = absolute(x), absolute(y)
     both_infinite = (across == INF) & (up == INF)
@@ -261,7 +261,7 @@ def arctan2(y: Number, x: Number) -> Number:
     return select((x != x) | (y != y), x + y, copysign(angle, y))
 
 
-def arcsin_core(x: Number) -> tuple[Number, Number, Number]:
+def arcsin_core(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(is |x| > 1/2, asin of |x| or of √((1 - |x|) / 2), |x|)."""
     size = absolute(x)
     above = size > 0.5
@@ -270,12 +270,12 @@ def arcsin_core(x: Number) -> tuple[Number, Number, Number]:
     return above, fma(t * z, polynomial(z, ASIN[x.dtype]), t), size
 
 
-def arcsin(x: Number) -> Number:
+def arcsin(x: LLVMValue) -> LLVMValue:
     above, value, _ = arcsin_core(x)
     return copysign(select(above, HALF_PI - (value * 2 - HALF_PI_LOW), value), x)
 
 
-def arccos(x: Number) -> Number:
+def arccos(x: LLVMValue) -> LLVMValue:
     above, value, _ = arcsin_core(x)
     negative = x < 0
     outer = select(negative, PI - (value * 2 - HALF_PI_LOW * 2), value * 2)

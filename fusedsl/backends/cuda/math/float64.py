@@ -11,7 +11,7 @@ from collections.abc import Callable
 from math import inf, nan
 
 from ....ir.types import FLOAT64, INT32, INT64
-from ...cpu.llvm_values import Number, fma, select
+from ...cpu.llvm_values import LLVMValue, fma, select
 from ...cpu.math.elementary import LN2_PARTS, ROUNDER
 from ...cpu.math.logarithm import LOG
 from ...cpu.math.trigonometric import COS, HALF_PI_PARTS, SIN
@@ -47,18 +47,18 @@ THIRD, THIRD_LOW = 0.3333333333333333, 1.850371707708594e-17
 LN2_HIGH, LN2_LOW = LN2_PARTS[FLOAT64]
 
 
-def upper(x: Number) -> Number:
+def upper(x: LLVMValue) -> LLVMValue:
     """The upper word: sign, exponent, 20 bits of the fraction."""
     return (x.bits() >> 32).to(INT32)
 
 
-def with_upper(x: Number, word: Number) -> Number:
+def with_upper(x: LLVMValue, word: LLVMValue) -> LLVMValue:
     """x with another upper word."""
     low = x.bits() & 0xFFFFFFFF
     return (low | (word.to(INT64) << 32)).reinterpret(FLOAT64)
 
 
-def polynomial(x: Number, coefficients: tuple[float, ...]) -> Number:
+def polynomial(x: LLVMValue, coefficients: tuple[float, ...]) -> LLVMValue:
     """Σ coefficients[i] · x^i, in Horner's form. Constant memory takes one instruction each, code two."""
     module, kind = x.builder.module, ir.ArrayType(F64, len(coefficients))
     name = f"coefficients_{len(coefficients)}_{coefficients[-1].hex().translate(PLAIN)}"
@@ -73,65 +73,65 @@ def polynomial(x: Number, coefficients: tuple[float, ...]) -> Number:
     return total
 
 
-def _constant(builder: ir.IRBuilder, table: ir.GlobalVariable, k: int) -> Number:
+def _constant(builder: ir.IRBuilder, table: ir.GlobalVariable, k: int) -> LLVMValue:
     place = builder.gep(table, [I32(0), I32(k)])
     piece = ir.InlineAsm(ir.FunctionType(F64, [place.type]), "ld.const.f64 $0, [$1];", "=d,l")
-    return Number(builder, FLOAT64, builder.call(piece, [place], attrs=("nounwind", "readnone")))
+    return LLVMValue(builder, FLOAT64, builder.call(piece, [place], attrs=("nounwind", "readnone")))
 
 
-def size_of(x: Number) -> Number:
+def size_of(x: LLVMValue) -> LLVMValue:
     return (x.bits() & 0x7FFFFFFFFFFFFFFF).reinterpret(FLOAT64)
 
 
-def with_sign(x: Number, sign: Number) -> Number:
+def with_sign(x: LLVMValue, sign: LLVMValue) -> LLVMValue:
     """x >= 0 with the sign of another number."""
     return (x.bits() | (sign.bits() & -(1 << 63))).reinterpret(FLOAT64)
 
 
-def whole(x: Number, scale: float) -> tuple[Number, Number]:
+def whole(x: LLVMValue, scale: float) -> tuple[LLVMValue, LLVMValue]:
     """x · scale rounded, as a float64 and as an int32; NaN, and beyond 2^31, any integer."""
     shifted = fma(x, scale, ROUND)
     return shifted - ROUND, shifted.bits().to(INT32)
 
 
-def scaled(x: Number, n: Number) -> Number:
+def scaled(x: LLVMValue, n: LLVMValue) -> LLVMValue:
     """x · 2^n for x within 1/2 and 2 and |n| < 2000, rounded once; beyond float64 infinity or 0."""
     half = n >> 1
     factor = ((half + 1023) << 20).to(INT64) << 32
     return with_upper(x, upper(x) + ((n - half) << 20)) * factor.reinterpret(FLOAT64)
 
 
-def reduced(x: Number, tail: Number | None = None) -> tuple[Number, Number]:
+def reduced(x: LLVMValue, tail: LLVMValue | None = None) -> tuple[LLVMValue, LLVMValue]:
     """(r, n): x + tail = n ln 2 + r."""
     n, count = whole(x, INV_LN2)
     r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, x))
     return (r if tail is None else r + tail), count
 
 
-def grown(r: Number) -> Number:
+def grown(r: LLVMValue) -> LLVMValue:
     """e^r - 1 for |r| <= ln 2 / 2."""
     return fma(polynomial(r, EXP), r * r, r)
 
 
-def exp(x: Number, tail: Number | None = None) -> Number:
+def exp(x: LLVMValue, tail: LLVMValue | None = None) -> LLVMValue:
     """e^(x + tail)."""
     r, n = reduced(x, tail)
     value = scaled(grown(r) + 1, n)
     return select(x < -746, 0, select(x <= 710, value, x + inf))  # of NaN, the value is any number
 
 
-def reciprocal(x: Number) -> Number:
+def reciprocal(x: LLVMValue) -> LLVMValue:
     """1 / x for x within 1 and 4, to about an ulp: the hardware's, and two of Newton's steps."""
     kind = ir.FunctionType(F64, [F64])
     piece = ir.InlineAsm(kind, "rcp.approx.ftz.f64 $0, $1;", "=d,d")
-    near = Number(x.builder, FLOAT64, x.builder.call(piece, [x.value], attrs=("nounwind", "readnone")))
-    minus = Number(x.builder, FLOAT64, x.builder.fsub(ir.Constant(F64, -0.0), x.value))
+    near = LLVMValue(x.builder, FLOAT64, x.builder.call(piece, [x.value], attrs=("nounwind", "readnone")))
+    minus = LLVMValue(x.builder, FLOAT64, x.builder.fsub(ir.Constant(F64, -0.0), x.value))
     for _ in range(2):
         near = fma(near, fma(near, minus, 1), near)
     return near
 
 
-def split(x: Number) -> tuple[Number, Number]:
+def split(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(n, f): x = 2^n (1 + f), 1 + f within √½ and √2, for finite x > 0."""
     tiny = upper(x) < LEAST_NORMAL
     x = select(tiny, x * 2.0**54, x)
@@ -141,7 +141,7 @@ def split(x: Number) -> tuple[Number, Number]:
     return from_signed(n), f
 
 
-def from_signed(n: Number) -> Number:
+def from_signed(n: LLVMValue) -> LLVMValue:
     """An int32 as float64, four times as fast as the instruction for it: 2^52 + 2^31 + n has n in its lower word, but
     for the sign."""
     biased = ((n ^ -(1 << 31)).to(INT64) & 0xFFFFFFFF) | (0x43300000 << 32)
@@ -151,12 +151,12 @@ def from_signed(n: Number) -> Number:
 def from_integer(e: Emitter, n: ir.Value, signed: bool) -> ir.Value:
     """An int32 or uint32 as float64."""
     if signed:
-        return from_signed(Number(e.builder, INT32, n)).value
-    wide = Number(e.builder, INT64, e.builder.zext(n, ir.IntType(64)))
+        return from_signed(LLVMValue(e.builder, INT32, n)).value
+    wide = LLVMValue(e.builder, INT64, e.builder.zext(n, ir.IntType(64)))
     return ((wide | (0x43300000 << 32)).reinterpret(FLOAT64) - 2.0**52).value
 
 
-def log(x: Number) -> Number:
+def log(x: LLVMValue) -> LLVMValue:
     n, f = split(x)
     bottom = f + 2
     inverse = reciprocal(bottom)
@@ -169,15 +169,15 @@ def log(x: Number) -> Number:
     return select(x > 0, value, select(x == 0, -inf, select(x == x, x.like(nan), x)))
 
 
-def product(x: Number, y: Number) -> tuple[Number, Number]:
+def product(x: LLVMValue, y: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """x · y in two parts: rounded, never contracted with what follows, and what that lost."""
     module, kind = x.builder.module, ir.FunctionType(F64, [F64, F64])
     function = module.globals.get("__nv_dmul_rn") or ir.Function(module, kind, "__nv_dmul_rn")
-    high = Number(x.builder, FLOAT64, x.builder.call(function, [x.value, y.value]))
+    high = LLVMValue(x.builder, FLOAT64, x.builder.call(function, [x.value, y.value]))
     return high, fma(x, y, high * -1)
 
 
-def long_log(x: Number) -> tuple[Number, Number]:
+def long_log(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """log x in two parts, to 2^-65 of it, for x >= 0: n ln 2 + 2 artanh s, s = f / (2 + f) in two parts as well."""
     n, f = split(x)
     bottom = f + 2
@@ -201,7 +201,7 @@ def long_log(x: Number) -> tuple[Number, Number]:
     return select(x == 0, -inf, select(x < inf, value, x)), low
 
 
-def signed_power(x: Number, y: Number, value: Number) -> Number:
+def signed_power(x: LLVMValue, y: LLVMValue, value: LLVMValue) -> LLVMValue:
     """x ** y for x < 0 or x = -0, from |x| ** y: by whether y is whole, and odd."""
     size, shifted = size_of(y), size_of(y) + 2.0**52
     large = size >= 2.0**52
@@ -212,7 +212,7 @@ def signed_power(x: Number, y: Number, value: Number) -> Number:
     return select((x == -1) & (size == inf), 1, value)
 
 
-def power(x: Number, y: Number) -> Number:
+def power(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """|x| ** y as C's pow has it: e^(y log |x|), with 11 more bits in the exponent."""
     high, low = long_log(size_of(x))
     exponent, tail = product(y, high)
@@ -221,7 +221,7 @@ def power(x: Number, y: Number) -> Number:
     return select((x == 1) | ((y.bits() << 1) == 0), 1, value)
 
 
-def erf(x: Number) -> Number:
+def erf(x: LLVMValue) -> LLVMValue:
     """-(e^y - 1) for y = log(erfc |x|), one polynomial all over."""
     size = size_of(x)
     size = select(size > 6, 6, size)
@@ -230,7 +230,7 @@ def erf(x: Number) -> Number:
     return with_sign(fma(power * -1, grown(r), 1 - power), x)
 
 
-def sine_and_cosine(x: Number) -> tuple[Number, Number, Number]:
+def sine_and_cosine(x: LLVMValue) -> tuple[LLVMValue, LLVMValue, LLVMValue]:
     """(sin r, cos r, q): x = q π/2 + r, for |x| < 2^20."""
     turns, quadrant = whole(x, TWO_OVER_PI)
     r = x
@@ -241,28 +241,28 @@ def sine_and_cosine(x: Number) -> tuple[Number, Number, Number]:
     return sine, fma(z * z, polynomial(z, COS[FLOAT64]), fma(z, -0.5, 1.0)), quadrant
 
 
-def turned(sine: Number, cosine: Number, quadrant: Number) -> Number:
+def turned(sine: LLVMValue, cosine: LLVMValue, quadrant: LLVMValue) -> LLVMValue:
     """sin of the angle so many quarter turns further."""
     value = select((quadrant & 1) == 0, sine, cosine)
     return with_upper(value, upper(value) ^ ((quadrant & 2) << 30))
 
 
-def sin(x: Number) -> Number:
+def sin(x: LLVMValue) -> LLVMValue:
     return select(x == 0, x, turned(*sine_and_cosine(x)))
 
 
-def cos(x: Number) -> Number:
+def cos(x: LLVMValue) -> LLVMValue:
     sine, cosine, quadrant = sine_and_cosine(x)
     return turned(sine, cosine, quadrant + 1)
 
 
-EVERYWHERE: dict[str, Callable[[Number], Number]] = {"exp": exp, "log": log, "erf": erf}
-NEARBY: dict[str, Callable[[Number], Number]] = {"sin": sin, "cos": cos}  # for |x| < 2**20
+EVERYWHERE: dict[str, Callable[[LLVMValue], LLVMValue]] = {"exp": exp, "log": log, "erf": erf}
+NEARBY: dict[str, Callable[[LLVMValue], LLVMValue]] = {"sin": sin, "cos": cos}  # for |x| < 2**20
 
 
 def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
     """A function of EVERYWHERE or NEARBY; what is far is libdevice's."""
-    number = Number(e.builder, FLOAT64, x)
+    number = LLVMValue(e.builder, FLOAT64, x)
     if name in EVERYWHERE:
         return EVERYWHERE[name](number).value
     far = e.builder.icmp_unsigned(">=", (upper(number) & 0x7FFFFFFF).value, I32(NEAR))
@@ -271,7 +271,7 @@ def call(e: Emitter, name: str, x: ir.Value) -> ir.Value:
 
 def raised(e: Emitter, x: ir.Value, y: ir.Value) -> ir.Value:
     """x to the power y."""
-    base, exponent = (Number(e.builder, FLOAT64, value) for value in (x, y))
+    base, exponent = (LLVMValue(e.builder, FLOAT64, value) for value in (x, y))
     value = power(base, exponent)
     return _rarely(e, value.value, (upper(base) < 0).value, lambda: signed_power(base, exponent, value).value)
 

@@ -1,0 +1,88 @@
+"""Loops of the CPU target over rows: sums of products four rows at a time, scans in log steps, literal divisors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import fusedsl as fd
+
+WIDTHS = (13, 31, 64, 100, 200, 2048, 2049)
+
+
+def normal(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_products_of_rows_are_summed(dtype):
+    kernel = fd.kernel("sum(a * b, axis=-1) + 1", fallback=False)
+    for width in WIDTHS:
+        a, b = normal(3, 71, width, dtype=dtype), normal(71, width, dtype=dtype)
+        exact = (a.astype("float64") * b).sum(-1) + 1
+        bound = 4 * np.finfo(dtype).eps * (np.abs(a * b).sum(-1) + 1) * np.sqrt(width)
+        assert np.all(np.abs(kernel(a, b) - exact) <= bound)
+
+
+@pytest.mark.parametrize("width", [31, 64, 200])
+def test_a_row_has_the_same_sum_among_any_rows(width):
+    kernel = fd.kernel("A @ x", fallback=False)
+    A, x = normal(67, width), normal(width)
+    whole = kernel(A, x)
+    for begin in range(6):
+        for end in (begin + 3, begin + 4, begin + 5, 67):
+            assert np.array_equal(kernel(A[begin:end].copy(), x), whole[begin:end])
+
+
+def test_either_operand_may_be_the_same_for_all_rows():
+    A, x = normal(67, 64), normal(64)
+    left, right = fd.kernel("sum(A * x, axis=-1)", fallback=False), fd.kernel("sum(x * A, -1)", fallback=False)
+    assert np.array_equal(left(A, x), right(A, x))
+    repeated = np.ascontiguousarray(np.broadcast_to(x, A.shape))
+    assert np.array_equal(left(A, x), fd.kernel("sum(A * y, axis=-1)", fallback=False)(A, repeated))
+
+
+def test_generated_code_sums_blocks_of_rows():
+    text = fd.kernel("A @ x").source(normal(67, 64), normal(64), device="cpu")
+    assert "row_product_float32(" in text
+    assert "row_product" not in fd.kernel("sum(abs(A) * x, axis=-1)").source(normal(67, 64), normal(64), device="cpu")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8"])
+@pytest.mark.parametrize("width", [13, 64, 65, 1000, 4100])
+def test_running_extrema_are_exact(width, dtype):
+    x = (normal(5, width, dtype="float64") * 50).astype(dtype)
+    assert np.array_equal(fd.kernel("cummax(x, -1)", fallback=False)(x), np.maximum.accumulate(x, -1))
+    assert np.array_equal(fd.kernel("cummin(x, -1)", fallback=False)(x), np.minimum.accumulate(x, -1))
+
+
+def test_running_extrema_keep_nan_and_infinities():
+    x = normal(4, 300)
+    x[0, 70], x[1, 0], x[2, :5], x[3, 299] = np.nan, np.nan, -np.inf, np.inf
+    kernel = fd.kernel("1 - x / cummax(x, -1)", fallback=False)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        expected = 1 - x / np.maximum.accumulate(x, -1)
+    assert np.array_equal(kernel(x), expected, equal_nan=True)
+
+
+def test_largest_drawdown():
+    x = np.abs(normal(7, 1000, dtype="float64")) + 0.1
+    expected = (1 - x / np.maximum.accumulate(x, -1)).max(-1)
+    assert np.array_equal(fd.kernel("max(1 - x / cummax(x, -1), axis=-1)", fallback=False)(x), expected)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8", "uint64"])
+def test_division_by_a_power_of_two_rounds_down(dtype):
+    info = np.iinfo(dtype)
+    x = np.array([info.min, info.min + 1, info.max, *range(20)] + list(range(-20, 0)) * (info.min < 0), dtype)
+    for divisor in (1, 2, 8, 64):
+        assert np.array_equal(fd.kernel(f"x // {divisor}", fallback=False)(x), x // np.array(divisor, dtype))
+        assert np.array_equal(fd.kernel(f"x % {divisor}", fallback=False)(x), x % np.array(divisor, dtype))
+
+
+def test_maps_of_many_short_rows_visit_every_row():
+    x = normal(5, 9, 7, 40)[:, ::2, :, ::3]
+    y = normal(9, 1, 14)[::2]
+    assert np.array_equal(fd.kernel("x + y", fallback=False)(x, y), x + y)
+    long = normal(2, 3, 40000)[..., ::2]
+    assert np.array_equal(fd.kernel("x + 1", fallback=False)(long), long + 1)
