@@ -16,8 +16,8 @@ from .cost_model import Computation, Prices, computed, cost
 from .fusion_group import Decision, Group, Partition, loaded, ordered
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
 from .messages import LONG, called, mismatch, spaces, why_alone
-from .online.choose_attention import Passes, foreign_folds, needed_folds
-from .online.find_attention import Streaming
+from .online.choose_attention import AttentionChoice, external_folds, needed_folds
+from .online.find_attention import AttentionPattern
 from .producer_map import ProducerMap
 from .scalar_program import Root
 
@@ -31,7 +31,7 @@ STEADY_BLOCK = 1 << 20  # … where a single row is folded as each of many is
 
 
 def partition(
-    chosen: Passes,
+    chosen: AttentionChoice,
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
@@ -53,7 +53,7 @@ def partition(
 class _Partitioner(ProducerMap):
     def __init__(
         self,
-        chosen: Passes,
+        chosen: AttentionChoice,
         fits: Callable[[Dim, int], bool],
         prices: Prices | None,
         together: bool,
@@ -95,9 +95,9 @@ class _Partitioner(ProducerMap):
 
     # -- placing
 
-    def _place_stream(self, one: Streaming) -> bool:
+    def _place_stream(self, one: AttentionPattern) -> bool:
         """A kernel for a pass over scores, once what it reads has one."""
-        foreign = foreign_folds(one)
+        foreign = external_folds(one)
         if not all(f in self.home for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in one.values))
@@ -313,7 +313,7 @@ class _Partitioner(ProducerMap):
     def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
         """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
         if g.streaming:
-            for f in foreign_folds(g.streaming):
+            for f in external_folds(g.streaming):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
         values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]

@@ -11,7 +11,7 @@ from ..ir.verify import require
 from ..rewrite.scalar_builder import bound_axes, free_axes, replaced
 from .coordinates import Axis
 from .fusion_group import Group, loaded
-from .online.score_products import reached
+from .online.score_products import reachable_reductions
 from .scalar_program import Root
 
 Stores = Mapping[int, Sequence[Root]]  # of each temporary
@@ -93,7 +93,7 @@ def _finds_what_it_computes(g: Group) -> None:
     scores = [] if g.streaming is None else [p.fold for p in g.streaming.products]
     roots = [*g.values, *(p.args[0] for p in scores)]
     own.update(scores)
-    for n in reached(roots, g.imports.__contains__):
+    for n in reachable_reductions(roots, g.imports.__contains__):
         require(n in own or n in g.imports, "what a kernel folds, it finds or imports", n)
 
 

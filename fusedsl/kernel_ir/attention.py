@@ -21,7 +21,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Weighing:
+class WeightedSum:
     """A state with the iteration axis `axis` of its own: the sum over the stream of `weight` times right's result.
 
     `state` is its name once the stream is over. `merge` takes row values, the state so far and that of a tile (`sides`)
@@ -40,7 +40,7 @@ class Weighing:
 
 
 @dataclass(frozen=True)
-class Ending:
+class OutputEpilogue:
     """Stores of values with the iteration axis `axis` beside the rows, once the stream is over."""
 
     axis: int
@@ -49,7 +49,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Extreme:
+class TileBounds:
     """The least and the greatest of what a body computes along axis `axis` of a tile: of conditions, all and any."""
 
     axis: int
@@ -59,7 +59,7 @@ class Extreme:
 
 
 @dataclass(frozen=True)
-class Sieve:
+class BlockMask:
     """What a kernel asks of a tile before it works on it: `body` says whether anything in it counts, and whether
     everything does; then its phases are `whole` (none: that is never known), whose values have other `names` than those
     of partial tiles.
@@ -68,14 +68,14 @@ class Sieve:
     """
 
     ends: tuple[tuple[int, Value, Value], ...]
-    extremes: tuple[Extreme, ...]
+    extremes: tuple[TileBounds, ...]
     body: Body
     whole: tuple[Phase, ...]
     names: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Line:
+class PagedRow:
     """The lines of array `operand` along its own axis `inner`: where one begins, and whether it is wanted; else it is
     all 0."""
 
@@ -86,18 +86,18 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Gather:
+class PagedOperands:
     """Right operands whose lines are read at computed places: of a place on the stream, `body` results in what there is
     to say of the line of each, and in conditions that elements are computed with (`there`)."""
 
     body: Body
-    right: Line | None
-    weighed: Line | None
+    right: PagedRow | None
+    weighed: PagedRow | None
     there: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Stream:
+class AttentionBody:
     """One pass over a stream of scores (rewrite/online/), a tile after the other, for a tile of rows at a time.
 
     The stream is the iteration axis behind the rows; axes of scores and weighings come after it. `lanes` are the row
@@ -110,17 +110,17 @@ class Stream:
     scores: tuple[Score, ...]
     tile: tuple[Phase, ...]
     state: FoldUse
-    weighings: tuple[Weighing, ...]
+    weighted_sums: tuple[WeightedSum, ...]
     row: Body | None
     row_stores: tuple[Store, ...]
-    endings: tuple[Ending, ...]
-    sieve: Sieve | None = None
+    endings: tuple[OutputEpilogue, ...]
+    sieve: BlockMask | None = None
     inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
     row_inputs: tuple[Body, ...] = ()  # … and for each row
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
     rise: Body | None = None  # … and from where it is measured, where references may stay behind
     parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
-    gather: Gather | None = None  # right operands that are no arrays as they lie
+    gather: PagedOperands | None = None  # right operands that are no arrays as they lie
     told: str = ""  # which tiles are skipped or need no masks, in words
 
     @property

@@ -6,19 +6,19 @@ import numpy as np
 
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.types import numpy_dtype
-from .attention import Score, Stream, Weighing
+from .attention import AttentionBody, Score, WeightedSum
 from .evaluate import Run
 from .evaluate_phases import finish_row, parts, work
 from .phase import Body
 
 
-def run_scores(run: Run) -> None:
+def run_attention(run: Run) -> None:
     """Run a pass over scores."""
     stream = run.kernel.stream
     assert stream is not None
     use = stream.state
     run.known |= {v.name: x for v, x in zip(use.state, run.identity(use))}
-    for w in stream.weighings:
+    for w in stream.weighted_sums:
         run.known[w.state.name] = run.single(0).astype(numpy_dtype(w.state.dtype))
     for part in parts(run):
         run.part = part
@@ -35,7 +35,7 @@ def run_scores(run: Run) -> None:
             run.store(store)
 
 
-def _tile(run: Run, stream: Stream) -> None:
+def _tile(run: Run, stream: AttentionBody) -> None:
     """One part of the stream."""
     for one in (*stream.inputs, *stream.row_inputs):
         run.body(one)
@@ -53,21 +53,21 @@ def _tile(run: Run, stream: Stream) -> None:
             run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.join))}
             joined = True
         finish_row(run, phase)
-    _merge(run, stream)
+    _combine_tile(run, stream)
 
 
 def _score(run: Run, score: Score) -> np.ndarray:
     """The sum of products along the axis of a score."""
-    left, right = _only(run, score.left), _only(run, score.right)
-    return _summed(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
+    left, right = _single_result(run, score.left), _single_result(run, score.right)
+    return _contract(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
-def _only(run: Run, one: Body) -> np.ndarray:
+def _single_result(run: Run, one: Body) -> np.ndarray:
     (value,) = run.body(one)
     return value
 
 
-def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+def _contract(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     shape = np.broadcast_shapes(x.shape, y.shape)
     if np.prod([max(n, 1) for n in shape]) * run.axes[axis] > MOST_ELEMENTS:
         raise TooLarge
@@ -75,10 +75,10 @@ def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     return run.over(np.multiply(x, y, dtype=wide), (axis,)).sum(axis, keepdims=True, dtype=wide)
 
 
-def _merge(run: Run, stream: Stream) -> None:
+def _combine_tile(run: Run, stream: AttentionBody) -> None:
     """The state so far with that of a tile."""
     use = stream.state
-    weights = [(w, _weighed(run, w)) for w in stream.weighings]
+    weights = [(w, _weighted_sum(run, w)) for w in stream.weighted_sums]
     moved = run.body(use.merge)
     run.known |= {v.name: x for v, x in zip(use.state, moved)}
     for w, total in weights:
@@ -88,11 +88,11 @@ def _merge(run: Run, stream: Stream) -> None:
         run.known[w.state.name] = state + total if stream.level else state
 
 
-def _weighed(run: Run, w: Weighing) -> np.ndarray:
+def _weighted_sum(run: Run, w: WeightedSum) -> np.ndarray:
     """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
-    weight, right = run.known[w.weight.name], _only(run, w.right)
+    weight, right = run.known[w.weight.name], _single_result(run, w.right)
     if w.kept is not None:
-        counted = _only(run, w.kept)
+        counted = _single_result(run, w.kept)
         zero = weight.dtype.type(0)
         weight, right = np.where(counted, weight, zero), np.where(counted, right, right.dtype.type(0))
-    return _summed(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))
+    return _contract(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))

@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..ir.verify import require
-from .attention import Sieve, Stream
+from .attention import AttentionBody, BlockMask
 from .phase import Body, Phase
 from .plan import KernelPlan
 from .verify_bodies import Given, Known, Scope, are_known, body, given_to
 
 
-def verify_stream(kernel: KernelPlan) -> None:
+def verify_attention(kernel: KernelPlan) -> None:
     """VerifyError where a name of a pass over scores is read before it is defined."""
     stream = kernel.stream
     assert stream is not None
     given = given_to(kernel)
-    elements = _read(stream, given)
+    elements = _element_values(stream, given)
     tile = _tile(stream, stream.tile, elements)
     if stream.sieve is not None:
-        _verify_sieve(stream, stream.sieve, given, elements, tile)
-    state = _merged(stream, tile)
-    _verify_results(stream, given, state)
+        _verify_block_mask(stream, stream.sieve, given, elements, tile)
+    state = _combined_state(stream, tile)
+    _verify_outputs(stream, given, state)
 
 
-def _all(bodies: Iterable[Body | None], known: Known) -> Known:
+def _results_of(bodies: Iterable[Body | None], known: Known) -> Known:
     """What bodies define that all read the same."""
     return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
 
 
-def _read(stream: Stream, given: Given) -> Known:
+def _element_values(stream: AttentionBody, given: Given) -> Known:
     """What the elements of a tile are computed of."""
     known = dict(given.elements)
     if stream.gather is not None:
@@ -38,27 +38,27 @@ def _read(stream: Stream, given: Given) -> Known:
             are_known([] if line is None else [line.address, line.wanted], places, line)
         are_known(stream.gather.there, places, stream.gather)
         known |= {v.name: v.dtype for v in stream.gather.there}
-    known |= _all((*stream.inputs, *stream.row_inputs), given.elements)
+    known |= _results_of((*stream.inputs, *stream.row_inputs), given.elements)
     for score in stream.scores:
-        _all((score.left, score.right), given.elements)
+        _results_of((score.left, score.right), given.elements)
         known[score.value.name] = score.value.dtype
-    _all((w.right for w in stream.weighings), given.elements)
+    _results_of((w.right for w in stream.weighted_sums), given.elements)
     return known
 
 
-def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Scope:
+def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> Scope:
     """What is known once a tile's phases are over; where tiles are level, the first folds are joined to all so far."""
     scope, joined = Scope(dict(elements), dict(elements)), stream.join is None
     for phase in phases:
         scope.folded(phase)
         if phase.folds and not joined:
-            _join(stream, scope)
+            _update_row_max(stream, scope)
             joined = True
         scope.finished(phase)
     return scope
 
 
-def _join(stream: Stream, scope: Scope) -> None:
+def _update_row_max(stream: AttentionBody, scope: Scope) -> None:
     before = {v.name: v.dtype for v in stream.state.state}
     for one in (stream.join, stream.rise):
         if one is not None:
@@ -67,7 +67,7 @@ def _join(stream: Stream, scope: Scope) -> None:
             scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
 
 
-def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, tile: Scope) -> None:
+def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: Given, elements: Known, tile: Scope) -> None:
     known = dict(given.elements)
     known |= {v.name: v.dtype for _, *ends in sieve.ends for v in ends}
     for extreme in sieve.extremes:
@@ -81,7 +81,7 @@ def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, t
             require(there, "tiles that count whole have the values of others", partial, other)
 
 
-def _merged(stream: Stream, tile: Scope) -> Known:
+def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
     """The state with that of a tile, and what its sums are moved by."""
     use = stream.state
     before = {v.name: v.dtype for v in use.state}
@@ -91,7 +91,7 @@ def _merged(stream: Stream, tile: Scope) -> Known:
     merged = body(use.merge, known)
     require(len(use.merge.results) >= len(use.state), "two states merge to one", use)
     known |= merged
-    for w in stream.weighings:
+    for w in stream.weighted_sums:
         are_known([w.weight], tile.elements | tile.rows, w)
         if w.kept is not None:
             body(w.kept, tile.elements)
@@ -100,14 +100,14 @@ def _merged(stream: Stream, tile: Scope) -> Known:
     if stream.parts is not None:
         own = {v.name: v.dtype for v in (*stream.parts.state, *stream.parts.lifted)}
         moving = body(stream.parts.merge, {**tile.rows, **before, **own})
-        for w in stream.weighings:
+        for w in stream.weighted_sums:
             if w.parts is not None:
                 sides = {v.name: v.dtype for v in w.parts.args if v.name.startswith("part_")}
                 body(w.parts, {**tile.rows, **before, **own, **moving, **sides})
     return before
 
 
-def _verify_results(stream: Stream, given: Given, state: Known) -> None:
+def _verify_outputs(stream: AttentionBody, given: Given, state: Known) -> None:
     known = {**given.elements, **state}
     if stream.row is not None:
         known |= body(stream.row, {**given.rows, **state})

@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from ..backends.cuda.attention.mma_schedule import ROWS as WARP_ROWS
-from ..backends.cuda.attention.mma_schedule import WarpSchedule
-from ..backends.cuda.attention.sm90_schedule import ROWS, AttendSchedule, operands_of
+from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
+from ..backends.cuda.attention.sm90_schedule import ROWS, Sm90AttentionSchedule, operands_of
 from ..backends.cuda.schedule import Geometry
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
@@ -30,7 +30,7 @@ SATURATING_WARPS = 8  # that keep a multiprocessor busy
 
 def of_pass(
     kernel: KernelIR,
-    schedule: AttendSchedule | WarpSchedule,
+    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
     launch: Geometry,
     hardware: Hardware,
@@ -46,9 +46,11 @@ def of_pass(
     shown = busy * EXPOSED
     found = scores(kernel, bound, (some - every) * shown, every * shown)
     terms = multiplied(kernel, bound) * some * busy
-    tensor = isinstance(schedule, AttendSchedule) or schedule.tensor
+    tensor = isinstance(schedule, Sm90AttentionSchedule) or schedule.tensor
     slower = (
-        1.0 if isinstance(schedule, AttendSchedule) else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
+        1.0
+        if isinstance(schedule, Sm90AttentionSchedule)
+        else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
     )
     wide = stream.scores[0].value.dtype.bits == 64
     return Work(
@@ -66,7 +68,7 @@ def multiplied(kernel: KernelIR, bound: Bound) -> float:
     """Multiply-adds of the products of all rows and scores."""
     stream = kernel.stream
     assert stream is not None
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
@@ -97,24 +99,24 @@ def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], tim
             count(found, use.merge, times)
 
 
-def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
+def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> int:
     """The rows that tiles of rows lie along."""
     found = operands_of(kernel)
     assert found is not None
-    packed = schedule.packed if isinstance(schedule, WarpSchedule) else None
+    packed = schedule.packed if isinstance(schedule, MmaAttentionSchedule) else None
     return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
+def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> float:
     """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
-    unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
+    unit = ROWS if isinstance(schedule, Sm90AttentionSchedule) else WARP_ROWS
     return -(-rows // unit) * unit / max(1, rows)
 
 
 def share_at_work(
     kernel: KernelIR,
-    schedule: AttendSchedule | WarpSchedule,
+    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
     launch: Geometry,
     hardware: Hardware,

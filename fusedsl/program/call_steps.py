@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..backends.cuda.attention.schedule import schedule_scores
+from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.schedule import can_cross
 from ..errors import FusedslError
 from ..hardware import Hardware, facts
@@ -144,7 +144,7 @@ def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
 def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
     streams = [b for b in bounds if b.kernel.stream is not None]
-    return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
+    return hardware is None or all(schedule_attention(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
 def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:

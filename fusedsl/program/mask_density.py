@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.cuda.attention.sm90_schedule import Tiles, operands_of
+from ..backends.cuda.attention.sm90_schedule import AttentionTiling, operands_of
 from ..ir.ops import OPS
 from ..ir.types import DTYPES
-from ..kernel_ir.attention import Sieve
+from ..kernel_ir.attention import BlockMask
 from ..kernel_ir.kernel import KernelIR
 
 MOST_TILES = 1 << 20  # that are asked: of more, every so many rows of tiles
@@ -25,7 +25,7 @@ NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_
 
 
 def counted(
-    kernel: KernelIR, schedule: Tiles, extents: tuple[int, ...], numbers: Mapping[str, int]
+    kernel: KernelIR, schedule: AttentionTiling, extents: tuple[int, ...], numbers: Mapping[str, int]
 ) -> tuple[float, float]:
     """(the share of tiles where something counts, the share where everything does): (1, 0) where neither is known.
 
@@ -55,7 +55,7 @@ def counted(
     )
 
 
-def _answers(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answer]:
+def _answers(sieve: BlockMask, known: dict[str, Answer]) -> tuple[Answer, Answer]:
     """Whether something in a tile counts, and whether everything does, as far as that is known."""
     certain = bool(sieve.whole) and all(v.name in known for v in sieve.body.args)
     for line in sieve.body.lines:

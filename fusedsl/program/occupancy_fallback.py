@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.attention.mma_schedule import WarpSchedule
-from ..backends.cuda.attention.sm90_schedule import AttendSchedule
+from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..backends.cuda.schedule import geometry
 from ..fusion.roofline import Work, seconds
@@ -37,13 +37,17 @@ def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
 
 
-def _scheduled(bound: Bound, hardware: Hardware) -> tuple[KernelIR, AttendSchedule | WarpSchedule, Bound]:
+def _scheduled(
+    bound: Bound, hardware: Hardware
+) -> tuple[KernelIR, Sm90AttentionSchedule | MmaAttentionSchedule, Bound]:
     kernel, schedule = scheduled_cuda(bound, hardware)
-    assert isinstance(schedule, (AttendSchedule, WarpSchedule))
+    assert isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
     return kernel, schedule, bound
 
 
-def pass_seconds(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound, hardware: Hardware) -> float:
+def pass_seconds(
+    kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound, hardware: Hardware
+) -> float:
     """How long a pass takes whose masks are not known."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
@@ -70,7 +74,7 @@ def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: se
     issued, special, double = scores(kernel, bound)
     issued += held // size
     each = Work(held, 0, issued, special, double, chain=issued * size / held * OF_THREAD if held else 0)
-    for weighing in stream.weighings:
+    for weighing in stream.weighted_sums:
         sides = batch, rows, bound.extents[weighing.axis], columns
         total += _weighed(sides, wide, each, hardware)
     return total + seconds(each, hardware)

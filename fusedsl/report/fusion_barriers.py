@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..backends.cuda.attention.mma_schedule import FEWEST, WIDEST
-from ..backends.cuda.attention.schedule import schedule_scores
-from ..backends.cuda.attention.sm90_schedule import NOTHING, operands_of
+from ..backends.cuda.attention.mma_schedule import LEAST_ROWS, WIDEST
+from ..backends.cuda.attention.schedule import schedule_attention
+from ..backends.cuda.attention.sm90_schedule import ABSENT, operands_of
 from ..fusion.messages import STORED
 from ..hardware import Hardware
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import decisions
 from ..runtime.bind_shapes import Bound
@@ -100,29 +100,29 @@ def _limit(case: Case) -> str:
     for plan, bound in case.streaming() if hardware is not None else ():
         assert hardware is not None
         stream = bound.kernel.stream
-        if stream is not None and schedule_scores(bound.kernel, bound.extents, hardware) is None:
+        if stream is not None and schedule_attention(bound.kernel, bound.extents, hardware) is None:
             return _hit(case, plan, bound, stream, hardware)
     return ""
 
 
-def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: Stream, hardware: Hardware) -> str:
+def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: AttentionBody, hardware: Hardware) -> str:
     """The limit that one pass hits."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
-    if len(stream.weighings) > 1:
-        return f"scores weigh {len(stream.weighings)} arrays at once, and a pass over scores weighs one"
+    if len(stream.weighted_sums) > 1:
+        return f"scores weigh {len(stream.weighted_sums)} arrays at once, and a pass over scores weighs one"
     kernel, found = bound.kernel, operands_of(bound.kernel)
     if found is None:
         return "what is multiplied is no array of one dtype as it lies"
     rows, row = bound.extents[found.lane], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
-    if found.weighed != NOTHING:
-        wide = bound.extents[stream.weighings[0].axis]
+    if found.weighed != ABSENT:
+        wide = bound.extents[stream.weighted_sums[0].axis]
         if wide > WIDEST.get(kind, wide):
             name = array_name(case, plan.arrays[found.weighed])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
-    if rows < FEWEST:
-        return f"a tile has {FEWEST} rows or more, and these are {rows}"
+    if rows < LEAST_ROWS:
+        return f"a tile has {LEAST_ROWS} rows or more, and these are {rows}"
     shared = hardware.block_shared >> 10
     return f"tiles of rows that are {width} wide in {kind} do not fit the {shared} KiB of shared memory of a block"

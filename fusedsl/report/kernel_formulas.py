@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..ir.dims import Dim, evaluate
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
 from .body_formulas import Formulas
@@ -51,7 +51,7 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
     return found
 
 
-def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[str]:
+def _stream_members(stream: AttentionBody, names: _Names, formulas: Formulas) -> list[str]:
     """The scores, folds, weighings and results of a pass over scores."""
     found = []
     for score in stream.scores:
@@ -59,7 +59,7 @@ def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[s
         found.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in stream.tile:
         found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
-    for w in stream.weighings:
+    for w in stream.weighted_sums:
         product = formulas.product(w.weight.name, w.right.results[0].name)
         found.append(f"{names.leaves[w.state.name]} = sum of {product}")
     for stores in (stream.row_stores, *(ending.stores for ending in stream.endings)):
@@ -67,7 +67,7 @@ def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[s
     return found
 
 
-def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
+def _read_references(stream: AttentionBody, join: Body, formulas: Formulas) -> None:
     """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
     both are called after the tile's."""
     formulas.read([join])
@@ -85,7 +85,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
         found += [*stream.inputs, *stream.row_inputs]
         found += [body for score in stream.scores for body in (score.left, score.right)]
         found += [body for phase in stream.tile for body in (phase.element, phase.row)]
-        found += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
+        found += [*(w.right for w in stream.weighted_sums), stream.row, *(ending.body for ending in stream.endings)]
     for phase in plan.resident:
         found += [body for part in phase.tile for body in (part.element, part.row)]
         found += [phase.element, *(step.element for step in phase.scans), phase.row]
@@ -135,7 +135,7 @@ class _Names:
             self._name_states(stream.tile)
             for tile, state in zip(stream.state.lifted, stream.state.state):
                 self._follow(tile, state)
-            for w in stream.weighings:
+            for w in stream.weighted_sums:
                 self._name(w.state.name, "weighed")
         for phase in self.plan.resident:
             self._name_states(phase.tile)
@@ -168,7 +168,7 @@ class _Names:
         others = {a.at for a in loaded if (a.kind, a.index) == (use.kind, use.index)}
         plain = len(others) == 1 and all(self._is_plain(c) for c in use.at)
         if stream is not None:
-            inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)}
+            inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)}
             plain = plain and any(c.axis in inner for c in use.at)
         name = array_name(self.case, use)
         return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"

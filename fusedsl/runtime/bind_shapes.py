@@ -9,7 +9,7 @@ from ..backends.cuda.batch_invariant import steady_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.kernel import KernelIR, Operand, Position
 from ..kernel_ir.memory_access import (
     WIDE,
@@ -282,10 +282,10 @@ def _lengths(plan: KernelPlan) -> tuple[str, ...]:
     return tuple(s.value.name for s in uses if s.value.dtype is INT64)
 
 
-def _gathered(plan: KernelPlan, stream: Stream, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
+def _gathered(plan: KernelPlan, stream: AttentionBody, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
     """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
     whether every line begins at a multiple of 16 bytes."""
-    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighings))
+    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
     for line, axis in zip((stream.gather.right, stream.gather.weighed) if stream.gather else (), axes):
         if line is None:
             continue

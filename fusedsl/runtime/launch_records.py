@@ -14,7 +14,7 @@ from ..backends.cuda.combo import bundle_geometries
 from ..backends.cuda.schedule import magic_divisors
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
-from ..kernel_ir.kernel import KernelIR, Operand, Window
+from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameters import slots
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import Bound
@@ -110,7 +110,7 @@ def pointer_slots(
     return found
 
 
-def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
+def window_words(window: TmaBox, operand: Operand, bound: Bound) -> tuple[int, ...]:
     """The tensor map of a window but for its address, which a call fills in: the first of its words."""
     from .driver import driver
     from .tensor_map import tensor_map

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.types import BOOL, DType
-from ...kernel_ir.attention import Sieve, Stream
+from ...kernel_ir.attention import AttentionBody, BlockMask
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
@@ -48,7 +48,7 @@ class Writer:
     lane: int
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> AttentionBody:
         assert self.kernel.stream is not None
         return self.kernel.stream
 
@@ -67,7 +67,7 @@ class Writer:
             d, width = score.value.dtype, f"n{score.axis}"
             found += [Array(f"left{k}", d, f"{width} * {LANES}"), Array(score.value.name, d, f"{TILE * LANES}")]
             found += [] if self.direct(score.right, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
-        for k, w in enumerate(self.stream.weighings):
+        for k, w in enumerate(self.stream.weighted_sums):
             d, width = w.state.dtype, f"n{w.axis}"
             found += [Array(side.name, side.dtype, f"{width} * {LANES}") for side in w.sides]
             found += [] if self.direct(w.right, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
@@ -81,7 +81,7 @@ class Writer:
     @cached_property
     def kept(self) -> dict[str, Value]:
         """Values that one phase of a tile leaves by element: for the next, or weights."""
-        phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighings}
+        phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighted_sums}
         leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
         read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
@@ -170,14 +170,14 @@ class Writer:
     @property
     def exact(self) -> bool:
         """Whether elements are left out: what they would weigh may be NaN, and then must not touch the result."""
-        return any(w.kept for w in self.stream.weighings)
+        return any(w.kept for w in self.stream.weighted_sums)
 
     def start(self) -> list[str]:
         """The state of nothing."""
         use = self.stream.state
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
         lines = [f"for lane in range({LANES}):", *indented(lines)] if lines else []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
             lines += [f"for place in range(n{w.axis} * {LANES}):", *indented([zero])]
         return lines
@@ -185,7 +185,7 @@ class Writer:
     def look(self) -> list[str]:
         """Whether a result is not finite."""
         lines = []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             value = reduce.get(w.state.name, "place")
             strange = f"strange = strange | not_(isfinite({value}))"
             lines += [f"for place in range(n{w.axis} * {LANES}):", *indented([strange])]
@@ -201,7 +201,7 @@ class Writer:
             made = f"{score.value.name}_at, {right}, left{k}_at"
             lines.append(f"product_{d}({made}, count, n{score.axis}, {strides})")
         lines += self.elements()
-        for k in range(len(self.stream.weighings)):
+        for k in range(len(self.stream.weighted_sums)):
             lines += ["", f"# weighing {k}", *self.weighing(k, attempt)]
         lines += ["", "# both states in one", *self.merging()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
@@ -211,7 +211,7 @@ class Writer:
 
     def elements(self) -> list[str]:
         """The phases of a tile, without masks where it needs none."""
-        partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighings if w.kept])
+        partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighted_sums if w.kept])
         for phase in self.stream.tile:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
         found = self.stream.sieve
@@ -253,7 +253,7 @@ class Writer:
             return "first", "first + count - 1"
         return ("top", "top + rows - 1") if axis == self.lane else (f"i{axis}", f"i{axis}")
 
-    def asked(self, sieve: Sieve) -> list[str]:
+    def asked(self, sieve: BlockMask) -> list[str]:
         """What is known of a tile before its scores are."""
         lines = ["", "# what counts"]
         for axis, *ends in sieve.ends:
@@ -304,7 +304,7 @@ class Writer:
 
     def weighing(self, k: int, attempt: str) -> list[str]:
         """What a tile adds to a state with an axis of its own."""
-        w = self.stream.weighings[k]
+        w = self.stream.weighted_sums[k]
         d, tile, lines = w.state.dtype, w.sides[1].name, []  # type: DType, str, list[str]
         right, strides = self.operand(w.right, w.axis, d, f"weighed{k}", lines)
         along, across = strides.split(", ")
@@ -332,7 +332,7 @@ class Writer:
         lines = self.body(use.merge) + self.keep(v for v in moving)
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
         lines = self.by_lane(lines) if use.state else []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             inner = [f"place = i{w.axis} * {LANES} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
             inner += [*self.body(w.merge), reduce.put(w.state.name, "place", w.merge.results[0].name)]
@@ -352,7 +352,7 @@ class Writer:
             inner = [f"place = i{ending.axis} * {LANES} + lane"]
             inner += [
                 f"{w.state.name} = {reduce.get(w.state.name, 'place')}"
-                for w in self.stream.weighings
+                for w in self.stream.weighted_sums
                 if w.axis == ending.axis
             ]
             inner += self.body(ending.body)

@@ -72,7 +72,7 @@ def _of_scores(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
     stream = kernel.stream
     assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     uses: Iterable[FoldUse] = [use for phase in stream.tile for use in phase.folds]
     bodies = [*(phase.element for phase in stream.tile), *(use.merge for use in uses), *stream.inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _of_bodies(bodies, width))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ... import debug
 from ...fusion.coordinates import Axis
 from ...fusion.scalar_program import Root
-from ...fusion.online.find_attention import Streaming
+from ...fusion.online.find_attention import AttentionPattern
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, node, rebuild
 from ...rewrite.scalar_builder import free_axes, positive_factor, replaced, scalar_op
@@ -16,24 +16,24 @@ from ...rewrite.online.online_reduction import Lift
 from ...rewrite.online.printer import check, show
 from ..phase import Body, Phase, Store
 from ..plan import KernelPlan
-from ..attention import Ending, Score, Stream
-from .mask_inputs import computed, tile_inputs
-from .hoisting import Leaves, early
+from ..attention import OutputEpilogue, Score, AttentionBody
+from .mask_inputs import computed, mask_inputs
+from .hoisting import TileLeaves, hoistable
 from .fold_bodies import fold_use
 from .kernel_frame import position, stored
-from .paged_operands import gather_of, gathered, places_of, weight_there
+from .paged_operands import paged_operands, with_paged_operands, find_paged_loads, weight_if_valid
 from .rematerialization import WORTH_HOLDING, dearness
-from .attention_merge import Merging, frontier
+from .attention_merge import StateCombiner, live_ins
 from .node_map import mapped, nodes_of
 from .phases import PhaseEmitter
-from .block_mask import Part, sieve
+from .block_mask import PhaseNodes, block_mask
 
 
-class ScoreEmitter(PhaseEmitter):
+class AttentionBuilder(PhaseEmitter):
     """Writes the plan of a group that streams."""
 
-    streaming: Streaming
-    parts: list[Part]
+    streaming: AttentionPattern
+    parts: list[PhaseNodes]
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
         check(self.streaming.fold)
@@ -59,8 +59,8 @@ class ScoreEmitter(PhaseEmitter):
     def _import(self) -> None:
         g, one = self.group, self.group.streaming
         assert one is not None
-        places = places_of(one)
-        one, moved = gathered(one, places, [r.value for r in g.all_stores], g.imports)
+        places = find_paged_loads(one)
+        one, moved = with_paged_operands(one, places, [r.value for r in g.all_stores], g.imports)
         roots = [*one.folds, *one.values, *nodes_of(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
@@ -82,7 +82,7 @@ class ScoreEmitter(PhaseEmitter):
         self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._raw, kept[0])), kept[1])
         self.points = points
         weighted, places = self.streaming.weighted, self.places_read
-        self.weights = {w: weight_there(w, stream.element(w.weight, self.tile), places) for w in weighted}
+        self.weights = {w: weight_if_valid(w, stream.element(w.weight, self.tile), places) for w in weighted}
         done: dict[Node, Node] = {}
         for f, value in stream.finish:
             done[f] = replaced([value], done)[value]
@@ -119,24 +119,24 @@ class ScoreEmitter(PhaseEmitter):
 
     # -- the pass
 
-    def _stream(self) -> Stream:
+    def _stream(self) -> AttentionBody:
         one = self.streaming
         self.free = self.free | free_axes(self.values)
-        self.inputs = tile_inputs(self)
+        self.inputs = mask_inputs(self)
         self._name_inputs()
         scores = tuple(self._score(k) for k in range(len(one.products)))
         tile = self._tile()
-        merging = Merging(self)
+        merging = StateCombiner(self)
         state, weighings, parts = merging.states()
         row, endings = self._ending(merging)
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.lanes)
-        asked, told = sieve(self, self.parts)
+        asked, told = block_mask(self, self.parts)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
         join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self), told)
+        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, paged_operands(self), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -201,7 +201,7 @@ class ScoreEmitter(PhaseEmitter):
         one = self.streaming
         scores = frozenset(p.fold for p in one.products)
         known = frozenset(self.leaves) - scores
-        return early(roots, Leaves(scores, known, self.free, frozenset(one.fold.stream), frozenset(self.lanes)))
+        return hoistable(roots, TileLeaves(scores, known, self.free, frozenset(one.fold.stream), frozenset(self.lanes)))
 
     @property
     def leaves(self) -> list[Node]:
@@ -246,7 +246,7 @@ class ScoreEmitter(PhaseEmitter):
 
     # -- results
 
-    def _ending(self, merging: Merging) -> tuple[Body | None, tuple[Ending, ...]]:
+    def _ending(self, merging: StateCombiner) -> tuple[Body | None, tuple[OutputEpilogue, ...]]:
         stream, one = self.streaming.fold, self.streaming
         whole = stream.state()
         own_state = {whole[k] for k in merging.own}
@@ -257,7 +257,7 @@ class ScoreEmitter(PhaseEmitter):
 
         values = [v for _, v in self.own_stores]
         given = [*self.known(), *whole]
-        rows = frontier(values, varies, given)
+        rows = live_ins(values, varies, given)
         wanted = [n for n in dict.fromkeys([*(v for _, v in self.row_stores), *rows]) if n not in given]
         row = None
         if wanted:
@@ -272,5 +272,5 @@ class ScoreEmitter(PhaseEmitter):
                 body = self.scribe.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
                 made = tuple(Store(names[v], self.places[r]) for r, v in stores)
-                found.append(Ending(self.axes.index(axis), body, made))
+                found.append(OutputEpilogue(self.axes.index(axis), body, made))
         return row, tuple(found)

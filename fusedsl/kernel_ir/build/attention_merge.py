@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...fusion.cost_model import computed
-from ...fusion.online.find_attention import Weighted
+from ...fusion.online.find_attention import ValueProduct
 from ...ir.graph import Node, value_of, walk
 from ...rewrite.scalar_builder import replaced
 from ..phase import Body, FoldUse, Value
-from ..attention import Weighing
+from ..attention import WeightedSum
 from .instructions import literal
-from .paged_operands import is_absence
+from .paged_operands import is_nan_if_invalid
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 
-class Merging:
+class StateCombiner:
     """Writes the bodies that merge states, with the names of an emitter."""
 
-    def __init__(self, emitter: ScoreEmitter):
+    def __init__(self, emitter: AttentionBuilder):
         self.emitter = emitter
         self.scribe = emitter.scribe
         self.stream = emitter.streaming.fold
@@ -30,7 +30,7 @@ class Merging:
         self.own = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
         """The states with an axis of their own, by their number."""
 
-    def states(self) -> tuple[FoldUse, tuple[Weighing, ...], FoldUse | None]:
+    def states(self) -> tuple[FoldUse, tuple[WeightedSum, ...], FoldUse | None]:
         """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
         stream, own = self.stream, self.own
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
@@ -61,7 +61,7 @@ class Merging:
         stream, own = self.stream, self.own
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
-        moving = frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
+        moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
         body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
@@ -101,15 +101,15 @@ class Merging:
         names = dict(zip(results, body.results))
         return tuple(names[n] for n in [*states, *moving])
 
-    def _place(self, w: Weighted) -> int:
+    def _place(self, w: ValueProduct) -> int:
         """The number of the state of a weighted sum."""
         stream = self.stream
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
-    def _weighing(self, k: int, merge: Body, parts: Body | None) -> Weighing:
+    def _weighing(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
         w, stream, emitter = self.own[k], self.stream, self.emitter
         before, tile = stream.state("a")[k], stream.state("b")[k]
-        return Weighing(
+        return WeightedSum(
             emitter.axes.index(w.axis),
             self.scribe.value(emitter.weights[w]),
             self.scribe.body((), [w.right], emitter.known()),
@@ -120,7 +120,7 @@ class Merging:
             parts,
         )
 
-    def _kept(self, w: Weighted) -> Body | None:
+    def _kept(self, w: ValueProduct) -> Body | None:
         """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
         kept = w.weight.kept()
         if kept is None or self._is_infinite_alone(kept):
@@ -132,10 +132,10 @@ class Merging:
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
         below = computed([kept], frozenset(self.emitter.leaves))
-        return not any(n.op == "where" and not is_absence(n) for n in below)
+        return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 
-def frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
+def live_ins(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
     """The values that do not vary and that others which do are computed from; the roots themselves included."""
     own, given = dict.fromkeys(walk(roots), False), set(given)
     for n in walk(roots):

@@ -15,35 +15,35 @@ from ...rewrite.scalar_builder import free_axes
 from ...rewrite.online.online_reduction import Lift
 from ...rewrite.intervals.three_valued_logic import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..phase import Phase
-from ..attention import Extreme, Sieve
-from .block_mask_text import told_of_numbers, told_of_tiles
+from ..attention import TileBounds, BlockMask
+from .block_mask_text import describe_finite_mask, describe_tiles
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
-Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
-def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
+def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
     """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
     one = emitter.streaming
     counted = conditions(one.fold)
     if counted is None or not any(counted):
-        return None, told_of_numbers(one.fold)
+        return None, describe_finite_mask(one.fold)
     tiled = (*one.lanes, *one.fold.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    somewhere, everywhere, known = _asked(intervals, counted, emitter.inputs[0])
-    words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
+    words = describe_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
-    made = _written(emitter, intervals, (somewhere, everywhere))
-    whole, names = _whole(emitter, parts, known) if everywhere is not NO else ((), ())
+    made = _mask_body(emitter, intervals, (somewhere, everywhere))
+    whole, names = _full_tile_phases(emitter, parts, known) if everywhere is not NO else ((), ())
     return replace(made, whole=whole, names=names), words
 
 
-def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sieve:
+def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
     """The answers as a body, with what it asks."""
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
@@ -56,13 +56,13 @@ def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sie
             continue
         (axis,) = intervals.varies(n)
         values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+        extremes.append(TileBounds(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
     pairs = (*intervals.ends.values(), *intervals.extremes.values())
     known = [*emitter.known(), *(n for pair in pairs for n in pair)]
-    return Sieve(named, tuple(extremes), scribe.body((), answers, known), (), ())
+    return BlockMask(named, tuple(extremes), scribe.body((), answers, known), (), ())
 
 
-def _asked(
+def _any_and_all_active(
     intervals: Intervals, counted: list[list[Condition]], inputs: Iterable[Node]
 ) -> tuple[Node, Node, dict[Node, bool]]:
     """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
@@ -73,7 +73,7 @@ def _asked(
     for found in counted:
         some, every = YES, YES
         for condition in found:
-            parts = _parts(intervals, condition)
+            parts = _condition_terms(intervals, condition)
             truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
             some = both(some, all_hold(x for x, _ in truths.values()))
             together = len(parts) > 1 and not given.isdisjoint(walk([condition[0]]))
@@ -83,7 +83,7 @@ def _asked(
     return somewhere, everywhere, known
 
 
-def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
+def _condition_terms(intervals: Intervals, condition: Condition) -> list[Condition]:
     """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
     found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
@@ -98,13 +98,13 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
 # -- tiles where every condition holds
 
 
-def _whole(
-    emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]
+def _full_tile_phases(
+    emitter: AttentionBuilder, parts: Sequence[PhaseNodes], known: dict[Node, bool]
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
     """(the phases of such a tile, the names of the partial phases' values with theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
     stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile
-    new = rebuild(roots, lambda old, args: old if old in stay else _chosen(old, args, known))
+    new = rebuild(roots, lambda old, args: old if old in stay else _simplify_known(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
         return tuple(phase for *_, phase in parts), tuple((emitter.scribe.names[n],) * 2 for n in results)
@@ -113,17 +113,17 @@ def _whole(
     for lifts, others, given, partial in parts:
         moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
         others = [n for n in others if new[n].op != "const"]
-        made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
+        made = emitter.elements(moved, [new[n] for n in others], _without_constants(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))
         names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}
     return tuple(phases), tuple(names.items())
 
 
-def _present(nodes: Iterable[Node]) -> list[Node]:
+def _without_constants(nodes: Iterable[Node]) -> list[Node]:
     return list(dict.fromkeys(n for n in nodes if n.op != "const"))
 
 
-def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
+def _simplify_known(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
     if old.op == "fold":  # a score, whatever its operands are chosen by
         return old
     if old in known:
@@ -136,11 +136,11 @@ def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
         return constant(args[0] is YES, old.type.dtype)
     if old.type.dtype is BOOL and old.op in LOGIC and not {YES, NO}.isdisjoint(args):
         return LOGIC[old.op](*((a, a) for a in args))[0]
-    if old.op == "multiply" and (x := _times_one(*args)) is not None:
+    if old.op == "multiply" and (x := _drop_factor_one(*args)) is not None:
         return x
     return node(old.op, args, old.attr, old.type)
 
 
-def _times_one(x: Node, y: Node) -> Node | None:
+def _drop_factor_one(x: Node, y: Node) -> Node | None:
     """The other factor, where one is 1."""
     return next((b for a, b in ((x, y), (y, x)) if is_literal(a, 1)), None)

@@ -11,7 +11,7 @@ from ...fusion.fusion_group import Group
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
 from .phases import PhaseEmitter
-from .attention import ScoreEmitter
+from .attention import AttentionBuilder
 from .uncontracted import uncontracted
 
 
@@ -19,7 +19,7 @@ def emit(
     group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
 ) -> KernelPlan:
     """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
-    emitter = PhaseEmitter if group.streaming is None else ScoreEmitter
+    emitter = PhaseEmitter if group.streaming is None else AttentionBuilder
     made = emitter(group, parameters).plan(name, tuple(header))
     made = made if contract else uncontracted(made)
     return dataclasses.replace(made, digest=_digest(made))

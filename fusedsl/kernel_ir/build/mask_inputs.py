@@ -11,12 +11,12 @@ from ...ir.types import BOOL
 from .rematerialization import dearness
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
-DEAR = 20  # instructions of a condition that is worth a loop of its own
+WORTH_A_LOOP = 20  # instructions of a condition that is worth a loop of its own
 
 
-def tile_inputs(emitter: ScoreEmitter) -> tuple[list[Node], list[Node]]:
+def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
     one, free = emitter.streaming, emitter.free
     stream, lanes = set(one.fold.stream), set(emitter.lanes)
@@ -26,10 +26,10 @@ def tile_inputs(emitter: ScoreEmitter) -> tuple[list[Node], list[Node]]:
     roots = [*lifts, *emitter.weights.values(), *conditions]
     varying = [n for n in computed(roots, ends) if n.op in ("load", "fetch") and free[n] & lanes]
     elements = [n for n in varying if free[n] & stream]
-    return elements + _drawn(emitter, roots, ends), [n for n in varying if not free[n] & stream]
+    return elements + _index_masks(emitter, roots, ends), [n for n in varying if not free[n] & stream]
 
 
-def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[Node]:
+def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
     """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
     computed of would fill registers."""
     stream, lanes = set(emitter.streaming.fold.stream), set(emitter.lanes)
@@ -41,7 +41,7 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
             continue
         seen.add(n)
         axes = free.get(n, frozenset())
-        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= DEAR:
+        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= WORTH_A_LOOP:
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):

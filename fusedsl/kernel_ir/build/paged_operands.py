@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING
 
 from ...fusion.coordinates import Axis, Computed, Coordinate
 from ...fusion.mask_conditions import counts, read_where
-from ...fusion.online.find_attention import Streaming, Weighted
+from ...fusion.online.find_attention import AttentionPattern, ValueProduct
 from ...ir.folds import pick
 from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ...ir.types import BOOL, INT64
 from ...rewrite.scalar_builder import free_axes, replaced
-from ..attention import Gather, Line
+from ..attention import PagedOperands, PagedRow
 from ..memory_access import ACCESS_BYTES
 from .node_map import mapped, nodes_of
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 # operations that make NaN of NaN
-SPREADING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
+NAN_PROPAGATING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
 
 
 @dataclass(frozen=True)
-class Place:
+class PagedLoad:
     """An operand that is `fetch`, and NaN where it is not `there`: the address of a line's first element, whether it is
     wanted, and the axis of the array that lines lie along."""
 
@@ -47,11 +47,11 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Places:
+class PagedLoads:
     """The operands of a pass that are such lines: of its one score, and of its one weighing."""
 
-    right: Place | None = None
-    weighed: Place | None = None
+    right: PagedLoad | None = None
+    weighed: PagedLoad | None = None
 
     @property
     def nodes(self) -> list[Node]:
@@ -63,32 +63,32 @@ class Places:
         both = (place.there for place in (self.right, self.weighed) if place is not None)
         return list(dict.fromkeys(n for n in both if n is not None))
 
-    def mapped(self, new: dict[Node, Node]) -> Places:
+    def mapped(self, new: dict[Node, Node]) -> PagedLoads:
         """The same with other nodes."""
 
-        def moved(place: Place | None) -> Place | None:
+        def moved(place: PagedLoad | None) -> PagedLoad | None:
             if place is None:
                 return None
             there = None if place.there is None else new[place.there]
-            return Place(new[place.fetch], there, new[place.address], new[place.wanted], place.inner)
+            return PagedLoad(new[place.fetch], there, new[place.address], new[place.wanted], place.inner)
 
-        return Places(moved(self.right), moved(self.weighed))
+        return PagedLoads(moved(self.right), moved(self.weighed))
 
 
-def places_of(one: Streaming) -> Places:
+def find_paged_loads(one: AttentionPattern) -> PagedLoads:
     """What a pass reads line by line."""
     if not one.fold.level or len(one.products) != 1 or len(one.weighted) > 1:
-        return Places()
+        return PagedLoads()
     known = {*one.rows, *one.fold.stream}.difference(one.lanes)
     condition = counts([one.fold], known)
     sides = [(p.right, p.axis) for p in one.products] + [(w.right, w.axis) for w in one.weighted]
-    return Places(*(_place(value, axis, condition) for value, axis in sides))
+    return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))
 
 
-def _place(value: Node, axis: Axis, condition: Node | None) -> Place | None:
+def _paged_load(value: Node, axis: Axis, condition: Node | None) -> PagedLoad | None:
     """Where the lines of an operand are, if it is read at computed places that are the same all along the axis."""
     there, n = None, read_where(condition, value)
-    if is_absence(n):
+    if is_nan_if_invalid(n):
         there, n, _ = n.args
     if n.op != "fetch":
         return None
@@ -99,23 +99,23 @@ def _place(value: Node, axis: Axis, condition: Node | None) -> Place | None:
     if any(axis in known[x] for x in computed) or (there is not None and axis in free[there]):
         return None
     along = [k for k, c in enumerate(at) if c.axis == axis]
-    if len(along) != 1 or not _begins_whole(at[along[0]], n.attr[2].itemsize):
+    if len(along) != 1 or not _is_aligned_contiguous(at[along[0]], n.attr[2].itemsize):
         return None
-    address, wanted = _at_first(n.args, axis, free)
-    return Place(n, there, address, wanted, along[0])
+    address, wanted = _at_position_zero(n.args, axis, free)
+    return PagedLoad(n, there, address, wanted, along[0])
 
 
-def is_absence(n: Node) -> bool:
+def is_nan_if_invalid(n: Node) -> bool:
     """Whether a value is NaN where something is not there."""
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
-def _begins_whole(c: Coordinate | Computed, size: int) -> bool:
+def _is_aligned_contiguous(c: Coordinate | Computed, size: int) -> bool:
     """Whether neighbours lie beside each other, from a multiple of what one copy brings on."""
     return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % ACCESS_BYTES == 0
 
 
-def _at_first(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
+def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
     """Values at position 0 of an axis; conditions of this position alone hold."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -135,12 +135,12 @@ def _at_first(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) ->
     return [new[r] for r in roots]
 
 
-def gathered(
-    one: Streaming, places: Places, values: Iterable[Node], foreign: Iterable[Node]
-) -> tuple[Streaming, dict[Node, Node]]:
+def with_paged_operands(
+    one: AttentionPattern, places: PagedLoads, values: Iterable[Node], foreign: Iterable[Node]
+) -> tuple[AttentionPattern, dict[Node, Node]]:
     """The pass with fetches as operands, whose scores are NaN where these are not there, and what became of `values`.
     What is `foreign` stays as it is."""
-    if places == Places():
+    if places == PagedLoads():
         return one, {v: v for v in values}
     done = {n: n for n in foreign}
     (p,) = one.products
@@ -155,48 +155,48 @@ def gathered(
     return replace(found, products=(replace(found.products[0], fold=bare),)), new
 
 
-def weight_there(w: Weighted, weight: Node, places: Places) -> Node:
+def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
     """What an element weighs: NaN where it counts, and what it weighs is not there."""
-    if places.weighed is None or places.weighed.there is None or _is_told(weight, places):
+    if places.weighed is None or places.weighed.there is None or _propagates_from_score(weight, places):
         return weight
     nan, kept = constant(float("nan"), weight.type.dtype), w.weight.kept()
     absent = nan if kept is None else pick(kept, nan, constant(0.0, weight.type.dtype))
     return pick(places.weighed.there, weight, absent)
 
 
-def _is_told(weight: Node, places: Places) -> bool:
+def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
     """Whether scores are NaN where what is weighed is not there, and weights where these are and count."""
     if places.right is None or places.weighed is None or places.right.there is not places.weighed.there:
         return False
     found: set[Node] = set()
     for n in walk([weight]):
-        absent = is_absence(n) and n.args[0] is places.right.there
-        if absent or _is_masked(n, weight, found) or (n.op in SPREADING and any(a in found for a in n.args)):
+        absent = is_nan_if_invalid(n) and n.args[0] is places.right.there
+        if absent or _is_masked_nan(n, weight, found) or (n.op in NAN_PROPAGATING and any(a in found for a in n.args)):
             found.add(n)
     return weight in found
 
 
-def _is_masked(n: Node, weight: Node, found: set[Node]) -> bool:
+def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
     """Whether a value is one of those found, unless a condition leaves the element out."""
     if n.op != "where" or n.args[1] not in found or n.args[2].op != "const":
         return False
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))
 
 
-def gather_of(emitter: ScoreEmitter) -> Gather | None:
+def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
     """How a kernel finds the lines of a tile."""
     places, scribe = emitter.places_read, emitter.scribe
-    if places == Places():
+    if places == PagedLoads():
         return None
     results = [n for place in (places.right, places.weighed) if place for n in (place.address, place.wanted)]
     results = list(dict.fromkeys([*results, *places.there]))
     body = scribe.body((), results, emitter.known())
     values = dict(zip(results, body.results))
 
-    def line(place: Place | None) -> Line | None:
+    def line(place: PagedLoad | None) -> PagedRow | None:
         if place is None:
             return None
         number = next(k for k, p in enumerate(emitter.pointers) if p.attr[0] == place.fetch.attr[0])
-        return Line(len(emitter.loads) + number, place.inner, values[place.address], values[place.wanted])
+        return PagedRow(len(emitter.loads) + number, place.inner, values[place.address], values[place.wanted])
 
-    return Gather(body, line(places.right), line(places.weighed), tuple(values[n] for n in places.there))
+    return PagedOperands(body, line(places.right), line(places.weighed), tuple(values[n] for n in places.there))

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ir.types import BOOL
-from ....kernel_ir.attention import Extreme, Sieve
+from ....kernel_ir.attention import BlockMask, TileBounds
 from ..emit.source_text import indented
-from .block_mask_inputs import extreme_axes, kept_extremes
+from .block_mask_inputs import bounds_axes, kv_bounds
 from .emit_fragment import SCALAR
-from .sm90_schedule import NOTES, Tiles
+from .sm90_schedule import WORK_INFOS, AttentionTiling
 
 if TYPE_CHECKING:
-    from .emit_fragment import FragmentScope
+    from .emit_fragment import FragmentEmitter
 
-KEPT = [
+LOAD_MASK_BITS = [
     "",
     "",
     '@once("int32, int32 -> int32, int32")',
@@ -25,17 +25,17 @@ KEPT = [
 ]
 
 
-def direct_classes(scope: FragmentScope, schedule: Tiles, known: bool = False) -> str:
+def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, known: bool = False) -> str:
     """The call of a function that asks for 32 tiles at once; "{word}" stands for their number. What memory says of an
-    item is `known` from `item_extremes`, or asked for each tile."""
+    item is `known` from `emit_work_tile_bounds`, or asked for each tile."""
     if (call := scope.made.get(("classes",))) is not None:
         return call
-    kept = known and bool(kept_extremes(scope.kernel))
-    lines, some, every = _asked(scope, schedule, known)
+    kept = known and bool(kv_bounds(scope.kernel))
+    lines, some, every = _emit_mask_call(scope, schedule, known)
     results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
     place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
     lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if known else {})
+    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_bound_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
@@ -44,26 +44,26 @@ def direct_classes(scope: FragmentScope, schedule: Tiles, known: bool = False) -
     return scope.function(("classes",), f"classes({', '.join(['{word}', *given[1:]])})")
 
 
-def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
+def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
     """Lines by which the warps of a block, a tile each at a time, leave the bits of all tiles in its shared memory."""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
-    scope.functions += KEPT
+    scope.functions += LOAD_MASK_BITS
     n, columns, warps, sieve = f"n{scope.along}", schedule.columns, schedule.block // 32, stream.sieve
     once, each = ([x for x in sieve.extremes if (x.axis == scope.along) is own] for own in (False, True))
     found: list[str] = []
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, False)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, False)
         for extreme in once:
-            _extreme(scope, sieve, extreme, True)
+            _emit_bounds(scope, sieve, extreme, True)
         found.extend(scope.written(tile))
 
     def tile() -> None:
-        scope.code += _ends(scope, schedule, sieve, True)
+        scope.code += _tile_ends(scope, schedule, sieve, True)
         for extreme in each:
-            _extreme(scope, sieve, extreme, True)
+            _emit_bounds(scope, sieve, extreme, True)
         scope.leaves(v.name for v in sieve.body.args)
         some, every = scope.call("asked", sieve.body, SCALAR)
         scope.code += [
@@ -89,22 +89,22 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     ]
 
 
-def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
+def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
     """Lines by which the warps of a block, a tile each at a time, leave what is asked along the stream in its shared
     memory: the least and the greatest, for all places on which they depend."""
-    n, columns, extremes = f"n{scope.along}", schedule.columns, kept_extremes(scope.kernel)
-    stream, axes = scope.kernel.stream, extreme_axes(scope.kernel)
+    n, columns, extremes = f"n{scope.along}", schedule.columns, kv_bounds(scope.kernel)
+    stream, axes = scope.kernel.stream, bounds_axes(scope.kernel)
     assert stream is not None and stream.sieve is not None
     sieve, size = stream.sieve, 8 * len(extremes)
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, True)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, True)
         for k, extreme in enumerate(extremes):
-            _extreme(scope, sieve, extreme, True, columns)
+            _emit_bounds(scope, sieve, extreme, True, columns)
             scope.code.append("if (thread() & 31) == 0:")
             for j, value in enumerate((extreme.least, extreme.greatest)):
-                at = f"{_extremes_at(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
+                at = f"{_smem_bounds_address(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
                 scope.code.append(f"    keep_word({at}, int32({value.name}))")
 
     found, rest = scope.written(write), "place"
@@ -114,7 +114,7 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         rest = "further"
     return [
         f"entry, tiles = int32(thread() >> 5), int32(({n} + {columns - 1}) // {columns})",
-        f"while entry < tiles * {_places(axes)}:",
+        f"while entry < tiles * {_outer_size(axes)}:",
         "    place = share(entry, tiles)",
         "    tile = int32(entry - place * tiles)",
         *indented([*places, *found]),
@@ -122,49 +122,49 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     ]
 
 
-def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
+def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
     """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept, if
     anything is."""
-    stream, axes, place = scope.kernel.stream, extreme_axes(scope.kernel), "0"
+    stream, axes, place = scope.kernel.stream, bounds_axes(scope.kernel), "0"
     assert stream is not None and stream.sieve is not None
     sieve = stream.sieve
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, False)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, False)
         for extreme in sieve.extremes:
             if extreme.axis != scope.along:
-                _extreme(scope, sieve, extreme, True)
+                _emit_bounds(scope, sieve, extreme, True)
 
     found = scope.written(write)
-    if not kept_extremes(scope.kernel):
+    if not kv_bounds(scope.kernel):
         return found
     for a in axes:
         place = f"({place}) * n{a} + c{a}" if place != "0" else f"c{a}"
     tiles = f"((n{scope.along} + {schedule.columns - 1}) // {schedule.columns})"
-    at = f"({place}) * {tiles} * {8 * len(kept_extremes(scope.kernel))}"
-    return [*found, f"extremes_at = int32({_extremes_at(scope, schedule)} + {at})"]
+    at = f"({place}) * {tiles} * {8 * len(kv_bounds(scope.kernel))}"
+    return [*found, f"extremes_at = int32({_smem_bounds_address(scope, schedule)} + {at})"]
 
 
-def _extremes_at(scope: FragmentScope, schedule: Tiles) -> str:
+def _smem_bounds_address(scope: FragmentEmitter, schedule: AttentionTiling) -> str:
     """Where they begin: behind the bits of tiles."""
     columns = 32 * schedule.columns
-    return f"classes_at + {8 * NOTES} * int32((n{scope.along} + {columns - 1}) // {columns})"
+    return f"classes_at + {8 * WORK_INFOS} * int32((n{scope.along} + {columns - 1}) // {columns})"
 
 
-def _places(axes: Sequence[int]) -> str:
+def _outer_size(axes: Sequence[int]) -> str:
     return " * ".join(f"n{a}" for a in axes) or "1"
 
 
-def _found_types(scope: FragmentScope) -> dict[str, str]:
-    """Names that `item_extremes` defines, and their types."""
+def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
+    """Names that `emit_work_tile_bounds` defines, and their types."""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
     rows = [x for x in stream.sieve.extremes if x.axis != scope.along]
     return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.least, x.greatest)}
 
 
-def _outer_types(scope: FragmentScope) -> dict[str, str]:
+def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
     """Names of a kernel that are there before any item is looked at, or are the item's place."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
     found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
@@ -172,22 +172,22 @@ def _outer_types(scope: FragmentScope) -> dict[str, str]:
     return found | {v.name: v.dtype.name for v in given}
 
 
-def _asked(scope: FragmentScope, schedule: Tiles, kept: bool) -> tuple[list[str], str, str]:
+def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: bool) -> tuple[list[str], str, str]:
     """(lines for one tile, whether any of it counts, whether all does); what memory says of it is `kept` if at all"""
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
-    sieve, found = stream.sieve, []  # type: Sieve, list[str]
+    sieve, found = stream.sieve, []  # type: BlockMask, list[str]
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, True) + _ends(scope, schedule, sieve, False)
-        for k, extreme in enumerate(kept_extremes(scope.kernel) if kept else ()):
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, True) + _tile_ends(scope, schedule, sieve, False)
+        for k, extreme in enumerate(kv_bounds(scope.kernel) if kept else ()):
             for j, value in enumerate((extreme.least, extreme.greatest)):
-                word = f"kept_word(extremes_at + place * {8 * len(kept_extremes(scope.kernel))} + {8 * k + 4 * j})"
+                word = f"kept_word(extremes_at + place * {8 * len(kv_bounds(scope.kernel))} + {8 * k + 4 * j})"
                 shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
                 scope.code += [f"{value.name} = {shown}"]
         for extreme in () if kept else sieve.extremes:
-            _extreme(scope, sieve, extreme, False)
+            _emit_bounds(scope, sieve, extreme, False)
         scope.leaves(v.name for v in sieve.body.args)
         found.extend(scope.call("asked", sieve.body, SCALAR))
 
@@ -196,13 +196,13 @@ def _asked(scope: FragmentScope, schedule: Tiles, kept: bool) -> tuple[list[str]
     return lines, some, f"{every} & (first + {schedule.columns} <= n{scope.along})"
 
 
-def _start(scope: FragmentScope, sieve: Sieve) -> None:
+def _begin_scalars(scope: FragmentEmitter, sieve: BlockMask) -> None:
     """The names that are there before any item is looked at, and the ends of tiles."""
     given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
     scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ends for v in vs))}
 
 
-def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> list[str]:
+def _tile_ends(scope: FragmentEmitter, schedule: AttentionTiling, sieve: BlockMask, along: bool) -> list[str]:
     """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
     columns, n = schedule.columns, f"n{scope.along}"
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
@@ -217,7 +217,7 @@ def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> l
     return lines
 
 
-def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool, most: int = 0) -> None:
+def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, spread: bool, most: int = 0) -> None:
     """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp.
 
     Where a tile has at most so many places, the last is looked at again for those it does not have: so all are read

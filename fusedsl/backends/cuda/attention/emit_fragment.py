@@ -11,19 +11,19 @@ from ....kernel_ir.phase import Body
 from ..emit.source_text import Names, indented, signature
 from ..peephole.narrow_integers import PLACES, shortened
 
-ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
-OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
-LINE, KEY = "line", "key"  # of results, and of the first product's operand, across a warp
-FOUND = "found"  # a line of the stream that is looked up, by lanes of a warp
-MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
-MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
-MAPS |= {LINE: "own_row.elementwise", KEY: "score_row.elementwise", FOUND: "lookup.elementwise"}
-QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
-NOTHING: Mapping[str, str] = MappingProxyType({})
+ROW, ELEMENT, COLUMN, SCALAR, OUTPUT, OUTPUT_COLUMN = "row", "element", "column", "scalar", "own", "own column"
+OUTPUT_IN_CHUNKS, INDEX_MASK = "own, in steps", "drawn for each element"
+OUTPUT_ROW, QK_ROW = "line", "key"  # of results, and of the first product's operand, across a warp
+PAGED_ROW = "found"  # a line of the stream that is looked up, by lanes of a warp
+MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OUTPUT: "O.elementwise"}
+MAPS |= {OUTPUT_COLUMN: "O.columnwise", OUTPUT_IN_CHUNKS: "O.stepwise", INDEX_MASK: "S.drawn"}
+MAPS |= {OUTPUT_ROW: "own_row.elementwise", QK_ROW: "score_row.elementwise", PAGED_ROW: "lookup.elementwise"}
+APPROX = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
+NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 
-class FragmentScope:
+class FragmentEmitter:
     """The file being written, and what its names stand for: one value, one of each row or column of a fragment of
     scores, or its elements; the same of a fragment of results (`own`)."""
 
@@ -73,7 +73,7 @@ class FragmentScope:
         axes = found - set(self.places)
         own, lane, along = self.own_axis in axes, not axes.isdisjoint((self.lane, self.packed)), self.along in axes
         if own:
-            return OWN if lane else OWN_COLUMN
+            return OUTPUT if lane else OUTPUT_COLUMN
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
 
     def axes_of(self, name: str) -> set[int] | None:
@@ -193,7 +193,7 @@ class FragmentScope:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]
 
-    def call(self, stem: str, body: Body, domain: str, others: Mapping[str, str] = NOTHING) -> list[str]:
+    def call(self, stem: str, body: Body, domain: str, others: Mapping[str, str] = NO_ARGUMENTS) -> list[str]:
         """A body as a function, and its call, with `others` in place of some arguments; the names of its results."""
         given = [v.name for v in body.args]
         made = [v for v in body.results if v.name not in given]

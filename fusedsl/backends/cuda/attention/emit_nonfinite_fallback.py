@@ -8,31 +8,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....kernel_ir.attention import Ending
+from ....kernel_ir.attention import OutputEpilogue
 from ....kernel_ir.phase import Body
 from ..emit.source_text import either, indented
-from .emit_fragment import KEY, LINE, SCALAR, FragmentScope
-from .emit_paged_kv import line_of
+from .emit_fragment import OUTPUT_ROW, QK_ROW, SCALAR, FragmentEmitter
+from .emit_paged_kv import paged_row
 from .sm90_schedule import ROWS, WARP_ROWS
 
 if TYPE_CHECKING:
-    from .emit_softmax import ScoreWriter
+    from .emit_softmax import AttentionEmitter
 
 
-def exact_rows(w: ScoreWriter) -> list[str]:
+def emit_nonfinite_fallback(w: AttentionEmitter) -> list[str]:
     """Lines that say whether all sums of a warp are `finite`, and compute its results where they are not; none where
     every element counts."""
     if w.weighing.kept is None:
         return []
     w.top.append("strange = O.strange()")
-    again = [*w.place_again(), *RowWriter(w).rows()]
+    again = [*w.place_again(), *FallbackRowEmitter(w).rows()]
     return [f"finite = strange({w.weighing.state.name}) == False", *either("finite", [], again)]
 
 
-class RowWriter(FragmentScope):
+class FallbackRowEmitter(FragmentEmitter):
     """The file of `w`, where one row after another is worked: names of what differs between rows end in `_one`."""
 
-    def __init__(self, w: ScoreWriter):
+    def __init__(self, w: AttentionEmitter):
         super().__init__(w.kernel, w.lane, w.own_axis, w.packed)
         self.w, self.stream, self.weighing = w, w.stream, w.weighing
         self.top, self.functions, self.made, self.quick = w.top, w.functions, w.made, w.quick
@@ -45,7 +45,7 @@ class RowWriter(FragmentScope):
 
     def leaf_domain(self, name: str) -> str | None:
         axes = self.axes_of(name)
-        return None if axes is None else LINE if self.own_axis in axes else SCALAR
+        return None if axes is None else OUTPUT_ROW if self.own_axis in axes else SCALAR
 
     def axis_place(self, axis: int) -> str:
         places = {self.lane: "row_one", self.along: "step", self.own_axis: "column_one", self.packed: "above_one"}
@@ -77,14 +77,14 @@ class RowWriter(FragmentScope):
         for phase in stream.tile:
             if phase.row:
                 self._apply("row_again", phase.row)
-        self.define("no_line", LINE, f"{own.dtype} -> {own.dtype}", "x", ["return x"])
+        self.define("no_line", OUTPUT_ROW, f"{own.dtype} -> {own.dtype}", "x", ["return x"])
         self.code += [
             f"left_one = {self._line('score_row', 0, self.w.score.axis, self.lane, self.packed)}",
             f"{self.own} = no_line({own.dtype}(0))",
         ]
         self.code.append("step = int64(0)")
         self.code += [f"while step < n{self.along}:", *indented([*self.written(self._element), "step += 1"])]
-        self.domain[own.name] = LINE
+        self.domain[own.name] = OUTPUT_ROW
         if stream.row:
             self._apply("finish_again", stream.row)
         for number, ending in enumerate(stream.endings):
@@ -137,7 +137,7 @@ class RowWriter(FragmentScope):
         own, weight, kept = weighing.state, weighing.weight, weighing.kept.results[0].name
         read = self._right_line("weighed", "own_row", -1, self.own_axis)
         signed = f"{own.dtype}, {weight.dtype}, bool, {own.dtype} -> {own.dtype}"
-        self.define("add_kept", LINE, signed, "sums, w, kept, x", ["return select(kept, fma(w, x, sums), sums)"])
+        self.define("add_kept", OUTPUT_ROW, signed, "sums, w, kept, x", ["return select(kept, fma(w, x, sums), sums)"])
         self.code.append(f"{self.own} = add_kept({self.own}, {self.named(weight.name)}, {self.named(kept)}, {read})")
 
     def _look_up(self) -> None:
@@ -147,23 +147,25 @@ class RowWriter(FragmentScope):
 
     def _right_line(self, name: str, row: str, number: int, axis: int) -> str:
         """The elements of a right operand at one place on the stream."""
-        line = line_of(self.w, name)
+        line = paged_row(self.w, name)
         if line is None:
             return self._line(row, number, axis, self.along)
         self.top.append(f"load_{name}_line = {row}.load({self._form(line.operand, axis)})")
         kind = self.kernel.operands[line.operand].dtype.compute.name
-        self.define(f"no_{name}_line", KEY if name == "right" else LINE, f"{kind} -> {kind}", "x", ["return x"])
+        self.define(
+            f"no_{name}_line", QK_ROW if name == "right" else OUTPUT_ROW, f"{kind} -> {kind}", "x", ["return x"]
+        )
         read = f"{name}_line = load_{name}_line({self.named(line.address.name)}, int64(1))"
         self.code += [f"{name}_line = no_{name}_line({kind}(0))", *either(self.named(line.wanted.name), [read], [])]
         return f"{name}_line"
 
-    def _ending(self, number: int, ending: Ending) -> None:
+    def _ending(self, number: int, ending: OutputEpilogue) -> None:
         """What lies along the row, and its stores."""
-        if any(self.leaf_domain(v.name) == LINE for v in ending.body.args):
-            self.define("clamp_line", LINE, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
+        if any(self.leaf_domain(v.name) == OUTPUT_ROW for v in ending.body.args):
+            self.define("clamp_line", OUTPUT_ROW, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
             self.top.append("own_row_places = own_row.places()")
             self.code.append(f"column_one = clamp_line(own_row_places(), n{self.own_axis})")
-        self._apply(f"end_again_{number}", ending.body, LINE)
+        self._apply(f"end_again_{number}", ending.body, OUTPUT_ROW)
         for store in ending.stores:
             k, value = store.operand, self.named(store.value)
             name = f"store_one_{self.names.operand(k)}"

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....kernel_ir.attention import Gather, Line
-from .emit_fragment import COLUMN, FOUND, SCALAR, FragmentScope
+from ....kernel_ir.attention import PagedOperands, PagedRow
+from .emit_fragment import COLUMN, PAGED_ROW, SCALAR, FragmentEmitter
 
 if TYPE_CHECKING:
-    from .emit_tile import TileWriter
+    from .emit_tile import TileEmitter
 
 
-class LookupWriter(FragmentScope):
+class PagedLookupEmitter(FragmentEmitter):
     """The file of `w`, where lines of the stream are looked up."""
 
-    def __init__(self, w: TileWriter, gather: Gather):
+    def __init__(self, w: TileEmitter, gather: PagedOperands):
         super().__init__(w.kernel, w.lane, w.own_axis, w.packed)
         self.w, self.gather, self.quick = w, gather, False
         self.top, self.functions, self.made = w.top, w.functions, w.made
@@ -29,7 +29,7 @@ class LookupWriter(FragmentScope):
 
     def leaf_domain(self, name: str) -> str | None:
         axes = self.axes_of(name)
-        return None if axes is None else FOUND if self.along in axes else SCALAR
+        return None if axes is None else PAGED_ROW if self.along in axes else SCALAR
 
     def axis_place(self, axis: int) -> str:
         return "place_ahead" if axis == self.along else f"c{axis}"
@@ -39,12 +39,12 @@ class LookupWriter(FragmentScope):
         columns = self.w.tiles.columns
         self.top.append(f"lookup = Lookup({columns})")
         self.top.append("places_ahead, line_words = lookup.places(), lookup.words()")
-        self.define("clamp_places", FOUND, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
+        self.define("clamp_places", PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
         self.code += [f"places = places_ahead({first})", f"place_ahead = clamp_places(places, n{self.along})"]
         self.leaves(v.name for v in self.gather.body.args)
-        self.call("look_up", self.gather.body, FOUND)
+        self.call("look_up", self.gather.body, PAGED_ROW)
         wanted = ["return select(wanted & (j < n), at, int64(0))"]
-        self.define("begin_line", FOUND, "int64, bool, int64, int64 -> int64", "at, wanted, j, n", wanted)
+        self.define("begin_line", PAGED_ROW, "int64, bool, int64, int64 -> int64", "at, wanted, j, n", wanted)
         for name, line in (("right", self.gather.right), ("weighed", self.gather.weighed)):
             if line is not None:
                 at, flag = self.named(line.address.name), self.named(line.wanted.name)
@@ -54,18 +54,18 @@ class LookupWriter(FragmentScope):
         return self.code
 
 
-def line_of(w: TileWriter, name: str) -> Line | None:
+def paged_row(w: TileEmitter, name: str) -> PagedRow | None:
     """How the lines of an operand, "right" or "weighed", are looked up; None where they lie as they do."""
     gather = w.stream.gather
     return getattr(gather, name, None) if gather is not None else None
 
 
-def lines_there(w: TileWriter) -> list[str]:
+def emit_valid_words(w: TileEmitter) -> list[str]:
     """Lines that keep of a tile whether its lines are there, before the next one is looked up."""
     return [f"{v.name}_words = {v.name}_ahead_words" for v in (w.stream.gather.there if w.stream.gather else ())]
 
 
-def ask_lines(w: TileWriter, wanted: set[str]) -> None:
+def emit_valid_flags(w: TileEmitter, wanted: set[str]) -> None:
     """Write what elements of a tile ask of their lines."""
     for v in w.stream.gather.there if w.stream.gather else ():
         if v.name in wanted:

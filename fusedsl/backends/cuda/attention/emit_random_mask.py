@@ -9,20 +9,20 @@ from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import indented, signature
 from ..peephole.gathers import below, staged, target_of
-from .emit_fragment import COLUMN, DRAWN, ELEMENT, SCALAR
+from .emit_fragment import COLUMN, ELEMENT, INDEX_MASK, SCALAR
 
 if TYPE_CHECKING:
-    from .emit_tile import TileWriter
+    from .emit_tile import TileEmitter
 
-STEP = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # what grows as its operands do
+OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # what grows as its operands do
 
 
-def draw(w: TileWriter, body: Body) -> None:
+def emit_index_mask(w: TileEmitter, body: Body) -> None:
     """Write the lines that draw a condition for the elements of a tile: words with a bit for each."""
     (value,) = body.results
-    found = _by_four(w, body)
+    found = _philox_columns(w, body)
     if found is None:
-        w.call(f"draw_{value.name}", body, DRAWN)
+        w.call(f"draw_{value.name}", body, INDEX_MASK)
         return
     place, column, rest, number = found
     others, name = [v for v in rest.args if v != number], f"draw_{value.name}"
@@ -39,7 +39,7 @@ def draw(w: TileWriter, body: Body) -> None:
     w.code.append(f"{value.name} = {name}({', '.join(v.name for v in (*place.args, *others))})")
 
 
-def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
+def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value] | None:
     """(where a number stands, its argument that is the column, the condition of the number, the number), of a body that
     draws one, of which neighbouring columns have neighbours."""
     stages, rest = staged(body)
@@ -58,12 +58,12 @@ def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
         or any(domains[name] != SCALAR for name in everywhere)
     ):
         return None
-    if not _grows(place, place.args[columns[0]].name, position.name):
+    if not _is_column_offset(place, place.args[columns[0]].name, position.name):
         return None
     return place, columns[0], rest, Value(fetch.name, fetch.stored.compute)
 
 
-def _grows(body: Body, column: str, position: str) -> bool:
+def _is_column_offset(body: Body, column: str, position: str) -> bool:
     """Whether a position is a sum of the column and of what does not depend on it."""
     depends = {column}
     for line in body.lines:
@@ -71,7 +71,7 @@ def _grows(body: Body, column: str, position: str) -> bool:
         terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
         if not terms:
             continue
-        if len(terms) > 1 or not STEP.match(text):
+        if len(terms) > 1 or not OFFSET.match(text):
             return False
         depends.add(target_of(line))
     return position in depends

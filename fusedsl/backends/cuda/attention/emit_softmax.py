@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ....kernel_ir.attention import Ending
+from ....kernel_ir.attention import OutputEpilogue
 from ....kernel_ir.phase import Body, Store
 from ..emit.source_text import either
-from .emit_fragment import ELEMENT, OWN, OWN_COLUMN, OWN_STEPS, ROW, SCALAR
-from .emit_nonfinite_fallback import exact_rows
-from .emit_tile import TileWriter
+from .emit_fragment import ELEMENT, OUTPUT, OUTPUT_COLUMN, OUTPUT_IN_CHUNKS, ROW, SCALAR
+from .emit_nonfinite_fallback import emit_nonfinite_fallback
+from .emit_tile import TileEmitter
 from .sm90_schedule import ROWS
 
 PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
 
 
-class ScoreWriter(TileWriter):
+class AttentionEmitter(TileEmitter):
     """What is the same in every kernel of a pass over scores, whose state is `stream`'s."""
 
     def place_of_other(self) -> list[str]:
@@ -43,7 +43,7 @@ class ScoreWriter(TileWriter):
         self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         self.code += [f"{extreme} = {name}" for name, extreme in self.extrema.items()]
         self.domain |= {v.name: ROW for v in use.state}
-        self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighings]
+        self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighted_sums]
 
     def _row_leaves(self) -> None:
         """What is read once for each row, and once for all."""
@@ -86,7 +86,7 @@ class ScoreWriter(TileWriter):
         for phase in (*stream.tile, *(stream.sieve.whole if stream.sieve else ())):
             yield phase.element
             yield from filter(None, (phase.row,))
-        yield from (stream.state.merge, *(w.merge for w in stream.weighings), *stream.inputs, *stream.row_inputs)
+        yield from (stream.state.merge, *(w.merge for w in stream.weighted_sums), *stream.inputs, *stream.row_inputs)
         yield from filter(None, (stream.row, stream.join))
         for ending in stream.endings:
             yield ending.body
@@ -106,7 +106,7 @@ class ScoreWriter(TileWriter):
 
     def exact(self) -> None:
         """Results once more, where some sums are no finite numbers."""
-        self.code += exact_rows(self)
+        self.code += emit_nonfinite_fallback(self)
 
     def results(self) -> None:
         stream, use = self.stream, self.stream.state
@@ -127,7 +127,7 @@ class ScoreWriter(TileWriter):
             at = self.row_place(store.operand)
             self.code.append(f"store_row{number}({at}, {shown}, rows, {self.row_limit})")
         if stream.endings:
-            self.domain[self.weighing.state.name] = OWN
+            self.domain[self.weighing.state.name] = OUTPUT
             self.top.append("own_steps = O.steps()")
         lines = self.written(self._endings)
         self.code += either("finite", lines, []) if self.weighs and self.weighing.kept else lines
@@ -136,7 +136,7 @@ class ScoreWriter(TileWriter):
         for number, ending in enumerate(self.stream.endings):
             self._ending(number, ending)
 
-    def _ending(self, number: int, ending: Ending) -> None:
+    def _ending(self, number: int, ending: OutputEpilogue) -> None:
         self._own_values(number, ending.body)
         for store in ending.stores:
             self.store(store, ending.axis)
@@ -157,15 +157,15 @@ class ScoreWriter(TileWriter):
     def _own_values(self, number: int, body: Body) -> None:
         """An ending's values. What it reads for each is read where it is used: no register holds it longer."""
         loads = {load.value.name: load for load in self.kernel.loads}
-        read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OWN, OWN_COLUMN)]
+        read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OUTPUT, OUTPUT_COLUMN)]
         rest = [v for v in body.args if v not in read]
-        if any(self.leaf_domain(v.name) == OWN_COLUMN for v in rest):
+        if any(self.leaf_domain(v.name) == OUTPUT_COLUMN for v in rest):
             self.top.append('own_columns = O.positions("int64")')
-            self.define("clamp_own", OWN_COLUMN, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
+            self.define("clamp_own", OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
             self.code.append(f"own_column = clamp_own(own_columns(0), n{self.own_axis})")
         self.leaves(v.name for v in rest)
         if not read:
-            self.call(f"end_{number}", body, OWN)
+            self.call(f"end_{number}", body, OUTPUT)
             return
         lines = [f"there = c < {self.tiles.out_width} - first"]
         given, passed = [("int64", "c"), ("int64", "first")], ["own_steps()", "first_column()"]
@@ -174,7 +174,7 @@ class ScoreWriter(TileWriter):
             operand, step = self.kernel.operands[k], self.byte_step(k, self.own_axis)
             lines.append(f"{v.name} = fetch_{operand.dtype}(at_{v.name} + c * step_{v.name}, there)")
             given += [("int64", f"at_{v.name}"), ("int64", f"step_{v.name}")]
-            at = self.row_place(k) if self.leaf_domain(v.name) == OWN else self.base(k)
+            at = self.row_place(k) if self.leaf_domain(v.name) == OUTPUT else self.base(k)
             self.code.append(f"at_{v.name} = {at}")
             passed += [self.ahead(f"at_{v.name}", f"first_column() * {step}"), step]
         made = [v for v in body.results if v not in body.args]
@@ -182,7 +182,7 @@ class ScoreWriter(TileWriter):
         kinds = [kind for kind, _ in given] + [v.dtype.name for v in rest]
         lines += [*self.written_as(body), f"return {', '.join(v.name for v in made)}"]
         signed = f"{', '.join(kinds)} -> {', '.join(v.dtype.name for v in made)}"
-        self.define(f"end_{number}", OWN_STEPS, signed, ", ".join(names), lines)
+        self.define(f"end_{number}", OUTPUT_IN_CHUNKS, signed, ", ".join(names), lines)
         called = ", ".join([*passed, *(v.name for v in rest)])
         self.code.append(f"{', '.join(v.name for v in made)} = end_{number}({called})")
-        self.domain |= {v.name: OWN for v in made}
+        self.domain |= {v.name: OUTPUT for v in made}

@@ -6,33 +6,33 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 
-from ....kernel_ir.attention import Stream, Weighing
+from ....kernel_ir.attention import AttentionBody, WeightedSum
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
 from ..emit.source_text import either, rule
-from .emit_fragment import COLUMN, ELEMENT, OWN, ROW, FragmentScope
-from .emit_paged_kv import ask_lines
-from .emit_random_mask import draw
-from .sm90_schedule import NOTHING, Tiles, operands_of
-from .sm90_tile_shape import is_drawn, is_random
+from .emit_fragment import COLUMN, ELEMENT, OUTPUT, ROW, FragmentEmitter
+from .emit_paged_kv import emit_valid_flags
+from .emit_random_mask import emit_index_mask
+from .sm90_schedule import ABSENT, AttentionTiling, operands_of
+from .sm90_tile_shape import is_index_mask, is_random_mask
 
 
-class TileWriter(FragmentScope):
+class TileEmitter(FragmentEmitter):
     """Writes what a pass over scores does with each tile of them; the pass is `stream`."""
 
-    def __init__(self, kernel: KernelIR, schedule: Tiles, packed: int | None = None):
+    def __init__(self, kernel: KernelIR, schedule: AttentionTiling, packed: int | None = None):
         found = operands_of(kernel)
         assert found is not None and kernel.stream is not None
-        self.stream: Stream = kernel.stream
-        self.score, self.weighs = self.stream.scores[0], bool(self.stream.weighings)
-        super().__init__(kernel, found.lane, self.weighing.axis if self.weighs else NOTHING, packed)
+        self.stream: AttentionBody = kernel.stream
+        self.score, self.weighs = self.stream.scores[0], bool(self.stream.weighted_sums)
+        super().__init__(kernel, found.lane, self.weighing.axis if self.weighs else ABSENT, packed)
         self.tiles, self.operands = schedule, found
         self.joins: dict[str, str] = {}  # of states that the threads of a row keep apart
 
     @property
-    def weighing(self) -> Weighing:
+    def weighing(self) -> WeightedSum:
         """What the pass weighs, where it does."""
-        return self.stream.weighings[0]
+        return self.stream.weighted_sums[0]
 
     @property
     def sieved(self) -> bool:
@@ -104,7 +104,7 @@ class TileWriter(FragmentScope):
     @property
     def draws(self) -> bool:
         """Whether conditions of places are drawn."""
-        return any(is_drawn(self.kernel, body) for body in self.stream.inputs)
+        return any(is_index_mask(self.kernel, body) for body in self.stream.inputs)
 
     @property
     def draws_first(self) -> bool:
@@ -148,7 +148,7 @@ class TileWriter(FragmentScope):
             return []
         kinds = (self.stream.tile, self._whole) if self._whole else (self.stream.tile,)
         read = [{v.name for p in phases for v in p.element.args} for phases in kinds]
-        drawn = [body for body in self.stream.inputs if is_drawn(self.kernel, body)]
+        drawn = [body for body in self.stream.inputs if is_index_mask(self.kernel, body)]
         return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
@@ -159,7 +159,7 @@ class TileWriter(FragmentScope):
         self.domain[self.score.value.name] = ELEMENT
         wanted = {v.name for phase in phases for v in phase.element.args}
         self._columns(wanted, partial)
-        ask_lines(self, wanted)
+        emit_valid_flags(self, wanted)
         for body in stream.inputs:
             if body.results[0].name in wanted:
                 self._input(body)
@@ -173,7 +173,7 @@ class TileWriter(FragmentScope):
             if phase.row:
                 self.leaves(v.name for v in phase.row.args)
                 self.call(f"row_{kind}_{number}", phase.row, ROW)
-        for weight in (w.weight for w in stream.weighings):
+        for weight in (w.weight for w in stream.weighted_sums):
             shown = names.get(weight.name, weight.name)
             if partial:
                 self._hide(weight.name, weight, f"{weight.dtype.name}(0)")
@@ -199,18 +199,18 @@ class TileWriter(FragmentScope):
         """What is read for each element of a tile with masks, or of one without."""
         if body not in self._drawn:
             self._read(body)
-        if is_drawn(self.kernel, body) and is_random(body):
+        if is_index_mask(self.kernel, body) and is_random_mask(body):
             self._take_apart(body, kept=True)
 
     def _read(self, body: Body) -> None:
         """What memory has for each element. A condition of places alone is drawn in a loop, as bits: of random numbers
         they stay so until they are wanted; of others LLVM makes the elements' own conditions, and no bits."""
         self.leaves(v.name for v in body.args)
-        if not is_drawn(self.kernel, body):
+        if not is_index_mask(self.kernel, body):
             self.call(f"read_{body.results[0].name}", body, ELEMENT)
             return
-        draw(self, body)
-        if not is_random(body):
+        emit_index_mask(self, body)
+        if not is_random_mask(body):
             self._take_apart(body)
 
     def _take_apart(self, body: Body, kept: bool = False) -> None:
@@ -301,8 +301,8 @@ class TileWriter(FragmentScope):
 
         def write() -> None:
             moving = self.stream.state.merge.results[len(self.stream.state.state) :]
-            self.domain |= {own: OWN} | {v.name: ROW for v in moving}
-            (made,) = self.call("move", merge, OWN)
+            self.domain |= {own: OUTPUT} | {v.name: ROW for v in moving}
+            (made,) = self.call("move", merge, OUTPUT)
             self.code.append(f"{own} = {made}")
 
         return self.written(write)

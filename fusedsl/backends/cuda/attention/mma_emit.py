@@ -11,26 +11,26 @@ from ....ir.types import dtype
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Value
 from ..emit.source_text import header, indented
-from .block_mask_inputs import asks_memory
-from .emit_block_mask import direct_classes, kept_classes
-from .emit_fragment import OWN, QUICK, ROW
-from .emit_paged_kv import LookupWriter, line_of, lines_there
-from .emit_softmax import ScoreWriter
-from .mma_schedule import CHUNK, LINE, WarpSchedule
-from .split_kv_schedule import TOGETHER, part_bytes
+from .block_mask_inputs import mask_reads_memory
+from .emit_block_mask import emit_smem_block_mask, emit_warp_block_mask
+from .emit_fragment import APPROX, OUTPUT, ROW
+from .emit_paged_kv import PagedLookupEmitter, emit_valid_words, paged_row
+from .emit_softmax import AttentionEmitter
+from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
+from .split_kv_schedule import COMBINE_FAN_IN, partial_state_bytes
 
-SHORT = {"bfloat16": "bf16", "float16": "f16"}
+PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 STEP_BYTES = 64  # of lines, that one step of fused multiply-adds takes
-EACH = 8  # elements that a thread takes at a time where they come one by one
+ELEMENTS_PER_LOAD = 8  # elements that a thread takes at a time where they come one by one
 
 
-def warps_source(kernel: KernelIR, schedule: WarpSchedule) -> str:
+def emit_mma(kernel: KernelIR, schedule: MmaAttentionSchedule) -> str:
     """The generated file of a pass over scores."""
-    return WarpsWriter(kernel, schedule).source()
+    return MmaEmitter(kernel, schedule).source()
 
 
-class WarpsWriter(ScoreWriter):
-    def __init__(self, kernel: KernelIR, schedule: WarpSchedule):
+class MmaEmitter(AttentionEmitter):
+    def __init__(self, kernel: KernelIR, schedule: MmaAttentionSchedule):
         super().__init__(kernel, schedule, schedule.packed)
         self.schedule = schedule
         self.quick = schedule.tensor
@@ -60,10 +60,10 @@ class WarpsWriter(ScoreWriter):
         s, width = self.schedule, self.schedule.line_bytes(self.schedule.width) // self.schedule.size
         if s.tensor:
             self.top += [
-                f"{', '.join(QUICK)} = {', '.join(f'quick({name!r})' for name in QUICK)}",
-                f'multiply_scores = warp_scores("{SHORT[s.kind]}", {s.rows}, {s.columns}, {width})',
+                f"{', '.join(APPROX)} = {', '.join(f'quick({name!r})' for name in APPROX)}",
+                f'multiply_scores = warp_scores("{PTX_TYPES[s.kind]}", {s.rows}, {s.columns}, {width})',
             ]
-            add = [f'add_weighed, pack = warp_sums("{SHORT[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})']
+            add = [f'add_weighed, pack = warp_sums("{PTX_TYPES[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})']
         else:
             self.top.append(
                 f'no_scores, add_scores = S.zeros("{s.kind}"), near_sums("{s.kind}", {s.rows}, {s.columns})'
@@ -77,16 +77,16 @@ class WarpsWriter(ScoreWriter):
     def _begin(self) -> None:
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
-        start = f"dynamic_start({LINE})"
+        start = f"dynamic_start({SWIZZLE_BYTES})"
         self.top.append(f"memory, sent = {start}, arrived(0)" if self._sends else f"memory = {start}")
         self.code.append("left_at = memory()")
         weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
         used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
-        kept = self.stream.sieve is not None and asks_memory(self.kernel)
+        kept = self.stream.sieve is not None and mask_reads_memory(self.kernel)
         self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
         self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
         if kept:
-            self.code += [*kept_classes(self, s), "barrier()"]
+            self.code += [*emit_smem_block_mask(self, s), "barrier()"]
         self.code += [*self._count(), *(self._own_part() if s.split else [])]
 
     # -- which tile of rows an item is, and which tiles of the stream count for it
@@ -128,7 +128,7 @@ class WarpsWriter(ScoreWriter):
         """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
         if not self.direct:
             return f"classes(classes_at, {word})"
-        return direct_classes(self, self.schedule).format(word=word)
+        return emit_warp_block_mask(self, self.schedule).format(word=word)
 
     def _own_part(self) -> list[str]:
         """Lines that leave of the tiles those of the block's part, `count` of them."""
@@ -173,11 +173,11 @@ class WarpsWriter(ScoreWriter):
         rows = ", ".join(v.dtype.name for v in use.state)
         shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
         self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
-        size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
+        size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
         begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
         take = [
-            f"{theirs} = take_state(states_at + (part * {TOGETHER} + k) * step)",
+            f"{theirs} = take_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)",
             "k = int32(k + 1)",
             *self.written(self._take_up),
         ]
@@ -187,16 +187,16 @@ class WarpsWriter(ScoreWriter):
             "k = int32(0)",
             "while k < count:",
             *indented(take),
-            f"counter, step, parts = int64(counter + groups), int64(step * {TOGETHER}), groups",
+            f"counter, step, parts = int64(counter + groups), int64(step * {COMBINE_FAN_IN}), groups",
             "if groups == 1:",
             "    more = False",
             *indented(self.written(self.finish)),
         ]
         level = [
             f"leave_state(states_at + part * step, {held})",
-            f"groups = int32((parts + {TOGETHER - 1}) >> {TOGETHER.bit_length() - 1})",
-            f"part = int32(part >> {TOGETHER.bit_length() - 1})",
-            f"count = int32(minimum({TOGETHER}, parts - part * {TOGETHER}))",
+            f"groups = int32((parts + {COMBINE_FAN_IN - 1}) >> {COMBINE_FAN_IN.bit_length() - 1})",
+            f"part = int32(part >> {COMBINE_FAN_IN.bit_length() - 1})",
+            f"count = int32(minimum({COMBINE_FAN_IN}, parts - part * {COMBINE_FAN_IN}))",
             "more = comes_last(tickets, counter + part, count)",
             "if more:",
             *indented(merge),
@@ -213,9 +213,9 @@ class WarpsWriter(ScoreWriter):
         use, own, weighing = self.stream.parts, self.weighing.state, self.weighing
         assert use is not None and weighing.parts is not None
         self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
-        self.domain |= {own.name: OWN, self._part_of_sums().name: OWN}
+        self.domain |= {own.name: OUTPUT, self._part_of_sums().name: OUTPUT}
         made = self.call("merge_rows", use.merge, ROW)[: len(use.state)]
-        (sums,) = self.call("merge_sums", weighing.parts, OWN)
+        (sums,) = self.call("merge_sums", weighing.parts, OUTPUT)
         self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
 
     def _part_of_sums(self) -> Value:
@@ -245,7 +245,7 @@ class WarpsWriter(ScoreWriter):
             self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
             further = f"{self.step(k, self.packed)} * {size}, n{along}"
             return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
-        if line_of(self, name) is not None:
+        if paged_row(self, name) is not None:
             self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.copied[number]:
@@ -253,7 +253,7 @@ class WarpsWriter(ScoreWriter):
             return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
         across = self.kernel.operands[k].strides[along] == "1"
         elements, d = room // s.size, self.kernel.operands[k].dtype
-        self._make("P", f'Tile(width=1, vectors={EACH}, step=1, checks="{"." * EACH}")')
+        self._make("P", f'Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")')
         self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
         self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
         self._reader(name, d.name, size)
@@ -265,7 +265,7 @@ class WarpsWriter(ScoreWriter):
             f"    lines_here, columns_here = {name}_places(piece)",
             f"    elements = read_{name}(lines_here, columns_here, {given})",
             f"    put_{name}({name}_at, lines_here, columns_here, elements)",
-            f"    piece = int32(piece + {EACH * s.block})",
+            f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block})",
         ]
 
     def _make(self, name: str, text: str) -> None:
@@ -291,7 +291,7 @@ class WarpsWriter(ScoreWriter):
         s, score = self.schedule, self.score.value.name
         first = f"tile * {s.columns}"
         gather = self.stream.gather
-        right = LookupWriter(self, gather).lines(first) if gather else []
+        right = PagedLookupEmitter(self, gather).lines(first) if gather else []
         right += self._stage("right", first)
         send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
         weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
@@ -305,7 +305,7 @@ class WarpsWriter(ScoreWriter):
         loop = [
             f"column_from = {first}",
             f"entire = {self.whole_test()}",
-            *lines_there(self),
+            *emit_valid_words(self),
             *(*sent, "barrier()", *weighed),
             *multiply,
             *(*sent, "barrier()"),
@@ -324,7 +324,7 @@ class WarpsWriter(ScoreWriter):
         if s.tensor:
             return [f"{own} = add_weighed({own}, pack({weight}), weighed_at)"]
         added = [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"]
-        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.size // CHUNK, added)]
+        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.size // COPY_BYTES, added)]
 
 
 def _steps(count: int, lines: list[str]) -> list[str]:

@@ -8,23 +8,23 @@ from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR
-from .sm90_schedule import Operands, class_words, operands_of
+from .sm90_schedule import AttentionOperands, block_mask_words, operands_of
 
 ROWS = 16  # of a warp
-LINE = 128  # bytes of a line of a panel in shared memory
-CHUNK = 16  # bytes that one copy brings
-DEPTH = 16  # sums are as long as a multiple of it
+SWIZZLE_BYTES = 128  # bytes of a line of a panel in shared memory
+COPY_BYTES = 16  # bytes that one copy brings
+MMA_K = 16  # sums are as long as a multiple of it
 WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # results of a row that registers hold
 SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first
-SUMMED = ((4, 64), *SHAPES[2:])  # … where products are no tensor core's
+FMA_SHAPES = ((4, 64), *SHAPES[2:])  # … where products are no tensor core's
 NARROW = 64  # with rows up to this, two blocks of eight warps are there at once
 COLUMNS = ((192, 16), (128, 32), (-1, 64))  # at most, beside results of a row of more words than this
-STORED = 256  # rows of a stream whose lines are looked up by warps: those of more are stored for Hopper's kernel
-FEWEST = 16  # rows for which scores are worth a tile: those of fewer rows take little memory
+STAGED_ABOVE = 256  # rows of a stream whose lines are looked up by warps: those of more are stored for Hopper's kernel
+LEAST_ROWS = 16  # rows for which scores are worth a tile: those of fewer rows take little memory
 
 
 @dataclass(frozen=True)
-class WarpSchedule:
+class MmaAttentionSchedule:
     """`warps` have 16 rows each; tiles of `columns` scores go by, of which one is on chip.
 
     `width` and `out_width` are the lengths of the first product's sums and of a row of results (0: nothing is weighed).
@@ -67,11 +67,11 @@ class WarpSchedule:
 
     def line_bytes(self, width: int) -> int:
         """Of a line as products read it."""
-        return -(-width // DEPTH) * DEPTH * self.size
+        return -(-width // MMA_K) * MMA_K * self.size
 
     def tile_bytes(self, lines: int, width: int) -> int:
         """Shared memory of so many lines."""
-        return -(-self.line_bytes(width) // LINE) * LINE * lines
+        return -(-self.line_bytes(width) // SWIZZLE_BYTES) * SWIZZLE_BYTES * lines
 
     @property
     def places(self) -> dict[str, int]:
@@ -89,43 +89,45 @@ class WarpSchedule:
         return found | {"classes_at": at}
 
 
-def schedule_warps(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
+def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
     """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
     found = operands_of(kernel)
-    if found is None or (extents[found.lane] < FEWEST and not kernel.steady):
+    if found is None or (extents[found.lane] < LEAST_ROWS and not kernel.steady):
         return None
-    if found.gathered and _had_better_lie(kernel, found, extents, hardware):
+    if found.gathered and _prefers_staged_kv(kernel, found, extents, hardware):
         return None
     for warps, columns in _shapes(kernel, found, extents, hardware):
-        made = of_shape(kernel, extents, hardware, warps, columns)
+        made = mma_schedule(kernel, extents, hardware, warps, columns)
         if made is None:
             continue
-        items = items_of(made, kernel, extents)
+        items = work_tiles(made, kernel, extents)
         if items < 1 << 31:
             blocks = 2 if warps == 8 and max(made.width, made.out_width) <= NARROW else 1
             registers = registers_for(hardware, blocks, made.block)
-            return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + looked_up(found))
+            return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + paged_reason(found))
     return None
 
 
-def _had_better_lie(kernel: KernelIR, found: Operands, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def _prefers_staged_kv(
+    kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
+) -> bool:
     """Whether lines that are looked up are stored first, for Hopper's kernel: its products take 0.4 of the time, and
     storing takes what that saves where so many rows share a stream (at 600 and 250 TFLOP/s, and 4.8 TB/s)."""
     assert kernel.stream is not None
     rows, kinds = prod(extents[a] for a in kernel.stream.lanes), [kernel.operands[k].dtype for k in found.multiplied]
-    return hardware.cc[0] == 9 and rows > STORED and all(_tensor(d.name) for d in kinds)
+    return hardware.cc[0] == 9 and rows > STAGED_ABOVE and all(_tensor(d.name) for d in kinds)
 
 
-def of_shape(
+def mma_schedule(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
-) -> WarpSchedule | None:
+) -> MmaAttentionSchedule | None:
     """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
     multiplies the operands, or they do not fit."""
     found, stream = operands_of(kernel), kernel.stream
     if found is None or stream is None:
         return None
     kind = _kind(kernel, found, hardware)
-    width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighings)
+    width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighted_sums)
     if kind is None or out_width > WIDEST[kind]:
         return None
     sums = out_width * (2 if kind == "float64" else 1)  # words, of two threads
@@ -133,15 +135,15 @@ def of_shape(
     copied = _copied(kernel, found, kind, hardware, extents)
     if not all(way for k, way in zip(found.multiplied, copied) if k in found.gathered):
         return None
-    made = WarpSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
-    return made if warp_shared(made, kernel, extents) <= hardware.block_shared else None
+    made = MmaAttentionSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
+    return made if mma_smem_bytes(made, kernel, extents) <= hardware.block_shared else None
 
 
-def _kind(kernel: KernelIR, found: Operands, hardware: Hardware) -> str | None:
+def _kind(kernel: KernelIR, found: AttentionOperands, hardware: Hardware) -> str | None:
     """The type that operands have in shared memory: their own 16 bits for tensor cores, else that of the sums."""
     assert kernel.stream is not None
     given = [kernel.operands[k].dtype for k in found.multiplied]
-    sums = {kernel.stream.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.stream.weighings)}
+    sums = {kernel.stream.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.stream.weighted_sums)}
     if len(sums) != 1 or any(d.kind != "f" for d in given):
         return None
     (summed,) = sums
@@ -155,16 +157,16 @@ def _tensor(kind: str) -> bool:
 
 
 def _copied(
-    kernel: KernelIR, found: Operands, kind: str, hardware: Hardware, extents: tuple[int, ...]
+    kernel: KernelIR, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
 ) -> tuple[bool, bool, bool]:
     """Which operands are copied as they are, 16 bytes at a time."""
     stream = kernel.stream
     assert stream is not None
-    inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighings))
+    inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
 
     def aligned(k: int, axis: int) -> bool:
         operand = kernel.operands[k]
-        whole = extents[axis] * operand.dtype.itemsize % CHUNK == 0
+        whole = extents[axis] * operand.dtype.itemsize % COPY_BYTES == 0
         lines = operand.strides[axis] == "1" and operand.access == "vector"
         alone = operand.strides.count("1") == 1 or k in found.gathered
         return operand.dtype.name == kind and lines and alone and whole
@@ -175,18 +177,18 @@ def _copied(
 
 
 def _shapes(
-    kernel: KernelIR, found: Operands, extents: tuple[int, ...], hardware: Hardware
+    kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in turn: blocks no larger than their rows, or than all multiprocessors need."""
     rows = extents[found.lane]
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
-    for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else SUMMED:
+    for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else FMA_SHAPES:
         enough = others * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
         if warps <= 4 or (enough and rows > ROWS * 4):
             yield warps, columns
 
 
-def _reason(made: WarpSchedule, items: int) -> str:
+def _reason(made: MmaAttentionSchedule, items: int) -> str:
     how = f"tensor cores multiply {made.kind}" if made.tensor else f"products are summed in {made.kind}"
     return (
         f"scores stay in registers: {items} tiles of {made.rows} rows, {made.columns} scores of each at a time; "
@@ -194,22 +196,22 @@ def _reason(made: WarpSchedule, items: int) -> str:
     )
 
 
-def looked_up(found: Operands) -> str:
+def paged_reason(found: AttentionOperands) -> str:
     """What a reason says of lines that are read at computed places."""
     return "; each warp looks up where lines are" if found.gathered else ""
 
 
-def class_bytes(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Shared memory of what says which tiles count, and of what a block's start may be off."""
-    return LINE + 8 * class_words(schedule, kernel, extents)
+    return SWIZZLE_BYTES + 8 * block_mask_words(schedule, kernel, extents)
 
 
-def warp_shared(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block."""
-    return schedule.places["classes_at"] + class_bytes(schedule, kernel, extents)
+    return schedule.places["classes_at"] + block_mask_bytes(schedule, kernel, extents)
 
 
-def items_of(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None
@@ -217,6 +219,6 @@ def items_of(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...])
     return others if schedule.packed is not None else others * -(-extents[found.lane] // schedule.rows)
 
 
-def warp_grid(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def mma_grid(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one for each tile of rows, or each part of its stream."""
-    return items_of(schedule, kernel, extents) * schedule.parts
+    return work_tiles(schedule, kernel, extents) * schedule.parts

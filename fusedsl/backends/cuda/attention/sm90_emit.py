@@ -12,38 +12,46 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.parameters import WINDOW_WORDS, slots
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
-from .block_mask_inputs import asks_memory
-from .emit_block_mask import kept_classes, left_extremes
-from .emit_fragment import QUICK, ROW
-from .sm90_mainloop import AHEAD, MOVED, TAKEN, ItemTiles
-from .sm90_producer import BESIDE, copy_lines, kept_place
-from .sm90_schedule import ALIGNMENT, GROUP, ORDER_BYTES, TILE_NOTES, AttendSchedule, boxed_results, note_bytes
-from .sm90_skip_tiles import aside
-from .sm90_tile_scheduler import leave_order, place_lines
-from .sm90_tile_shape import registers_of
-from .sm90_tma_store import send_results
+from .block_mask_inputs import mask_reads_memory
+from .emit_block_mask import emit_smem_block_mask, emit_smem_bounds
+from .emit_fragment import APPROX, ROW
+from .sm90_mainloop import KV_ITER, NEXT_SCORES, WORK_ITER, Sm90Mainloop
+from .sm90_producer import BIAS_BOX, emit_producer, load_work_info
+from .sm90_schedule import (
+    ALIGNMENT,
+    SCHEDULER_BYTES,
+    TILE_INFOS,
+    WARPGROUP,
+    Sm90AttentionSchedule,
+    info_bytes,
+    tma_store_operand,
+)
+from .sm90_skip_tiles import skip_inactive_tiles
+from .sm90_tile_scheduler import decode_work_tile, init_scheduler
+from .sm90_tile_shape import warpgroup_registers
+from .sm90_tma_store import store_output_tma
 
-KINDS = {"bfloat16": "bf16", "float16": "f16"}
+SM90_PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
-def attend_source(kernel: KernelIR, schedule: AttendSchedule) -> str:
+def emit_sm90(kernel: KernelIR, schedule: Sm90AttentionSchedule) -> str:
     """The generated file of a pass over scores."""
-    return AttendWriter(kernel, schedule).source()
+    return Sm90Emitter(kernel, schedule).source()
 
 
-class AttendWriter(ItemTiles):
-    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
+class Sm90Emitter(Sm90Mainloop):
+    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.kind = kernel.operands[self.operands.left].dtype.name
-        results = boxed_results(kernel, self.lane) if schedule.boxed else None
+        results = tma_store_operand(kernel, self.lane) if schedule.boxed else None
         self.boxed = results[0] if results else None  # the operand whose elements leave through shared memory
 
     # -- the file
 
     def source(self) -> str:
-        s, short = self.schedule, KINDS[self.kind]
-        columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
-        quick, (copying, computing) = (*QUICK, "tanh"), registers_of(self.kernel, s.groups, s.spilled)
+        s, short = self.schedule, SM90_PTX_TYPES[self.kind]
+        columns, width, out = s.columns, _round_up(s.width, 16), _round_up(s.out_width, 16)
+        quick, (copying, computing) = (*APPROX, "tanh"), warpgroup_registers(self.kernel, s.groups, s.spilled)
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
             f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
@@ -55,7 +63,7 @@ class AttendWriter(ItemTiles):
             f"take, give = more_registers({computing}), fewer_registers({copying})",
         ]
         if self.beside:
-            kind = self.kernel.operands[self.kernel.windows[BESIDE].operand].dtype.name
+            kind = self.kernel.operands[self.kernel.windows[BIAS_BOX].operand].dtype.name
             self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
         for number, window in enumerate(self.kernel.windows):
             place = next(
@@ -66,7 +74,7 @@ class AttendWriter(ItemTiles):
         self.scalars()
         self._begin()
         working = self.written(self._compute)
-        self.code += ["if group < 0:", "    give()", *indented(copy_lines(self))]
+        self.code += ["if group < 0:", "    give()", *indented(emit_producer(self))]
         self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
@@ -105,9 +113,9 @@ class AttendWriter(ItemTiles):
             at += size
         self.code += [
             f"order_at = int32(left_at + {at})",
-            f"tiles_at = int32(left_at + {at + ORDER_BYTES})",
-            f"places_at = int32(left_at + {at + ORDER_BYTES + 4 * TILE_NOTES})",
-            f"classes_at = int32(left_at + {at + note_bytes(self.kernel)})",
+            f"tiles_at = int32(left_at + {at + SCHEDULER_BYTES})",
+            f"places_at = int32(left_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
+            f"classes_at = int32(left_at + {at + info_bytes(self.kernel)})",
             "group = int32(same(thread() >> 7) - 1)",
             "if thread() == 0:",
             "    init_barrier(place_full, 1)",
@@ -122,12 +130,12 @@ class AttendWriter(ItemTiles):
             f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
             *(f"    {line}" for line in self._begin_beside()),
             "    show_barriers()",
-            *indented(leave_order(self)),
-            *(left_extremes(self, s) if s.resident and asks_memory(self.kernel) else []),
+            *indented(init_scheduler(self)),
+            *(emit_smem_bounds(self, s) if s.resident and mask_reads_memory(self.kernel) else []),
             "barrier()",
         ]
         if self.sieved and not s.resident:
-            self.code += ["item = block()", *place_lines(self), *kept_classes(self, s), "barrier()"]
+            self.code += ["item = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
     def _begin_beside(self) -> list[str]:
         """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
@@ -137,17 +145,22 @@ class AttendWriter(ItemTiles):
         return [
             f"for k in range({s.beside_stages}):",
             "    init_barrier(beside_full + 8 * k, 1)",
-            f"    init_barrier(beside_empty + 8 * k, {s.groups * GROUP // 32})",
+            f"    init_barrier(beside_empty + 8 * k, {s.groups * WARPGROUP // 32})",
         ]
 
     # -- groups that compute
 
     def _compute(self) -> None:
         s = self.schedule
-        self.code += ["take()", f"lead = (thread() & {GROUP - 1}) == 0", "note = int32(-32)"]
+        self.code += ["take()", f"lead = (thread() & {WARPGROUP - 1}) == 0", "note = int32(-32)"]
         if s.turns:
             self.code += [f"if group == {s.groups - 1}:", "    tell_group(1, 256)"]
-        self.code += ["taken = int32(0)", *self._arrived(), *self._begin_scores(AHEAD), f"{AHEAD} = finish({AHEAD})"]
+        self.code += [
+            "taken = int32(0)",
+            *self._arrived(),
+            *self._begin_scores(NEXT_SCORES),
+            f"{NEXT_SCORES} = finish({NEXT_SCORES})",
+        ]
         work = self.written(self._work)
         self.code += ["more = True", "while more:", *indented(work)] if s.resident else work
         if s.turns:
@@ -159,25 +172,25 @@ class AttendWriter(ItemTiles):
         return [
             f"await_phase(left_full + {self.left_slot()} * 8, {self.left_phase()})",
             *self.tile_arrived(),
-            *aside(self, TAKEN, MOVED),
+            *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
         ]
 
     def _work(self) -> None:
         """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
-        self.code += kept_place(self, TAKEN)
+        self.code += load_work_info(self, WORK_ITER)
         self.begin_state()
         self.code += [*self._loop(), *self._last(), *self.catch_up()]
         self.exact()
-        self.code += [*kept_place(self, TAKEN), *self._rows()]
+        self.code += [*load_work_info(self, WORK_ITER), *self._rows()]
         if self.schedule.resident:
             self.code += self._next_item()
         self.results()
         if self.schedule.resident:
-            self.code.append(f"{AHEAD} = finish({AHEAD})")
+            self.code.append(f"{NEXT_SCORES} = finish({NEXT_SCORES})")
 
     def store(self, store: Store, axis: int) -> None:
         if store.operand == self.boxed:
-            send_results(self, store.value)
+            store_output_tma(self, store.value)
         else:
             super().store(store, axis)
 
@@ -192,7 +205,7 @@ class AttendWriter(ItemTiles):
 
     def place_again(self) -> list[str]:
         """Where the item is, read anew: between its uses no register holds it."""
-        return kept_place(self, TAKEN)
+        return load_work_info(self, WORK_ITER)
 
     def _rows(self) -> list[str]:
         """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""
@@ -203,9 +216,9 @@ class AttendWriter(ItemTiles):
     def _next_item(self) -> list[str]:
         """The next item's first scores begin: they are summed while the results of this one are stored. After the last
         item they are its own scores again, for nothing."""
-        ahead = [f"taken = int32({TAKEN} + 1)", *self._arrived()]
-        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._begin_scores(AHEAD)]
+        ahead = [f"taken = int32({WORK_ITER} + 1)", *self._arrived()]
+        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._begin_scores(NEXT_SCORES)]
 
 
-def _whole(n: int, step: int) -> int:
+def _round_up(n: int, step: int) -> int:
     return -(-n // step) * step

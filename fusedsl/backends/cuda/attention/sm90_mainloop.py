@@ -11,24 +11,27 @@ import re
 from ....kernel_ir.kernel import KernelIR
 from ..emit.source_text import either, indented
 from .emit_fragment import ELEMENT
-from .emit_softmax import ScoreWriter
-from .sm90_schedule import PANEL, ROWS, AttendSchedule, beside_of
-from .sm90_skip_tiles import leading
+from .emit_softmax import AttentionEmitter
+from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
+from .sm90_skip_tiles import elect_one
 
-AHEAD = "first_scores"  # of the next item
-TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
-BEFORE, AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
-SHARING = 128  # elements of a row
+NEXT_SCORES = "first_scores"  # of the next item
+WORK_ITER, KV_ITER = (
+    "(note >> 3 & 3)",
+    "(note >> 5 & 7)",
+)  # items before this one, and tiles, as far as barriers need them
+KV_ITER_BEFORE, KV_ITER_AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
+MOST_HOISTED_WIDTH = 128  # elements of a row
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
-class ItemTiles(ScoreWriter):
+class Sm90Mainloop(AttentionEmitter):
     """What a group of four warps does with an item's tiles."""
 
-    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
+    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.schedule = schedule
-        beside = beside_of(kernel, self.lane) if schedule.beside_stages else None
+        beside = bias_operand(kernel, self.lane) if schedule.beside_stages else None
         self.beside = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
     # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items
@@ -66,9 +69,9 @@ class ItemTiles(ScoreWriter):
         """Lines that read what is beside a tile's scores, in pairs, while these are summed."""
         if not self.beside:
             return []
-        place, rows = self.beside_slot(MOVED), f"group * {ROWS * 2 * PANEL}"
+        place, rows = self.beside_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         return [
-            f"await_phase(beside_full + {place} * 8, {self.beside_phase(MOVED)})",
+            f"await_phase(beside_full + {place} * 8, {self.beside_phase(KV_ITER)})",
             f"beside = read_beside(beside_at + {place} * {self.beside_bytes()} + {rows})",
             "if (thread() & 31) == 0:",
             f"    arrive(beside_empty + {place} * 8)",
@@ -84,12 +87,12 @@ class ItemTiles(ScoreWriter):
 
     def tile_arrived(self) -> list[str]:
         """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
-        wait = f"await_phase(right_full + {self.slot(AFTER)} * 8, {self.phase(AFTER)})"
-        return [wait, f"note = same(kept_word(tiles_at + {AFTER} * 4))"]
+        wait = f"await_phase(right_full + {self.slot(KV_ITER_AFTER)} * 8, {self.phase(KV_ITER_AFTER)})"
+        return [wait, f"note = same(kept_word(tiles_at + {KV_ITER_AFTER} * 4))"]
 
     def _begin_scores(self, name: str) -> list[str]:
-        left = f"left_at + {self.left_slot(TAKEN)} * {self.row_bytes()} + group * {ROWS * 2 * PANEL}"
-        right = f"right_at + {self.slot(MOVED)} * {self.tile_bytes()[0]}"
+        left = f"left_at + {self.left_slot(WORK_ITER)} * {self.row_bytes()} + group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        right = f"right_at + {self.slot(KV_ITER)} * {self.tile_bytes()[0]}"
         return [f"{name} = begin_scores(near_matrix({left}), near_matrix({right}))"]
 
     def _begin_sums(self, moved: str) -> list[str]:
@@ -107,7 +110,7 @@ class ItemTiles(ScoreWriter):
     @property
     def shares(self) -> bool:
         """Wide rows have no registers for many elements at once: all at once before masks, softcap took 3 % longer."""
-        return max(self.schedule.width, self.schedule.out_width) <= SHARING
+        return max(self.schedule.width, self.schedule.out_width) <= MOST_HOISTED_WIDTH
 
     @property
     def draws_first(self) -> bool:
@@ -134,13 +137,13 @@ class ItemTiles(ScoreWriter):
         own, score = self.weighing.state.name, self.score.value.name
         pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self.turn()
         beside, factor = [*self._read_beside(), *self._wide_beside()], self._factor()
-        first = [f"{score} = {AHEAD}", *self._taken(), *beside, *self._first_tile(), pack]
+        first = [f"{score} = {NEXT_SCORES}", *self._taken(), *beside, *self._first_tile(), pack]
         loop = [
             *self.tile_arrived(),
             *wait,
             *self._begin_scores(score),
-            f"await_phase(weighed_full + {self.slot(BEFORE)} * 8, {self.phase(BEFORE)})",
-            *self._begin_sums(BEFORE),
+            f"await_phase(weighed_full + {self.slot(KV_ITER_BEFORE)} * 8, {self.phase(KV_ITER_BEFORE)})",
+            *self._begin_sums(KV_ITER_BEFORE),
             *tell,
             self._column_from(),
             *self.drawn(),
@@ -152,7 +155,7 @@ class ItemTiles(ScoreWriter):
             *self._held(),
             *([f"risen = other_than_one({factor})"] if factor else []),
             f"{own} = finish({own})",
-            *leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
+            *elect_one(f"arrive(weighed_empty + {self.slot(KV_ITER_BEFORE)} * 8)"),
             pack,
             *(["if risen:", *indented(self.move())] if factor else self.move()),
         ]
@@ -175,24 +178,24 @@ class ItemTiles(ScoreWriter):
 
     def _taken(self) -> list[str]:
         """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
-        give_left = [f"    arrive(left_empty + {self.left_slot(TAKEN)} * 8)"]
-        return leading(f"arrive(right_empty + {self.slot(MOVED)} * 8)", "if note & 1 != 0:", *give_left)
+        give_left = [f"    arrive(left_empty + {self.left_slot(WORK_ITER)} * 8)"]
+        return elect_one(f"arrive(right_empty + {self.slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
 
     def _last(self) -> list[str]:
         """The last sums of an item."""
         own, (wait, tell) = self.weighing.state.name, self.turn()
         return [
-            f"await_phase(weighed_full + {self.slot(MOVED)} * 8, {self.phase(MOVED)})",
+            f"await_phase(weighed_full + {self.slot(KV_ITER)} * 8, {self.phase(KV_ITER)})",
             *wait,
-            *self._begin_sums(MOVED),
+            *self._begin_sums(KV_ITER),
             *tell,
             f"{own} = finish({own})",
-            *leading(f"arrive(weighed_empty + {self.slot(MOVED)} * 8)"),
+            *elect_one(f"arrive(weighed_empty + {self.slot(KV_ITER)} * 8)"),
         ]
 
     def _first_tile(self) -> list[str]:
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
-        place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
+        place = [f"note = same(kept_word(tiles_at + {KV_ITER} * 4))", self._column_from()]
         common, beyond = [*self.drawn(), *self.common()], self.partial(beyond=True)
         if self.draws or (self.sieved and not self.shares):
             return [*place, *common, *beyond]

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from ..emit.source_text import indented
 from .emit_fragment import SCALAR
-from .sm90_producer import place_at, place_words
+from .sm90_producer import work_info_at, work_info_words
 from .sm90_schedule import ROWS
 
 if TYPE_CHECKING:
-    from .sm90_emit import AttendWriter
+    from .sm90_emit import Sm90Emitter
 
 
-def aside(w: AttendWriter, taken: str, moved: str) -> list[str]:
+def skip_inactive_tiles(w: Sm90Emitter, taken: str, moved: str) -> list[str]:
     """Lines of a group that passes its turns on while nothing of a tile counts for its rows; `taken` items and `moved`
     tiles of the stream came before. An item's last tile is everybody's.
 
@@ -22,28 +22,28 @@ def aside(w: AttendWriter, taken: str, moved: str) -> list[str]:
     """
     if w.schedule.columns >= w.schedule.rows or w.beside:
         return []
-    place = place_at(w, taken)
+    place = work_info_at(w, taken)
     past = [
         *(line for lines in w.turn() for line in lines),
-        *leading(f"arrive(right_empty + {w.slot(moved)} * 8)"),
+        *elect_one(f"arrive(right_empty + {w.slot(moved)} * 8)"),
         f"await_phase(weighed_full + {w.slot(moved)} * 8, {w.phase(moved)})",
-        *leading(f"arrive(weighed_empty + {w.slot(moved)} * 8)"),
+        *elect_one(f"arrive(weighed_empty + {w.slot(moved)} * 8)"),
         *w.tile_arrived(),
     ]
     return [
         f"strip_from = int32(kept_word({place}) + group * {ROWS})",
-        f"strip_end = kept_word({place} + {4 * place_words(w).index('row_end')})",
-        f"while {_nothing(w)}:",
+        f"strip_end = kept_word({place} + {4 * work_info_words(w).index('row_end')})",
+        f"while {_tile_is_inactive(w)}:",
         *indented(past),
     ]
 
 
-def leading(*lines: str) -> list[str]:
+def elect_one(*lines: str) -> list[str]:
     """What one thread of a group does."""
     return ["if lead:", *indented(lines)]
 
 
-def _nothing(w: AttendWriter) -> str:
+def _tile_is_inactive(w: Sm90Emitter) -> str:
     """A condition: that nothing of the tile that `note` is of counts for the group's rows, from `strip_from` to
     `strip_end`, and that it is not the item's last. Masks that read memory, or other axes, are not asked."""
     sieve, given = w.stream.sieve, {v.name: v.dtype.name for v in w.kernel.scalars}

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..emit.source_text import indented
-from .emit_block_mask import direct_classes, item_extremes
-from .sm90_schedule import NEAR_BYTES, NOTES
+from .emit_block_mask import emit_warp_block_mask, emit_work_tile_bounds
+from .sm90_schedule import L2_GROUP_BYTES, WORK_INFOS
 
 if TYPE_CHECKING:
-    from .sm90_emit import AttendWriter
+    from .sm90_emit import Sm90Emitter
 
 
-def leave_order(w: AttendWriter) -> list[str]:
+def init_scheduler(w: Sm90Emitter) -> list[str]:
     """Lines of one thread that leave in shared memory how items lie: registers are dear in the loops."""
     s, outer = w.schedule, [f"n{a}" for a in w.outer]
     streamed = [w.kernel.operands[k].strides for k in w.operands.multiplied[1:]]
@@ -27,7 +27,7 @@ def leave_order(w: AttendWriter) -> list[str]:
     lines = [
         f"row_tiles = (n{w.lane} + {s.rows - 1}) // {s.rows}",
         f"others = int64({' * '.join(outer) or '1'})",
-        f"near = {NEAR_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
+        f"near = {L2_GROUP_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
         "section = minimum(others, maximum(near, 1))",
         "sections = (others + section - 1) // section",
         "section = (others + sections - 1) // sections",
@@ -39,7 +39,7 @@ def leave_order(w: AttendWriter) -> list[str]:
     return [*lines, *(f"keep_word(order_at + {4 * k}, {word})" for k, word in enumerate(words))]
 
 
-def place_lines(w: AttendWriter) -> list[str]:
+def decode_work_tile(w: Sm90Emitter) -> list[str]:
     """Lines that give the rows of an item, from `row_from` to `row_end`, and its place on the other axes."""
     lines = [
         "items, row_tiles, section = kept_word(order_at), kept_word(order_at + 4), kept_word(order_at + 8)",
@@ -59,7 +59,7 @@ def place_lines(w: AttendWriter) -> list[str]:
     return lines + w.place_of_other()
 
 
-def count_lines(w: AttendWriter) -> list[str]:
+def count_kv_blocks(w: Sm90Emitter) -> list[str]:
     """Lines that count the item's tiles of the stream, and find the one that is worked first.
 
     Where none counts, the first is worked, all of it masked. Bits of the tiles that count stay in shared memory.
@@ -69,12 +69,12 @@ def count_lines(w: AttendWriter) -> list[str]:
         return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
     before: list[str] = []
     if w.schedule.resident:
-        before = item_extremes(w, w.schedule) if w.stream.sieve and w.stream.sieve.extremes else []
-        asked = direct_classes(w, w.schedule, known=True).format(word="word")
+        before = emit_work_tile_bounds(w, w.schedule) if w.stream.sieve and w.stream.sieve.extremes else []
+        asked = emit_warp_block_mask(w, w.schedule, known=True).format(word="word")
         found = [f"some, whole = {asked}", "if lead:"]
-        found += [f"    keep_word({_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
+        found += [f"    keep_word({_mask_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
     else:
-        found = [f"some = kept_word({_word(0)})"]
+        found = [f"some = kept_word({_mask_word(0)})"]
     return [
         *before,
         "count, word, tile = int32(0), int32(0), int32(0)",
@@ -87,24 +87,24 @@ def count_lines(w: AttendWriter) -> list[str]:
     ]
 
 
-def _word(part: int) -> str:
+def _mask_word(part: int) -> str:
     """Where bits of 32 tiles of an item are: whether they count, and whether they count whole."""
-    return f"classes_at + ((taken & {NOTES - 1}) * kept_word(order_at + 12) + word) * 8 + {4 * part}"
+    return f"classes_at + ((taken & {WORK_INFOS - 1}) * kept_word(order_at + 12) + word) * 8 + {4 * part}"
 
 
-def rewind_lines(w: AttendWriter) -> list[str]:
+def first_kv_word(w: Sm90Emitter) -> list[str]:
     """Lines before the first tile of an item is looked for."""
     return ["word, left, whole = kept_word(order_at + 12), int32(0), int32(0)"] if w.sieved else []
 
 
-def next_tile(w: AttendWriter) -> list[str]:
+def next_kv_block(w: Sm90Emitter) -> list[str]:
     """Lines that find the next tile that counts: the last first, so that it alone may reach beyond the stream."""
     if not w.sieved:
         return ["tile = int32((counted >> 1) - 1 - k)"]
     return [
         "while (left == 0) & (word > 0):",
         "    word = int32(word - 1)",
-        f"    left, whole = kept_word({_word(0)}), kept_word({_word(1)})",
+        f"    left, whole = kept_word({_mask_word(0)}), kept_word({_mask_word(1)})",
         "left = left | int32(left == 0)",
         "bit = highest_bit(left)",
         "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",

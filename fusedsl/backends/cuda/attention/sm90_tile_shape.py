@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ....ir.types import BOOL
-from ....kernel_ir.attention import Stream
+from ....kernel_ir.attention import AttentionBody
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body
-from .block_mask_inputs import asks_memory, extreme_axes
+from .block_mask_inputs import bounds_axes, mask_reads_memory
 
-LONG, SHORT = 8, 4  # lines of a sieve's body
+MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # lines of a sieve's body
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
 
 
-def is_drawn(kernel: KernelIR, body: Body) -> bool:
+def is_index_mask(kernel: KernelIR, body: Body) -> bool:
     """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
     it is drawn, as bits that stand beside them."""
     along = kernel.row_axes
@@ -21,15 +21,15 @@ def is_drawn(kernel: KernelIR, body: Body) -> bool:
     return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
 
-def is_random(body: Body) -> bool:
+def is_random_mask(body: Body) -> bool:
     """Whether what is read for scores is drawn from random numbers."""
     return any(" philox" in line for line in body.lines)
 
 
-def _drawn_lines(kernel: KernelIR) -> list[str]:
+def _index_mask_instructions(kernel: KernelIR) -> list[str]:
     """The lines of conditions that are drawn."""
     assert kernel.stream is not None
-    return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.lines]
+    return [line for body in kernel.stream.inputs if is_index_mask(kernel, body) for line in body.lines]
 
 
 def _gathers(kernel: KernelIR) -> bool:
@@ -53,25 +53,25 @@ def _holds_columns(kernel: KernelIR) -> bool:
     return any(place in line for body in bodies for line in body.lines for place in places)
 
 
-def _computes_first(stream: Stream) -> bool:
+def _hoists_from_scores(stream: AttentionBody) -> bool:
     """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
     return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
 
 
-def _asks_much(kernel: KernelIR) -> bool:
+def _has_large_block_mask(kernel: KernelIR) -> bool:
     """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
     sieve = kernel.stream.sieve if kernel.stream else None
-    if sieve is None or asks_memory(kernel):
-        return bool(extreme_axes(kernel))
-    return len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
+    if sieve is None or mask_reads_memory(kernel):
+        return bool(bounds_axes(kernel))
+    return len(sieve.body.lines) + 2 * len(sieve.extremes) > MANY_INSTRUCTIONS
 
 
-def registers_of(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
+def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
     """Registers of a thread that copies, or asks what to copy, and of one that computes."""
-    return (40, 152) if groups == 3 and (spilled or _asks_much(kernel)) else REGISTERS[groups]
+    return (40, 152) if groups == 3 and (spilled or _has_large_block_mask(kernel)) else REGISTERS[groups]
 
 
-def _narrow_columns(kernel: KernelIR) -> int:
+def _columns_of_three(kernel: KernelIR) -> int:
     """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
     step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
     every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
@@ -80,35 +80,35 @@ def _narrow_columns(kernel: KernelIR) -> int:
     stream = kernel.stream
     assert stream is not None
     sieve = stream.sieve
-    drawn = _drawn_lines(kernel)
-    if any(map(is_random, stream.inputs)):
+    drawn = _index_mask_instructions(kernel)
+    if any(map(is_random_mask, stream.inputs)):
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
-        return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
-    if extreme_axes(kernel) or (_computes_first(stream) and sieve is not None and sieve.extremes):
+        return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.lines) <= MANY_INSTRUCTIONS else 96
+    if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.extremes):
         return 96
     if drawn or _holds_columns(kernel):
         return 112
     if sieve is None:
         return 128
     numbers = not {v.name for v in sieve.body.args}.isdisjoint(v.name for v in kernel.scalars)
-    much = _computes_first(stream) or sieve.extremes or stream.inputs or numbers or _asks_much(kernel)
+    much = _hoists_from_scores(stream) or sieve.extremes or stream.inputs or numbers or _has_large_block_mask(kernel)
     return 112 if much else 128
 
 
-def _middle_columns(kernel: KernelIR, beside: bool, summed: bool) -> int:
+def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
     """Columns of two groups, of rows of up to 128."""
     sieve = kernel.stream.sieve if kernel.stream else None
     if _gathers(kernel):
         return 64
     if sieve is None:
         return 128
-    asks = _drawn_lines(kernel) and len(sieve.body.lines) > SHORT
+    asks = _index_mask_instructions(kernel) and len(sieve.body.lines) > FEW_INSTRUCTIONS
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
-def shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
+def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
     """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
 
     Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums
@@ -116,14 +116,14 @@ def shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[i
     """
     stream = kernel.stream
     assert stream is not None
-    gathers, random = _gathers(kernel), any(map(is_random, stream.inputs))
+    gathers, random = _gathers(kernel), any(map(is_random_mask, stream.inputs))
     several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.state) > 2
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:
             return 2, 96 if gathers else 128, 4
-        return 3, _narrow_columns(kernel), 4
+        return 3, _columns_of_three(kernel), 4
     if max(width, out_width) <= 128:
-        return 2, _middle_columns(kernel, beside, summed), 2
+        return 2, _columns_of_two(kernel, beside, summed), 2
     if gathers:
         return 2, 48, 2
     much = beside or random or (summed and stream.sieve is not None)

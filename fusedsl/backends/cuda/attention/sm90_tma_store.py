@@ -9,32 +9,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..emit.source_text import indented
-from .sm90_schedule import PANEL, ROWS, WARP_ROWS
+from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, WARP_ROWS
 
 if TYPE_CHECKING:
-    from .sm90_emit import AttendWriter
+    from .sm90_emit import Sm90Emitter
 
-LINE = 2 * PANEL  # bytes
+SWIZZLE_ROW_BYTES = 2 * SWIZZLE_ELEMENTS  # bytes
 
 
-def send_results(w: AttendWriter, values: str) -> None:
+def store_output_tma(w: Sm90Emitter, values: str) -> None:
     """Write the lines that send elements of results, once the last ones are on their way."""
     s, number = w.schedule, len(w.kernel.windows) - 1
-    window, panels = w.kernel.windows[number], -(-s.out_width // PANEL)
+    window, panels = w.kernel.windows[number], -(-s.out_width // SWIZZLE_ELEMENTS)
     kind, step = w.kernel.operands[window.operand].dtype, w.byte_step(window.operand, w.lane)
     w.top.append(
         f'put_results, write_results = O.put_box("{kind}", {s.rows}), write_lines({s.rows}, {2 * s.out_width})'
     )
-    corner = ", ".join([f"panel * {PANEL}", *("row_from + strip" if a == w.lane else f"c{a}" for a in window.axes[1:])])
+    corner = ", ".join(
+        [f"panel * {SWIZZLE_ELEMENTS}", *("row_from + strip" if a == w.lane else f"c{a}" for a in window.axes[1:])]
+    )
     send = [
         f"for panel in range({panels}):",
-        f"    send{number}(results_at + panel * {s.rows * LINE} + strip * {LINE}, map{number}(), {corner})",
+        f"    send{number}(results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}, map{number}(), {corner})",
         "count_sent()",
     ]
     to = f"{w.base(window.operand)} + int64(row_from + strip) * {step}"
     w.code += [
         "await_sent()",
-        f"put_results(results_at + group * {ROWS * LINE}, {values})",
+        f"put_results(results_at + group * {ROWS * SWIZZLE_ROW_BYTES}, {values})",
         "show_copier()",
         f"strip = same(group * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS})",
         f"if row_from + strip + {WARP_ROWS} <= row_end:",
