@@ -16,8 +16,8 @@ class Score:
 
     value: Value
     axis: int
-    left: Body
-    right: Body
+    q: Body
+    k: Body
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class WeightedSum:
     """
 
     axis: int
-    weight: Value
-    right: Body
+    p: Value
+    v: Body
     state: Value
     sides: tuple[Value, Value]
-    merge: Body
-    kept: Body | None = None
-    parts: Body | None = None
+    combine_tile: Body
+    is_active: Body | None = None
+    combine_splits: Body | None = None
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class TileBounds:
 
     axis: int
     body: Body
-    least: Value
-    greatest: Value
+    lower: Value
+    upper: Value
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class BlockMask:
     `ends` name the first and the last position on the axes of a tile.
     """
 
-    ends: tuple[tuple[int, Value, Value], ...]
-    extremes: tuple[TileBounds, ...]
+    ranges: tuple[tuple[int, Value, Value], ...]
+    bounds: tuple[TileBounds, ...]
     body: Body
-    whole: tuple[Phase, ...]
-    names: tuple[tuple[str, str], ...]
+    full_phases: tuple[Phase, ...]
+    full_names: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class PagedRow:
     all 0."""
 
     operand: int
-    inner: int
+    inner_axis: int
     address: Value
-    wanted: Value
+    predicate: Value
 
 
 @dataclass(frozen=True)
@@ -91,9 +91,9 @@ class PagedOperands:
     to say of the line of each, and in conditions that elements are computed with (`there`)."""
 
     body: Body
-    right: PagedRow | None
-    weighed: PagedRow | None
-    there: tuple[Value, ...]
+    k: PagedRow | None
+    v: PagedRow | None
+    valid: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -106,25 +106,27 @@ class AttentionBody:
     merges of weighings read); then come `row`, its stores, and the endings.
     """
 
-    lanes: tuple[int, ...]
+    query_axes: tuple[int, ...]
     scores: tuple[Score, ...]
-    tile: tuple[Phase, ...]
+    tile_phases: tuple[Phase, ...]
     state: FoldUse
     weighted_sums: tuple[WeightedSum, ...]
-    row: Body | None
-    row_stores: tuple[Store, ...]
-    endings: tuple[OutputEpilogue, ...]
-    sieve: BlockMask | None = None
-    inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
+    row_epilogue: Body | None
+    row_outputs: tuple[Store, ...]
+    epilogues: tuple[OutputEpilogue, ...]
+    block_mask: BlockMask | None = None
+    mask_inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
     row_inputs: tuple[Body, ...] = ()  # … and for each row
-    join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
-    rise: Body | None = None  # … and from where it is measured, where references may stay behind
-    parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
-    gather: PagedOperands | None = None  # right operands that are no arrays as they lie
-    told: str = ""  # which tiles are skipped or need no masks, in words
+    update_row_max: Body | None = (
+        None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
+    )
+    choose_reference: Body | None = None  # … and from where it is measured, where references may stay behind
+    combine_splits: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
+    paged: PagedOperands | None = None  # right operands that are no arrays as they lie
+    mask_summary: str = ""  # which tiles are skipped or need no masks, in words
 
     @property
-    def level(self) -> bool:
+    def running_reference(self) -> bool:
         """Whether tiles are measured from the references of all so far: what they weigh is added as it is, to states
         that the merges of weighings have moved."""
-        return self.join is not None
+        return self.update_row_max is not None

@@ -14,7 +14,7 @@ from .phase import Body
 
 def run_attention(run: Run) -> None:
     """Run a pass over scores."""
-    stream = run.kernel.stream
+    stream = run.kernel.attention
     assert stream is not None
     use = stream.state
     run.known |= {v.name: x for v, x in zip(use.state, run.identity(use))}
@@ -26,10 +26,10 @@ def run_attention(run: Run) -> None:
         _tile(run, stream)
     run.part = slice(0, run.axes[run.columns[0]])
     run.read()
-    run.body(stream.row)
-    for store in stream.row_stores:
+    run.body(stream.row_epilogue)
+    for store in stream.row_outputs:
         run.store(store)
-    for ending in stream.endings:
+    for ending in stream.epilogues:
         run.body(ending.body)
         for store in ending.stores:
             run.store(store)
@@ -37,20 +37,20 @@ def run_attention(run: Run) -> None:
 
 def _tile(run: Run, stream: AttentionBody) -> None:
     """One part of the stream."""
-    for one in (*stream.inputs, *stream.row_inputs):
+    for one in (*stream.mask_inputs, *stream.row_inputs):
         run.body(one)
-    if stream.gather is not None:
-        run.body(stream.gather.body)
+    if stream.paged is not None:
+        run.body(stream.paged.body)
     for score in stream.scores:
         run.known[score.value.name] = _score(run, score)
-    joined = stream.join is None
-    for phase in stream.tile:
+    joined = stream.update_row_max is None
+    for phase in stream.tile_phases:
         work(run, phase)
         for use in phase.folds:
             state = run.folded(use, run.columns[:1])
             run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
-        if phase.folds and not joined and stream.join is not None:
-            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.join))}
+        if phase.folds and not joined and stream.update_row_max is not None:
+            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.update_row_max))}
             joined = True
         finish_row(run, phase)
     _combine_tile(run, stream)
@@ -58,7 +58,7 @@ def _tile(run: Run, stream: AttentionBody) -> None:
 
 def _score(run: Run, score: Score) -> np.ndarray:
     """The sum of products along the axis of a score."""
-    left, right = _single_result(run, score.left), _single_result(run, score.right)
+    left, right = _single_result(run, score.q), _single_result(run, score.k)
     return _contract(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
@@ -84,15 +84,15 @@ def _combine_tile(run: Run, stream: AttentionBody) -> None:
     for w, total in weights:
         before, tile = w.sides
         run.known[before.name], run.known[tile.name] = run.known[w.state.name], total
-        (state,) = run.body(w.merge)
-        run.known[w.state.name] = state + total if stream.level else state
+        (state,) = run.body(w.combine_tile)
+        run.known[w.state.name] = state + total if stream.running_reference else state
 
 
 def _weighted_sum(run: Run, w: WeightedSum) -> np.ndarray:
     """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
-    weight, right = run.known[w.weight.name], _single_result(run, w.right)
-    if w.kept is not None:
-        counted = _single_result(run, w.kept)
+    weight, right = run.known[w.p.name], _single_result(run, w.v)
+    if w.is_active is not None:
+        counted = _single_result(run, w.is_active)
         zero = weight.dtype.type(0)
         weight, right = np.where(counted, weight, zero), np.where(counted, right, right.dtype.type(0))
     return _contract(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))

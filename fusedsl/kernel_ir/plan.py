@@ -77,13 +77,13 @@ class KernelPlan:
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
     fast: bool = False  # the hardware's approximations will do
     steady: bool = False  # the schedule of a row may not depend on other rows
-    stream: AttentionBody | None = (
+    attention: AttentionBody | None = (
         None  # a pass over scores; its columns are the stream, then axes of products and results
     )
 
     @property
     def is_map(self) -> bool:
-        return self.stream is None and not any(p.folds or p.scans or p.select for p in self.resident)
+        return self.attention is None and not any(p.folds or p.scans or p.select for p in self.resident)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan.parameters, types, places)
-        (verify_bodies if kernel.stream is None else verify_attention)(kernel)
+        (verify_bodies if kernel.attention is None else verify_attention)(kernel)
     kernels_wait_for_what_they_read(plan)
     arrays_are_stored_once(plan, types, places)
     if graph is None:
@@ -53,7 +53,7 @@ def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
         for kernel in plan.kernels:
             run = Run(kernel, memory, call.numbers)
-            if kernel.stream is not None:
+            if kernel.attention is not None:
                 run_attention(run)
             elif streamed and kernel.streamed:
                 run_streamed(run)

@@ -59,9 +59,9 @@ def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: se
     """How long products of matrices take that store their scores, and a kernel of their rows between. Scores that are
     `known` are stored by another pass.
     """
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    rows = prod(bound.extents[a] for a in stream.lanes)
+    rows = prod(bound.extents[a] for a in stream.query_axes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
     size = max(score.value.dtype.itemsize for score in stream.scores)
     columns, held = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
@@ -90,8 +90,8 @@ def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardwa
 
 def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
     """What says whether scores of two passes are the same: how they are computed, from which arrays."""
-    lines = (*score.left.lines, *score.right.lines, *score.left.results, *score.right.results)
-    names = {value.name for value in (*score.left.args, *score.right.args)}
+    lines = (*score.q.lines, *score.k.lines, *score.q.results, *score.k.results)
+    names = {value.name for value in (*score.q.args, *score.k.args)}
     read = [load.operand for load in kernel.loads if load.value.name in names]
     arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)
     return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]

@@ -52,7 +52,7 @@ def refusals(case: Case) -> tuple[Refusal, ...]:
 def _structure(case: Case) -> list[str]:
     """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
     found = []
-    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
+    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.attention is not None]
     if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
         names = " and ".join(f"kernel {k}" for k in passes)
         found.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
@@ -62,7 +62,7 @@ def _structure(case: Case) -> list[str]:
         found.append(f"kernel {last} goes over the same scores again, with what {names} found")
     for k, kernel in enumerate(case.plan.kernels):
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
-        if kernel.stream is None and readers:
+        if kernel.attention is None and readers:
             found.append(_before(case, k, readers[0]))
     return found or ["the kernels run over different rows and columns"]
 
@@ -77,8 +77,8 @@ def _before(case: Case, k: int, reader: int) -> str:
 
 def _operands(kernel: KernelPlan) -> tuple[tuple[str, int], ...]:
     """The arrays that scores are products of."""
-    assert kernel.stream is not None
-    names = {v.name for s in kernel.stream.scores for body in (s.left, s.right) for v in (*body.args, *body.results)}
+    assert kernel.attention is not None
+    names = {v.name for s in kernel.attention.scores for body in (s.q, s.k) for v in (*body.args, *body.results)}
     uses = [kernel.arrays[load.operand] for load in kernel.loads if load.value.name in names]
     return tuple((use.kind, use.index) for use in uses)
 
@@ -99,7 +99,7 @@ def _limit(case: Case) -> str:
     hardware = case.target.hardware
     for plan, bound in case.streaming() if hardware is not None else ():
         assert hardware is not None
-        stream = bound.kernel.stream
+        stream = bound.kernel.attention
         if stream is not None and schedule_attention(bound.kernel, bound.extents, hardware) is None:
             return _hit(case, plan, bound, stream, hardware)
     return ""
@@ -114,13 +114,13 @@ def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: AttentionBody, hard
     kernel, found = bound.kernel, operands_of(bound.kernel)
     if found is None:
         return "what is multiplied is no array of one dtype as it lies"
-    rows, row = bound.extents[found.lane], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
+    rows, row = bound.extents[found.query_axis], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
-    if found.weighed != ABSENT:
+    if found.v != ABSENT:
         wide = bound.extents[stream.weighted_sums[0].axis]
         if wide > WIDEST.get(kind, wide):
-            name = array_name(case, plan.arrays[found.weighed])
+            name = array_name(case, plan.arrays[found.v])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
     if rows < LEAST_ROWS:
         return f"a tile has {LEAST_ROWS} rows or more, and these are {rows}"

@@ -66,12 +66,12 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
 
 
 def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
-    if bound.kernel.stream is not None:
+    if bound.kernel.attention is not None:
         attending = schedule_attention(bound.kernel, bound.extents, hardware)
         assert attending is not None
         if not isinstance(attending, Sm90AttentionSchedule):
             return shared_parameters(bound.kernel, attending, bound.extents), attending
-        return dataclasses.replace(bound.kernel, windows=tma_boxes(attending, bound.kernel)), attending
+        return dataclasses.replace(bound.kernel, tma_boxes=tma_boxes(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
@@ -196,7 +196,7 @@ def _shape_of(kernel: KernelIR | Bundle) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.windows, kernel.chained)
+    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.tma_boxes, kernel.chained)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 

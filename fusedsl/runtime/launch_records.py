@@ -106,7 +106,7 @@ def pointer_slots(
         found.append(PointerSlot(8 * len(found), where.tickets))
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "window" and slot.axis == 0:
-            found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
+            found.append(found[kernel.tma_boxes[slot.index].operand]._replace(offset=8 * at))
     return found
 
 
@@ -123,7 +123,7 @@ def window_words(window: TmaBox, operand: Operand, bound: Bound) -> tuple[int, .
 def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
-    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
+    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
     values = []
     for slot in slots(kernel):
         if slot.kind == "extent":

@@ -49,8 +49,8 @@ class Writer:
 
     @property
     def stream(self) -> AttentionBody:
-        assert self.kernel.stream is not None
-        return self.kernel.stream
+        assert self.kernel.attention is not None
+        return self.kernel.attention
 
     @property
     def along(self) -> int:
@@ -66,14 +66,14 @@ class Writer:
         for k, score in enumerate(self.stream.scores):
             d, width = score.value.dtype, f"n{score.axis}"
             found += [Array(f"left{k}", d, f"{width} * {LANES}"), Array(score.value.name, d, f"{TILE * LANES}")]
-            found += [] if self.direct(score.right, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
+            found += [] if self.direct(score.k, d) else [Array(f"right{k}", d, f"{TILE} * {width}")]
         for k, w in enumerate(self.stream.weighted_sums):
             d, width = w.state.dtype, f"n{w.axis}"
             found += [Array(side.name, side.dtype, f"{width} * {LANES}") for side in w.sides]
-            found += [] if self.direct(w.right, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
-            found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.kept else []
+            found += [] if self.direct(w.v, d) else [Array(f"weighed{k}", d, f"{TILE} * {width}")]
+            found += [Array(f"kept{k}", d, f"{TILE * LANES}")] if w.is_active else []
         found += [Array(value.name, value.dtype, f"{TILE * LANES}") for value in self.kept.values()]
-        for count, bodies in ((str(TILE * LANES), self.stream.inputs), (str(LANES), self.stream.row_inputs)):
+        for count, bodies in ((str(TILE * LANES), self.stream.mask_inputs), (str(LANES), self.stream.row_inputs)):
             found += [Array(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
         found += [Array(f"{value.name}_lane", value.dtype, str(LANES)) for value in self.rows.values()]
         return found
@@ -81,7 +81,7 @@ class Writer:
     @cached_property
     def kept(self) -> dict[str, Value]:
         """Values that one phase of a tile leaves by element: for the next, or weights."""
-        phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighted_sums}
+        phases, weights = self.stream.tile_phases, {w.p.name for w in self.stream.weighted_sums}
         leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
         read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
@@ -91,10 +91,10 @@ class Writer:
     @cached_property
     def rows(self) -> dict[str, Value]:
         """Row values: the states of a tile and of what came before, and what is computed of them."""
-        found = [v for phase in self.stream.tile for use in phase.folds for v in use.state]
-        found += [v for phase in self.stream.tile if phase.row for v in phase.row.results]
+        found = [v for phase in self.stream.tile_phases for use in phase.folds for v in use.state]
+        found += [v for phase in self.stream.tile_phases if phase.row for v in phase.row.results]
         found += [*self.stream.state.state, *self.stream.state.merge.results]
-        found += list(self.stream.row.results) if self.stream.row else []
+        found += list(self.stream.row_epilogue.results) if self.stream.row_epilogue else []
         return {v.name: v for v in found}
 
     def direct(self, body: Body, d: DType) -> int | None:
@@ -112,7 +112,7 @@ class Writer:
         `tiles` say which array has which value."""
         lines = []
         if tiles is not None:
-            for place, bodies in (("place", self.stream.inputs), ("lane", self.stream.row_inputs)):
+            for place, bodies in (("place", self.stream.mask_inputs), ("lane", self.stream.row_inputs)):
                 names = [name for b in bodies if (name := b.results[0].name) in wanted]
                 lines += [f"{name} = {reduce.get(f'{name}_read', place)}" for name in names]
                 wanted = wanted.difference(names)
@@ -154,9 +154,9 @@ class Writer:
         lines = ["left = unit // lane_tiles", f"top = (unit - left * lane_tiles) * {LANES}"]
         lines += [f"rows = smaller({LANES}, n{self.lane} - top)", *decode("left", axes, {a: f"i{a}" for a in axes})]
         for k, score in enumerate(self.stream.scores):
-            d = score.left.results[0]
+            d = score.q.results[0]
             kept = reduce.put(f"left{k}", f"i{score.axis} * {LANES} + lane", d.name)
-            inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.left), kept])]
+            inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.q), kept])]
             lines += ["", f"# the left operand of score {k}", *self.by_lane(inner)]
         lines += self.by_lane(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
         once = [*self.start(), *self.tiles("attempt" if self.exact else "0")]
@@ -170,7 +170,7 @@ class Writer:
     @property
     def exact(self) -> bool:
         """Whether elements are left out: what they would weigh may be NaN, and then must not touch the result."""
-        return any(w.kept for w in self.stream.weighted_sums)
+        return any(w.is_active for w in self.stream.weighted_sums)
 
     def start(self) -> list[str]:
         """The state of nothing."""
@@ -197,7 +197,7 @@ class Writer:
         for k, score in enumerate(self.stream.scores):
             d = score.value.dtype
             lines += ["", f"# score {k}"]
-            right, strides = self.operand(score.right, score.axis, d, f"right{k}", lines)
+            right, strides = self.operand(score.k, score.axis, d, f"right{k}", lines)
             made = f"{score.value.name}_at, {right}, left{k}_at"
             lines.append(f"product_{d}({made}, count, n{score.axis}, {strides})")
         lines += self.elements()
@@ -205,21 +205,27 @@ class Writer:
             lines += ["", f"# weighing {k}", *self.weighing(k, attempt)]
         lines += ["", "# both states in one", *self.merging()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
-        if self.stream.sieve is not None:
-            lines = [*self.asked(self.stream.sieve), f"if {self.stream.sieve.body.results[0].name}:", *indented(lines)]
+        if self.stream.block_mask is not None:
+            lines = [
+                *self.asked(self.stream.block_mask),
+                f"if {self.stream.block_mask.body.results[0].name}:",
+                *indented(lines),
+            ]
         return ["for tile in range(tiles):", *indented([*start, *lines])]
 
     def elements(self) -> list[str]:
         """The phases of a tile, without masks where it needs none."""
-        partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighted_sums if w.kept])
-        for phase in self.stream.tile:
+        partial = self.element_inputs(
+            self.stream.tile_phases, [w.is_active for w in self.stream.weighted_sums if w.is_active]
+        )
+        for phase in self.stream.tile_phases:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
-        found = self.stream.sieve
-        if found is None or not found.whole:
+        found = self.stream.block_mask
+        if found is None or not found.full_phases:
             return partial
-        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(found.names)
-        whole = self.element_inputs(found.whole, [])
-        for phase in found.whole:
+        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(found.full_names)
+        whole = self.element_inputs(found.full_phases, [])
+        for phase in found.full_phases:
             whole += ["", "# … all of which count", *self.phase(phase, tiles)]
         asked = found.body.results[1].name
         asked = f"{asked} & (attempt == 0)" if self.exact else asked
@@ -237,7 +243,7 @@ class Writer:
         """What these phases read at each element of a tile, row by row: memory's neighbours are mostly along a row."""
         bodies = [*(phase.element for phase in phases), *others]
         read = {v.name for body in bodies for v in (*body.args, *body.results)}
-        wanted = [b for b in self.stream.inputs if b.results[0].name in read]
+        wanted = [b for b in self.stream.mask_inputs if b.results[0].name in read]
         if not wanted:
             return []
         inner = [f"place = {LANES} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
@@ -256,13 +262,13 @@ class Writer:
     def asked(self, sieve: BlockMask) -> list[str]:
         """What is known of a tile before its scores are."""
         lines = ["", "# what counts"]
-        for axis, *ends in sieve.ends:
+        for axis, *ends in sieve.ranges:
             lines += [f"{value.name} = {text}" for value, text in zip(ends, self.ends(axis))]
-        for extreme in sieve.extremes:
-            low, high = extreme.least.name, extreme.greatest.name
+        for extreme in sieve.bounds:
+            low, high = extreme.lower.name, extreme.upper.name
             lifted, join = extreme.body.results[0].name, ("minimum({}, {})", "maximum({}, {})")
-            lines += [f"{low} = {_limit(extreme.least.dtype, 1)}", f"{high} = {_limit(extreme.least.dtype, -1)}"]
-            if extreme.least.dtype is BOOL:
+            lines += [f"{low} = {_limit(extreme.lower.dtype, 1)}", f"{high} = {_limit(extreme.lower.dtype, -1)}"]
+            if extreme.lower.dtype is BOOL:
                 join = ("{} & {}", "{} | {}")
             inner = [f"{one} = {text.format(one, lifted)}" for one, text in zip((low, high), join)]
             first, last = self.ends(extreme.axis)
@@ -306,18 +312,18 @@ class Writer:
         """What a tile adds to a state with an axis of its own."""
         w = self.stream.weighted_sums[k]
         d, tile, lines = w.state.dtype, w.sides[1].name, []  # type: DType, str, list[str]
-        right, strides = self.operand(w.right, w.axis, d, f"weighed{k}", lines)
+        right, strides = self.operand(w.v, w.axis, d, f"weighed{k}", lines)
         along, across = strides.split(", ")
-        plain = f"product_{d}({tile}_at, {right}, {w.weight.name}_at, n{w.axis}, count, {across}, {along})"
-        if w.kept is None:
+        plain = f"product_{d}({tile}_at, {right}, {w.p.name}_at, n{w.axis}, count, {across}, {along})"
+        if w.is_active is None:
             return [*lines, plain]
-        kept = w.kept.results[0].name
-        mark = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
+        kept = w.is_active.results[0].name
+        mark = [f"place = {LANES} * (i{self.along} - first) + lane", *self.body(w.is_active, self.tiles_of)]
         mark.append(reduce.put(f"kept{k}", "place", f"{d}({kept})"))
         marks = [f"for i{self.along} in range(first, first + count):", *indented(self.by_lane(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
         place = f"element * {LANES} + lane"
-        part = f"{reduce.get(w.weight.name, place)} * {value}"
+        part = f"{reduce.get(w.p.name, place)} * {value}"
         chosen = f"select({reduce.get(f'kept{k}', place)} != {d}(0), {part}, {d}(0))"
         add = [f"total = {d}(0)", "for element in range(count):", f"    total = total + {chosen}"]
         each = [*add, reduce.put(tile, f"i{w.axis} * {LANES} + lane", "total")]
@@ -335,20 +341,20 @@ class Writer:
         for w in self.stream.weighted_sums:
             inner = [f"place = i{w.axis} * {LANES} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
-            inner += [*self.body(w.merge), reduce.put(w.state.name, "place", w.merge.results[0].name)]
+            inner += [*self.body(w.combine_tile), reduce.put(w.state.name, "place", w.combine_tile.results[0].name)]
             lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.by_lane(inner))]
         return lines
 
     def results(self) -> list[str]:
         """What is stored of the final state."""
-        row = self.stream.row
+        row = self.stream.row_epilogue
         lines = [*self.body(row), *self.keep(row.results)] if row else []
-        stored = {store.value for store in self.stream.row_stores}
+        stored = {store.value for store in self.stream.row_outputs}
         made = {v.name for v in row.results} if row else set()
         lines += self.read(stored - made)
-        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_stores]
+        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_outputs]
         found = self.by_lane(lines, "rows") if lines else []
-        for ending in self.stream.endings:
+        for ending in self.stream.epilogues:
             inner = [f"place = i{ending.axis} * {LANES} + lane"]
             inner += [
                 f"{w.state.name} = {reduce.get(w.state.name, 'place')}"

@@ -58,8 +58,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     and a letter per operand, rows side by side, where the last row axis is contiguous and the columns are not, or the
     rows are very short.
     """
-    if kernel.stream is not None:
-        return f"stream:{max(kernel.stream.lanes, key=lambda axis: extents[axis])}"
+    if kernel.attention is not None:
+        return f"stream:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.select for phase in kernel.phases):
         return "rows"
@@ -106,8 +106,8 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 def general(kernel: KernelIR) -> str:
     """The loops that do for any extents and strides, if not as fast as those that are chosen."""
-    if kernel.stream is not None:
-        return f"stream:{min(kernel.stream.lanes)}"
+    if kernel.attention is not None:
+        return f"stream:{min(kernel.attention.query_axes)}"
     if kernel.finish is not None:
         return "cross"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
@@ -150,7 +150,7 @@ def launch(kernel: KernelIR, variant: str, extents: tuple[int, ...]) -> Launch:
 
 def _units(kernel: KernelIR, variant: str, extents: tuple[int, ...]) -> int:
     """How many units of work the loops of one stage have: rows, or blocks of rows and columns."""
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         lane = int(variant.partition(":")[2])
         return prod(extents[: kernel.row_axes]) // max(1, extents[lane]) * -(-extents[lane] // LANES)
     if variant.startswith("map"):

@@ -53,7 +53,7 @@ def _attend(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: Extents)
 def _warps(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
     blocks, shared = mma_grid(schedule, kernel, extents), mma_smem_bytes(schedule, kernel, extents)
     found = Geometry(blocks, schedule.block, shared, alone=True)
-    if not schedule.split:
+    if not schedule.is_split_kv:
         return found
     return replace(found, workspace=split_kv_workspace(schedule, kernel, extents), tickets=blocks)
 

@@ -19,9 +19,9 @@ from .score_products import direct_reductions, hoist_score_factors, scores, spli
 class ReductionSet:
     """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
 
-    written: dict[Node, Node]
+    rewritten: dict[Node, Node]
     folds: list[Node]
-    own: set[Axis]
+    value_axes: set[Axis]
 
 
 Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
@@ -67,8 +67,8 @@ def group_reductions(
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
         group = groups.setdefault(key, ReductionSet({}, [], set()))
-        group.written[old] = made
-        group.own |= own
+        group.rewritten[old] = made
+        group.value_axes |= own
         order.add(key, made)
         if made not in group.folds:
             group.folds.append(made)
@@ -111,7 +111,7 @@ class _SetDependencies:
     """Which groups need which, directly or by way of temporaries: a pass cannot need its own results."""
 
     def __init__(self) -> None:
-        self.home: dict[Node, Key] = {}
+        self.set_of: dict[Node, Key] = {}
         self.needs: dict[Key, set[Key]] = {}
         self.of_temporary: dict[int, set[Key]] = {}
 
@@ -130,7 +130,7 @@ class _SetDependencies:
 
     def add(self, key: Key, fold: Node) -> None:
         """Note a fold of a group."""
-        self.home[fold] = key
+        self.set_of[fold] = key
         self.needs.setdefault(key, set()).update(self._below(fold) - {key})
 
     def stored(self, temporary: int, value: Node) -> None:
@@ -142,7 +142,7 @@ class _SetDependencies:
         return set().union(*(self.of_temporary.get(t, set()) for t in temporaries_read([value])))
 
     def _direct(self, value: Node) -> set[Key]:
-        return {self.home[n] for n in walk([value]) if n in self.home}
+        return {self.set_of[n] for n in walk([value]) if n in self.set_of}
 
     def _below(self, value: Node) -> set[Key]:
         return self._read(value) | self._direct(value)
@@ -190,15 +190,15 @@ def split_by_weighted_sum(
     tag, found, moved = _unused_tag(values), [], {}
     for group in groups:
         free = free_axes(group.folds)
-        weighing = [f for f in group.folds if free[f] & group.own]
+        weighing = [f for f in group.folds if free[f] & group.value_axes]
         others = [f for f in weighing[1:] if len(set(weighing) & set(walk([f]))) == 1]
         for f in others:
             (stream,) = f.attr[1]
             new = _on_kv_axis(f, group.folds, Axis(stream.extent, tag))
             tag += 1
             moved[f] = new[f]
-            written = {old: new[f] for old, made in group.written.items() if made is f}
-            found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.own & free[f]))
+            written = {old: new[f] for old, made in group.rewritten.items() if made is f}
+            found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.value_axes & free[f]))
         found.append(group)
     new_values = replaced(values, moved)
     values = [new_values[v] for v in values]
@@ -210,8 +210,8 @@ def _subset(group: ReductionSet, wanted: set[Node]) -> ReductionSet:
     """The folds of a group that are among these."""
     folds = [f for f in group.folds if f in wanted]
     free = free_axes(folds)
-    written = {old: made for old, made in group.written.items() if made in folds}
-    return ReductionSet(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})
+    written = {old: made for old, made in group.rewritten.items() if made in folds}
+    return ReductionSet(written, folds, {a for a in group.value_axes if any(a in free[f] for f in folds)})
 
 
 def _on_kv_axis(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:

@@ -19,7 +19,7 @@ class AttentionChoice:
     """The program as its passes read it, the pass that finds each of their folds, and what was refused."""
 
     program: Lowered
-    streaming: dict[Node, AttentionPattern]
+    pattern_of: dict[Node, AttentionPattern]
     refused: tuple[Decision, ...]
 
 
@@ -33,14 +33,14 @@ def choose_attention(program: Lowered, fits: Fits, scores: str) -> AttentionChoi
     level = scores in ("level", "staged")
     found = match_attention(program, fits, level)
     refused: list[Decision] = []
-    if level and found.passes:
-        staged, operands = stage_operands(found.program, found.passes, scores == "staged")
+    if level and found.patterns:
+        staged, operands = stage_operands(found.program, found.patterns, scores == "staged")
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
         found = match_attention(staged, fits, level) if operands else found
     refused = [*(Decision(False, (called(f),), reason) for f, reason in found.refused), *refused]
     if scores == "stored":
-        stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
+        stored = dict.fromkeys(p.fold for one in found.patterns for p in one.score_products)
         refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
         found = AttentionMatches(program, (), ())
     return _share_equal_values(found, fits, level, tuple(refused))
@@ -50,12 +50,12 @@ def _share_equal_values(
     found: AttentionMatches, fits: Fits, level: bool, refused: tuple[Decision, ...]
 ) -> AttentionChoice:
     """The passes of a program in which what is alike is computed once."""
-    streaming = {f: one for one in found.passes for f in one.folds}
-    shared = share_alike(found.program, found.passes, needed_folds(found.program, streaming))
+    streaming = {f: one for one in found.patterns for f in one.folds}
+    shared = share_alike(found.program, found.patterns, needed_folds(found.program, streaming))
     if shared is found.program:
         return AttentionChoice(shared, streaming, refused)
-    again = match_attention(shared, fits, level) if found.passes else AttentionMatches(shared, (), ())
-    return AttentionChoice(again.program, {f: one for one in again.passes for f in one.folds}, refused)
+    again = match_attention(shared, fits, level) if found.patterns else AttentionMatches(shared, (), ())
+    return AttentionChoice(again.program, {f: one for one in again.patterns for f in one.folds}, refused)
 
 
 def needed_folds(program: Lowered, streaming: dict[Node, AttentionPattern]) -> list[Node]:
@@ -73,6 +73,6 @@ def needed_folds(program: Lowered, streaming: dict[Node, AttentionPattern]) -> l
 
 def external_folds(one: AttentionPattern) -> list[Node]:
     """What a pass over scores reads of other kernels."""
-    own = {*one.folds, *(p.fold for p in one.products)}
-    values = [*one.values, *(p.fold.args[0] for p in one.products)]
+    own = {*one.folds, *(p.fold for p in one.score_products)}
+    values = [*one.values, *(p.fold.args[0] for p in one.score_products)]
     return [n for n in direct_reductions(values) if n not in own]

@@ -38,8 +38,8 @@ class ScoreProduct:
 
     fold: Node
     axis: Axis
-    left: Node
-    right: Node
+    q: Node
+    k: Node
 
 
 @dataclass(frozen=True)
@@ -48,32 +48,32 @@ class ValueProduct:
 
     component: Component
     axis: Axis
-    weight: Component
-    right: Node
+    p: Component
+    v: Node
 
 
 @dataclass(frozen=True)
 class AttentionPattern:
     """One pass over a stream of scores: `lanes` are the rows that no right operand depends on."""
 
-    fold: StreamFold
+    reduction: StreamFold
     rows: tuple[Axis, ...]
-    lanes: tuple[Axis, ...]
-    products: tuple[ScoreProduct, ...]
-    weighted: tuple[ValueProduct, ...]
+    query_axes: tuple[Axis, ...]
+    score_products: tuple[ScoreProduct, ...]
+    value_products: tuple[ValueProduct, ...]
 
     @property
     def folds(self) -> tuple[Node, ...]:
         """The folds that the pass finds."""
-        return tuple(f for f, _ in self.fold.finish)
+        return tuple(f for f, _ in self.reduction.finish)
 
     @property
-    def own(self) -> tuple[Axis, ...]:
-        return tuple(dict.fromkeys(w.axis for w in self.weighted))
+    def value_axes(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(w.axis for w in self.value_products))
 
     @property
-    def inner(self) -> tuple[Axis, ...]:
-        return tuple(dict.fromkeys(p.axis for p in self.products))
+    def qk_axes(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(p.axis for p in self.score_products))
 
     @property
     def values(self) -> tuple[Node, ...]:
@@ -86,7 +86,7 @@ class AttentionMatches:
     """The program with the folds of one stream on one axis, the passes that stream, and why others do not."""
 
     program: Lowered
-    passes: tuple[AttentionPattern, ...]
+    patterns: tuple[AttentionPattern, ...]
     refused: tuple[tuple[Node, str], ...]
 
 
@@ -111,8 +111,8 @@ def match_attention(program: Lowered, fits: Fits, level: bool = False) -> Attent
             told = [*((f, reason) for reason, f in refused.items()), *((f, WEIGHED) for f in others), *later]
             return AttentionMatches(replace(program, roots=moved), tuple(made), tuple(told))
         for group, reason in failed:
-            apart |= set(group.written)
-            refused.setdefault(reason, next(reversed(group.written)))
+            apart |= set(group.rewritten)
+            refused.setdefault(reason, next(reversed(group.rewritten)))
 
 
 def _match_sets(groups: list[ReductionSet], roots: list[Node], fits: Fits, level: bool):
@@ -122,7 +122,7 @@ def _match_sets(groups: list[ReductionSet], roots: list[Node], fits: Fits, level
     failed: list[tuple[ReductionSet, str]] = []
     home: dict[AttentionPattern, ReductionSet] = {}
     for group in groups:
-        found = _match_set(group.folds, frozenset(group.own), fits, level)
+        found = _match_set(group.folds, frozenset(group.value_axes), fits, level)
         if isinstance(found, str):
             failed.append((group, found))
         else:
@@ -137,13 +137,13 @@ def _match_sets(groups: list[ReductionSet], roots: list[Node], fits: Fits, level
 
 def _has_stored_scores(one: AttentionPattern, needed: Sequence[Node]) -> bool:
     """Whether a score is needed beside the pass, along whichever axis."""
-    (stream,) = one.fold.stream
+    (stream,) = one.reduction.stream
     free = free_axes(needed)
     for n in needed:
         if n.op == "fold" and n not in one.folds:
             alike = [a for a in free[n] if a.extent == stream.extent and a not in one.rows]
             moved = [n, *(rename_axis(n, a, stream, free_axes([n])) for a in alike)]
-            if any(p.fold in moved for p in one.products):
+            if any(p.fold in moved for p in one.score_products):
                 return True
     return False
 
@@ -200,10 +200,10 @@ def _pattern(stream: StreamFold, own: frozenset, fits: Fits) -> AttentionPattern
     unsummed = own - {one.axis for one in weighted}  # type: ignore[union-attr]
     if any(free_axes([f])[f] & unsummed for f, _ in stream.finish):
         return "what varies along a result's own axis stands before its sum, which is then for each row alone"
-    rights = [one.right for one in (*products, *weighted)]  # type: ignore[union-attr]
+    rights = [*(p.k for p in products), *(w.v for w in weighted)]  # type: ignore[union-attr]
     used = free_axes(rights)
     lanes = stream.rows.difference(*(used[r] for r in rights))
-    if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
+    if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.v for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
     if not lanes and not stream.level:
         return "its scores are those of a single row, and tiles are of several"

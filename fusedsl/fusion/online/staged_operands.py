@@ -50,10 +50,10 @@ def stage_operands(
 
     products, weighed = {}, {}
     for one in passes:
-        for p in one.products:
-            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.products)]
-            sides = (left(StagedOperand(p.left, d, p.axis)), right(StagedOperand(p.right, d, p.axis), users))
-            if sides != (p.left, p.right):
+        for p in one.score_products:
+            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.score_products)]
+            sides = (left(StagedOperand(p.q, d, p.axis)), right(StagedOperand(p.k, d, p.axis), users))
+            if sides != (p.q, p.k):
                 products[p.fold] = scalar_op("multiply", *sides)
         for f, value, axis in _weighted_folds(one):
             weighed[f] = right(StagedOperand(value, f.type.dtype, axis), [one])
@@ -76,7 +76,7 @@ def _weighted_folds(one: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
     """The folds of a pass that have an axis of their own, what they weigh, and that axis."""
     free, found = free_axes(one.folds), []
     for f in one.folds:
-        own = [a for a in one.own if a in free[f]]
+        own = [a for a in one.value_axes if a in free[f]]
         if own and f.args[0].op == "multiply":
             found.append((f, f.args[0].args[1], own[0]))
     return found
@@ -92,7 +92,7 @@ def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
     """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
     if all(n.op != "fetch" for n in walk([value])):
         return value
-    condition = counts([one.fold for one in users], free_axes([value])[value])
+    condition = counts([one.reduction for one in users], free_axes([value])[value])
     if condition is None:
         return value
     return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))

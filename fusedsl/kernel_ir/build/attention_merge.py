@@ -23,48 +23,48 @@ class StateCombiner:
     """Writes the bodies that merge states, with the names of an emitter."""
 
     def __init__(self, emitter: AttentionBuilder):
-        self.emitter = emitter
+        self.builder = emitter
         self.scribe = emitter.scribe
-        self.stream = emitter.streaming.fold
-        places = {w: self._place(w) for w in emitter.streaming.weighted}
-        self.own = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
+        self.stream = emitter.pattern.reduction
+        places = {w: self._state_index(w) for w in emitter.pattern.value_products}
+        self.outputs = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
         """The states with an axis of their own, by their number."""
 
     def states(self) -> tuple[FoldUse, tuple[WeightedSum, ...], FoldUse | None]:
         """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
-        stream, own = self.stream, self.own
+        stream, own = self.stream, self.outputs
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
             self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
             if k in own:
                 self.scribe.name(tile, "tile_weighed", f"state {k} of the tile")
             else:
-                self.scribe.rename(tile, self.emitter.tile[k])
+                self.scribe.rename(tile, self.builder.tile_state[k])
             self.scribe.rename(after, before)
         merged = list(stream.merge())
         if stream.level:
             for k, w in own.items():
                 merged[k] = stream.moved(w.component)
-        use, bodies = self._sides("stream", a, b, merged)
+        use, bodies = self._combine("stream", a, b, merged)
         if not stream.level:
-            return use, tuple(self._weighing(k, bodies[k], None) for k in own), None
+            return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
         other = stream.state("part")
         for k, n in enumerate(other):
             self.scribe.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
-        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
-        return use, tuple(self._weighing(k, bodies[k], moving[k]) for k in own), parts
+        parts, moving = self._combine("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
+        return use, tuple(self._weighted_sum(k, bodies[k], moving[k]) for k in own), parts
 
-    def _sides(
+    def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
     ) -> tuple[FoldUse, dict[int, Body]]:
         """How row values of two states merge, with what those that have an axis of their own move by; their merging."""
-        stream, own = self.stream, self.own
+        stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
         moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
-        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
+        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.builder.known(), *rows])
         use = FoldUse(
             name,
             tuple(self.scribe.value(b[k]) for k in plain),
@@ -72,66 +72,66 @@ class StateCombiner:
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
-        known = [*self.emitter.known(), *rows, *moving, *a, *b]
+        known = [*self.builder.known(), *rows, *moving, *a, *b]
         return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
 
-    def join(self) -> Body:
+    def update_row_max(self) -> Body:
         """A tile's folds with those of all so far."""
         stream = self.stream
         joined = stream.joined()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
-        own = dict(zip(tile, self.emitter.tile))
+        own = dict(zip(tile, self.builder.tile_state))
         new = replaced(joined, own)
-        folded = replaced([new[n] for n in joined], self.emitter.raised)
+        folded = replaced([new[n] for n in joined], self.builder.scaled_extrema)
         results = [folded[new[n]] for n in joined]
-        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.emitter.lifts[0]]
-        known = [*self.emitter.known(), *before, *own.values(), *(n for n in given if n is not None)]
+        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.builder.lifts[0]]
+        known = [*self.builder.known(), *before, *own.values(), *(n for n in given if n is not None)]
         return self.scribe.body([], results, known)
 
-    def rise(self) -> Body:
+    def choose_reference(self) -> Body:
         """From where a tile is measured, of the references of all so far and the tile's folds, joined to theirs."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
-        own = dict(zip(tile, self.emitter.tile))
+        own = dict(zip(tile, self.builder.tile_state))
         results = [replaced([n], own)[n] for n in stream.risen()]
-        return self.scribe.body([], results, [*self.emitter.known(), *before, *own.values()])
+        return self.scribe.body([], results, [*self.builder.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The merged state in its order, then the row values that weighings move by."""
         names = dict(zip(results, body.results))
         return tuple(names[n] for n in [*states, *moving])
 
-    def _place(self, w: ValueProduct) -> int:
+    def _state_index(self, w: ValueProduct) -> int:
         """The number of the state of a weighted sum."""
         stream = self.stream
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
-    def _weighing(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
-        w, stream, emitter = self.own[k], self.stream, self.emitter
+    def _weighted_sum(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
+        w, stream, emitter = self.outputs[k], self.stream, self.builder
         before, tile = stream.state("a")[k], stream.state("b")[k]
         return WeightedSum(
             emitter.axes.index(w.axis),
             self.scribe.value(emitter.weights[w]),
-            self.scribe.body((), [w.right], emitter.known()),
+            self.scribe.body((), [w.v], emitter.known()),
             self.scribe.value(before),
             (self.scribe.value(before), self.scribe.value(tile)),
             merge,
-            self._kept(w),
+            self._is_active(w),
             parts,
         )
 
-    def _kept(self, w: ValueProduct) -> Body | None:
+    def _is_active(self, w: ValueProduct) -> Body | None:
         """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
-        kept = w.weight.kept()
+        kept = w.p.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
-        return self.scribe.body((), [kept], self.emitter.leaves)
+        return self.scribe.body((), [kept], self.builder.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
         """Whether elements count unless they are -inf, and no condition chooses what they are."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        below = computed([kept], frozenset(self.emitter.leaves))
+        below = computed([kept], frozenset(self.builder.leaves))
         return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 

@@ -26,21 +26,21 @@ PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # wha
 
 def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
     """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
-    one = emitter.streaming
-    counted = conditions(one.fold)
+    one = emitter.pattern
+    counted = conditions(one.reduction)
     if counted is None or not any(counted):
-        return None, describe_finite_mask(one.fold)
-    tiled = (*one.lanes, *one.fold.stream)
+        return None, describe_finite_mask(one.reduction)
+    tiled = (*one.query_axes, *one.reduction.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
-    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.stream))  # type: ignore[arg-type]
     somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
     words = describe_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
     made = _mask_body(emitter, intervals, (somewhere, everywhere))
     whole, names = _full_tile_phases(emitter, parts, known) if everywhere is not NO else ((), ())
-    return replace(made, whole=whole, names=names), words
+    return replace(made, full_phases=whole, full_names=names), words
 
 
 def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
@@ -103,7 +103,7 @@ def _full_tile_phases(
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
     """(the phases of such a tile, the names of the partial phases' values with theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
-    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile
+    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.paged.valid} - known.keys()  # made once for a tile
     new = rebuild(roots, lambda old, args: old if old in stay else _simplify_known(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element

@@ -21,8 +21,8 @@ class TileLeaves:
     scores: frozenset[Node]
     known: frozenset[Node]
     free: Mapping[Node, frozenset]
-    stream: frozenset
-    lanes: frozenset
+    kv_axes: frozenset
+    query_axes: frozenset
 
 
 def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
@@ -55,7 +55,7 @@ def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
         if n in leaves.scores or n.op == "const":
             found.add(n)
         elif n in leaves.known:
-            if n.op == "position" or leaves.stream.isdisjoint(leaves.free.get(n, ())):
+            if n.op == "position" or leaves.kv_axes.isdisjoint(leaves.free.get(n, ())):
                 found.add(n)
         elif n.op not in ("where", "state", "load", "fetch") and n.args and found.issuperset(n.args):
             found.add(n)
@@ -64,6 +64,6 @@ def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
 
 def _has_expensive_columns(n: Node, leaves: TileLeaves, stop: set[Node]) -> bool:
     """Whether dear values below a node are the same in all rows."""
-    axes = {m: leaves.free.get(m, leaves.lanes) for m in closure([n], stop)}
-    same = [m for m, free in axes.items() if leaves.lanes.isdisjoint(free) and not leaves.stream.isdisjoint(free)]
+    axes = {m: leaves.free.get(m, leaves.query_axes) for m in closure([n], stop)}
+    same = [m for m, free in axes.items() if leaves.query_axes.isdisjoint(free) and not leaves.kv_axes.isdisjoint(free)]
     return any(dearness(m, stop) >= WORTH_HOISTING for m in same)

@@ -18,11 +18,11 @@ WORTH_A_LOOP = 20  # instructions of a condition that is worth a loop of its own
 
 def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
-    one, free = emitter.streaming, emitter.free
-    stream, lanes = set(one.fold.stream), set(emitter.lanes)
+    one, free = emitter.pattern, emitter.free
+    stream, lanes = set(one.reduction.stream), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
-    conditions = [k for w in one.weighted if (k := w.weight.kept()) is not None]
-    ends = {p.fold for p in one.products}
+    conditions = [k for w in one.value_products if (k := w.p.kept()) is not None]
+    ends = {p.fold for p in one.score_products}
     roots = [*lifts, *emitter.weights.values(), *conditions]
     varying = [n for n in computed(roots, ends) if n.op in ("load", "fetch") and free[n] & lanes]
     elements = [n for n in varying if free[n] & stream]
@@ -32,7 +32,7 @@ def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
 def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
     """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
     computed of would fill registers."""
-    stream, lanes = set(emitter.streaming.fold.stream), set(emitter.lanes)
+    stream, lanes = set(emitter.pattern.reduction.stream), set(emitter.query_axes)
     free, known, found = emitter.free, set(emitter.known()), []
     stack, seen = list(roots), set(scores)
     while stack:

@@ -36,31 +36,31 @@ class PagedLoad:
     wanted, and the axis of the array that lines lie along."""
 
     fetch: Node
-    there: Node | None
+    valid: Node | None
     address: Node
-    wanted: Node
-    inner: int
+    predicate: Node
+    inner_axis: int
 
     @property
     def nodes(self) -> list[Node]:
-        return [n for n in (self.fetch, self.there, self.address, self.wanted) if n is not None]
+        return [n for n in (self.fetch, self.valid, self.address, self.predicate) if n is not None]
 
 
 @dataclass(frozen=True)
 class PagedLoads:
     """The operands of a pass that are such lines: of its one score, and of its one weighing."""
 
-    right: PagedLoad | None = None
-    weighed: PagedLoad | None = None
+    k: PagedLoad | None = None
+    v: PagedLoad | None = None
 
     @property
     def nodes(self) -> list[Node]:
-        return [n for place in (self.right, self.weighed) if place is not None for n in place.nodes]
+        return [n for place in (self.k, self.v) if place is not None for n in place.nodes]
 
     @property
-    def there(self) -> list[Node]:
+    def valid(self) -> list[Node]:
         """The conditions that elements of a tile are computed with."""
-        both = (place.there for place in (self.right, self.weighed) if place is not None)
+        both = (place.valid for place in (self.k, self.v) if place is not None)
         return list(dict.fromkeys(n for n in both if n is not None))
 
     def mapped(self, new: dict[Node, Node]) -> PagedLoads:
@@ -69,19 +69,19 @@ class PagedLoads:
         def moved(place: PagedLoad | None) -> PagedLoad | None:
             if place is None:
                 return None
-            there = None if place.there is None else new[place.there]
-            return PagedLoad(new[place.fetch], there, new[place.address], new[place.wanted], place.inner)
+            there = None if place.valid is None else new[place.valid]
+            return PagedLoad(new[place.fetch], there, new[place.address], new[place.predicate], place.inner_axis)
 
-        return PagedLoads(moved(self.right), moved(self.weighed))
+        return PagedLoads(moved(self.k), moved(self.v))
 
 
 def find_paged_loads(one: AttentionPattern) -> PagedLoads:
     """What a pass reads line by line."""
-    if not one.fold.level or len(one.products) != 1 or len(one.weighted) > 1:
+    if not one.reduction.level or len(one.score_products) != 1 or len(one.value_products) > 1:
         return PagedLoads()
-    known = {*one.rows, *one.fold.stream}.difference(one.lanes)
-    condition = counts([one.fold], known)
-    sides = [(p.right, p.axis) for p in one.products] + [(w.right, w.axis) for w in one.weighted]
+    known = {*one.rows, *one.reduction.stream}.difference(one.query_axes)
+    condition = counts([one.reduction], known)
+    sides = [(p.k, p.axis) for p in one.score_products] + [(w.v, w.axis) for w in one.value_products]
     return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))
 
 
@@ -143,34 +143,34 @@ def with_paged_operands(
     if places == PagedLoads():
         return one, {v: v for v in values}
     done = {n: n for n in foreign}
-    (p,) = one.products
-    for right, place in zip((p.right, *(w.right for w in one.weighted)), (places.right, places.weighed)):
+    (p,) = one.score_products
+    for right, place in zip((p.k, *(w.v for w in one.value_products)), (places.k, places.v)):
         if place is not None:
             done[right] = place.fetch
     bare = replaced([p.fold], done)[p.fold]
-    if places.right is not None and places.right.there is not None:
-        done[p.fold] = pick(places.right.there, bare, constant(float("nan"), bare.type.dtype))
+    if places.k is not None and places.k.valid is not None:
+        done[p.fold] = pick(places.k.valid, bare, constant(float("nan"), bare.type.dtype))
     new = replaced([*nodes_of(one), *values], done)
     found = mapped(one, new.__getitem__)
-    return replace(found, products=(replace(found.products[0], fold=bare),)), new
+    return replace(found, score_products=(replace(found.score_products[0], fold=bare),)), new
 
 
 def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
     """What an element weighs: NaN where it counts, and what it weighs is not there."""
-    if places.weighed is None or places.weighed.there is None or _propagates_from_score(weight, places):
+    if places.v is None or places.v.valid is None or _propagates_from_score(weight, places):
         return weight
-    nan, kept = constant(float("nan"), weight.type.dtype), w.weight.kept()
+    nan, kept = constant(float("nan"), weight.type.dtype), w.p.kept()
     absent = nan if kept is None else pick(kept, nan, constant(0.0, weight.type.dtype))
-    return pick(places.weighed.there, weight, absent)
+    return pick(places.v.valid, weight, absent)
 
 
 def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
     """Whether scores are NaN where what is weighed is not there, and weights where these are and count."""
-    if places.right is None or places.weighed is None or places.right.there is not places.weighed.there:
+    if places.k is None or places.v is None or places.k.valid is not places.v.valid:
         return False
     found: set[Node] = set()
     for n in walk([weight]):
-        absent = is_nan_if_invalid(n) and n.args[0] is places.right.there
+        absent = is_nan_if_invalid(n) and n.args[0] is places.k.valid
         if absent or _is_masked_nan(n, weight, found) or (n.op in NAN_PROPAGATING and any(a in found for a in n.args)):
             found.add(n)
     return weight in found
@@ -185,11 +185,11 @@ def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
 
 def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
     """How a kernel finds the lines of a tile."""
-    places, scribe = emitter.places_read, emitter.scribe
+    places, scribe = emitter.paged, emitter.scribe
     if places == PagedLoads():
         return None
-    results = [n for place in (places.right, places.weighed) if place for n in (place.address, place.wanted)]
-    results = list(dict.fromkeys([*results, *places.there]))
+    results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
+    results = list(dict.fromkeys([*results, *places.valid]))
     body = scribe.body((), results, emitter.known())
     values = dict(zip(results, body.results))
 
@@ -197,6 +197,6 @@ def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
         if place is None:
             return None
         number = next(k for k, p in enumerate(emitter.pointers) if p.attr[0] == place.fetch.attr[0])
-        return PagedRow(len(emitter.loads) + number, place.inner, values[place.address], values[place.wanted])
+        return PagedRow(len(emitter.loads) + number, place.inner_axis, values[place.address], values[place.predicate])
 
-    return PagedOperands(body, line(places.right), line(places.weighed), tuple(values[n] for n in places.there))
+    return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))

@@ -8,14 +8,14 @@ from ....kernel_ir.kernel import KernelIR
 
 def kv_bounds(kernel: KernelIR) -> tuple[TileBounds, ...]:
     """What is asked of memory along the stream, tile by tile."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return tuple(x for x in sieve.extremes if x.axis == kernel.row_axes) if sieve else ()
+    sieve = kernel.attention.block_mask if kernel.attention else None
+    return tuple(x for x in sieve.bounds if x.axis == kernel.row_axes) if sieve else ()
 
 
 def mask_reads_memory(kernel: KernelIR) -> bool:
     """Whether what is in memory along a stream says which of its tiles count: a block looks it up once."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
+    sieve = kernel.attention.block_mask if kernel.attention else None
+    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.bounds)
 
 
 def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
@@ -29,4 +29,4 @@ def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
 
 def bounds_fit(kernel: KernelIR) -> bool:
     """Whether blocks that stay can keep the answers, in words."""
-    return all(x.least.dtype.bits <= 32 for x in kv_bounds(kernel))
+    return all(x.lower.dtype.bits <= 32 for x in kv_bounds(kernel))

@@ -29,19 +29,19 @@ class FragmentEmitter:
 
     def __init__(self, kernel: KernelIR, lane: int, own_axis: int, packed: int | None = None):
         self.kernel, self.names = kernel, Names(kernel)
-        self.along, self.lane, self.own_axis = kernel.row_axes, lane, own_axis
-        self.packed = packed  # an axis whose places all stand in one tile of rows, each with the lane's
+        self.kv_axis, self.query_axis, self.value_axis = kernel.row_axes, lane, own_axis
+        self.packed_gqa_axis = packed  # an axis whose places all stand in one tile of rows, each with the lane's
         self.outer = [a for a in range(kernel.row_axes) if a not in (lane, packed)]
         self.top: list[str] = []
         self.functions: list[str] = []
         self.code: list[str] = []
         self.domain: dict[str, str] = {}  # of names that have a value
-        self.made: dict[tuple, str] = {}  # functions, by what they do
-        self.there = "True"  # whether the columns of a tile are there
-        self.quick = True  # divisions are the hardware's
-        self.places: dict[int, str] = {}  # positions on axes that are gone along one by one
+        self.function_names: dict[tuple, str] = {}  # functions, by what they do
+        self.in_bounds = "True"  # whether the columns of a tile are there
+        self.approx = True  # divisions are the hardware's
+        self.loop_positions: dict[int, str] = {}  # positions on axes that are gone along one by one
 
-    def scalars(self) -> None:
+    def load_scalars(self) -> None:
         for pointer in self.kernel.pointers:
             self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
             self.domain[pointer.value.name] = SCALAR
@@ -50,7 +50,7 @@ class FragmentEmitter:
             self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
             self.domain[value.name] = SCALAR
 
-    def written(self, write: Callable[[], None]) -> list[str]:
+    def lines_of(self, write: Callable[[], None]) -> list[str]:
         """What a function writes, for a branch: values that it makes are not there afterwards."""
         before, known = self.code, dict(self.domain)
         self.code = []
@@ -61,7 +61,9 @@ class FragmentEmitter:
     @property
     def row_limit(self) -> str:
         """Where the rows end of which a tile takes some."""
-        return f"n{self.lane}" if self.packed is None else f"(n{self.packed} * n{self.lane})"
+        return (
+            f"n{self.query_axis}" if self.packed_gqa_axis is None else f"(n{self.packed_gqa_axis} * n{self.query_axis})"
+        )
 
     # -- leaves: what bodies read
 
@@ -70,8 +72,12 @@ class FragmentEmitter:
         found = self.axes_of(name)
         if found is None:
             return None
-        axes = found - set(self.places)
-        own, lane, along = self.own_axis in axes, not axes.isdisjoint((self.lane, self.packed)), self.along in axes
+        axes = found - set(self.loop_positions)
+        own, lane, along = (
+            self.value_axis in axes,
+            not axes.isdisjoint((self.query_axis, self.packed_gqa_axis)),
+            self.kv_axis in axes,
+        )
         if own:
             return OUTPUT if lane else OUTPUT_COLUMN
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
@@ -94,32 +100,39 @@ class FragmentEmitter:
     def domain_of(self, name: str) -> str:
         return self.domain.get(name, SCALAR)
 
-    def leaves(self, names: Iterable[str]) -> None:
+    def load_leaves(self, names: Iterable[str]) -> None:
         """Lines that give these loads and positions their values, unless they have them."""
         for name in sorted(set(names)):
             domain = self.leaf_domain(name)
-            if domain is None or (name in self.domain and self.places.keys().isdisjoint(self.axes_of(name) or ())):
+            if domain is None or (
+                name in self.domain and self.loop_positions.keys().isdisjoint(self.axes_of(name) or ())
+            ):
                 continue
             position = next((p for p in self.kernel.positions if p.value.name == name), None)
             if position is not None:
-                text = self.places.get(position.axis) or self.axis_place(position.axis)
+                text = self.loop_positions.get(position.axis) or self.axis_position(position.axis)
                 self.code.append(f"{self.named(name)} = {text}")
             else:
                 self.load(next(load for load in self.kernel.loads if load.value.name == name), domain)
             self.domain[name] = domain
 
-    def axis_place(self, axis: int) -> str:
-        places = {self.lane: "row", self.along: "column", self.own_axis: "own_column", self.packed: "row_above"}
+    def axis_position(self, axis: int) -> str:
+        places = {
+            self.query_axis: "row",
+            self.kv_axis: "column",
+            self.value_axis: "own_column",
+            self.packed_gqa_axis: "row_above",
+        }
         return places.get(axis, f"c{axis}")
 
     def load(self, load: Load, domain: str) -> None:
-        if domain in (ELEMENT, COLUMN) and not self.places:
+        if domain in (ELEMENT, COLUMN) and not self.loop_positions:
             self._load_along(load, domain)
             return
         k = load.operand
         operand = self.kernel.operands[k]
         inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
-        places = [self.places.get(a) or self.axis_place(a) for a in inner]
+        places = [self.loop_positions.get(a) or self.axis_position(a) for a in inner]
         steps = [self.step(k, a) for a in inner]
         terms = " + ".join(f"i{a} * s{a}" for a in inner)
         size = operand.dtype.itemsize
@@ -129,29 +142,35 @@ class FragmentEmitter:
         name = f"read_{load.value.name}_{domain.replace(' ', '_')}"
         lines = [f"return fetch_{operand.dtype.name}({where}, True)"]
         self.define(name, domain, signed, ", ".join(arguments), lines)
-        self.code.append(f"{self.named(load.value.name)} = {name}({', '.join([self.base(k), *places, *steps])})")
+        self.code.append(
+            f"{self.named(load.value.name)} = {name}({', '.join([self.base_address(k), *places, *steps])})"
+        )
 
     def _load_along(self, load: Load, domain: str) -> None:
         """Elements of a tile, from addresses of its rows' first ones: what a column adds to them is a constant where
         columns are neighbours."""
         name, k, kind = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
-        step, at = self.byte_step(k, self.along), self.row_place(k) if domain == ELEMENT else self.base(k)
+        step, at = self.byte_step(k, self.kv_axis), self.row_address(k) if domain == ELEMENT else self.base_address(k)
         if "column_steps = S.steps()" not in self.top:
             self.top.append("column_steps = S.steps()")
         first = f"(column_from + first_column()) * {step}"
-        self.code.append(f"at_{name} = {self.ahead(at, first) if domain == ELEMENT else f'{at} + {first}'}")
+        self.code.append(f"at_{name} = {self.offset_rows(at, first) if domain == ELEMENT else f'{at} + {first}'}")
         lines = [f"return fetch_{kind}(at + c * step, there)"]
         read = f"read_{name}_{domain}"
         self.define(read, domain, f"int64, int64, int64, bool -> {load.value.dtype}", "at, c, step, there", lines)
-        self.code.append(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.there})")
+        self.code.append(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.in_bounds})")
 
-    def row_place(self, k: int) -> str:
+    def row_address(self, k: int) -> str:
         """An operand's addresses at both rows."""
         self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
-        line = f"line({self.base(k)}, row, {self.byte_step(k, self.lane)})"
-        return line if self.packed is None else f"line({line}, row_above, {self.byte_step(k, self.packed)})"
+        line = f"line({self.base_address(k)}, row, {self.byte_step(k, self.query_axis)})"
+        return (
+            line
+            if self.packed_gqa_axis is None
+            else f"line({line}, row_above, {self.byte_step(k, self.packed_gqa_axis)})"
+        )
 
-    def ahead(self, at: str, size: str) -> str:
+    def offset_rows(self, at: str, size: str) -> str:
         """Addresses of rows, so many bytes on."""
         self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
         return f"ahead({at}, {size})"
@@ -166,7 +185,7 @@ class FragmentEmitter:
         letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
         return f"int64({self.names.stride(k, axis)} * {size})" if letter == "s" else f"int64({int(letter) * size})"
 
-    def base(self, k: int) -> str:
+    def base_address(self, k: int) -> str:
         """Where an operand is at the block's place on the outer axes."""
         letters, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
         terms = [f"c{a} * {self.names.stride(k, a)}" for a in self.outer if letters[a] == "s"]
@@ -176,20 +195,20 @@ class FragmentEmitter:
 
     # -- functions
 
-    def function(self, key: tuple, name: str) -> str:
-        return self.made.setdefault(key, name)
+    def function_name(self, key: tuple, name: str) -> str:
+        return self.function_names.setdefault(key, name)
 
     def define(self, name: str, domain: str, signed: str, arguments: str, lines: Sequence[str]) -> None:
-        if ("defined", name) not in self.made:
-            self.made["defined", name] = name
+        if ("defined", name) not in self.function_names:
+            self.function_names["defined", name] = name
             head = ["", "", f'@{MAPS[domain]}("{signed}")', f"def {name}({arguments}):"]
             self.functions += [*head, *indented(lines)]
 
-    def written_as(self, body: Body) -> list[str]:
+    def body_lines(self, body: Body) -> list[str]:
         """A body's lines, with the hardware's divisions where these will do, and short integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
         lines = shortened(body.lines, dict.fromkeys(places, PLACES))
-        if not self.quick:
+        if not self.approx:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]
 
@@ -198,9 +217,9 @@ class FragmentEmitter:
         given = [v.name for v in body.args]
         made = [v for v in body.results if v.name not in given]
         if made:
-            name = self.function((domain, body), stem)
+            name = self.function_name((domain, body), stem)
             signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
-            lines = self.written_as(body)
+            lines = self.body_lines(body)
             self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
             results, passed = (self.named(v.name) for v in made), (others.get(g) or self.named(g) for g in given)
             self.code.append(f"{', '.join(results)} = {name}({', '.join(passed)})")

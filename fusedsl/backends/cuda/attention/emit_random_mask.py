@@ -26,8 +26,8 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
         return
     place, column, rest, number = found
     others, name = [v for v in rest.args if v != number], f"draw_{value.name}"
-    if w.function(("by four", body), name) == name and ("defined", name) not in w.made:
-        w.made["defined", name] = name
+    if w.function_name(("by four", body), name) == name and ("defined", name) not in w.function_names:
+        w.function_names["defined", name] = name
         placed = signature((v.dtype for v in place.args), (v.dtype for v in place.results))
         signed = signature((v.dtype for v in (number, *others)), (value.dtype,))
         results = ", ".join(v.name for v in place.results)
@@ -35,7 +35,7 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
         w.functions += indented([*place.lines, f"return {results}"])
         decorator = f'@drawn_by_four(S, place_{value.name}, "{placed}", {column}, "{signed}")'
         w.functions += ["", "", decorator, f"def {name}({', '.join(v.name for v in (number, *others))}):"]
-        w.functions += indented([*w.written_as(rest), f"return {value.name}"])
+        w.functions += indented([*w.body_lines(rest), f"return {value.name}"])
     w.code.append(f"{value.name} = {name}({', '.join(v.name for v in (*place.args, *others))})")
 
 

@@ -31,76 +31,83 @@ def emit_mma(kernel: KernelIR, schedule: MmaAttentionSchedule) -> str:
 
 class MmaEmitter(AttentionEmitter):
     def __init__(self, kernel: KernelIR, schedule: MmaAttentionSchedule):
-        super().__init__(kernel, schedule, schedule.packed)
+        super().__init__(kernel, schedule, schedule.packed_gqa_axis)
         self.schedule = schedule
-        self.quick = schedule.tensor
-        self.out = -(-schedule.out_width // 16) * 16
+        self.approx = schedule.tensor_cores
+        self.out_columns = -(-schedule.head_dim_v // 16) * 16
 
     def source(self) -> str:
         s = self.schedule
         self.top.append(f"S = Fragment({s.columns})")
         self.top.append('rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()')
-        if self.weighs:
-            self.top += [f"O = Fragment({self.out})", f'no_sums = O.zeros("{self.weighing.state.dtype.name}")']
+        if self.has_output:
+            self.top += [
+                f"O = Fragment({self.out_columns})",
+                f'no_sums = O.zeros("{self.weighted_sum.state.dtype.name}")',
+            ]
         self._products()
-        self.scalars()
-        self._begin()
-        self.begin_state()
-        self.code += ["if count > 0:", *indented(self.written(self._loop))]
-        if s.split:
-            self._merge_parts()
+        self.load_scalars()
+        self._init_smem()
+        self.init_state()
+        self.code += ["if count > 0:", *indented(self.lines_of(self._mainloop))]
+        if s.is_split_kv:
+            self._combine_splits()
         else:
-            self.finish()
+            self.emit_epilogue()
         opening = header(self.kernel, s.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
         return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
 
     def _products(self) -> None:
-        s, width = self.schedule, self.schedule.line_bytes(self.schedule.width) // self.schedule.size
-        if s.tensor:
+        s, width = self.schedule, self.schedule.row_bytes(self.schedule.head_dim) // self.schedule.itemsize
+        if s.tensor_cores:
             self.top += [
                 f"{', '.join(APPROX)} = {', '.join(f'quick({name!r})' for name in APPROX)}",
-                f'multiply_scores = warp_scores("{PTX_TYPES[s.kind]}", {s.rows}, {s.columns}, {width})',
+                f'multiply_scores = warp_scores("{PTX_TYPES[s.smem_dtype]}", {s.rows}, {s.columns}, {width})',
             ]
-            add = [f'add_weighed, pack = warp_sums("{PTX_TYPES[s.kind]}", {s.columns}, {self.out}), S.pack({s.kind!r})']
+            add = [
+                f'add_weighed, pack = warp_sums("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns}), S.pack({s.smem_dtype!r})'
+            ]
         else:
             self.top.append(
-                f'no_scores, add_scores = S.zeros("{s.kind}"), near_sums("{s.kind}", {s.rows}, {s.columns})'
+                f'no_scores, add_scores = S.zeros("{s.smem_dtype}"), near_sums("{s.smem_dtype}", {s.rows}, {s.columns})'
             )
             add = [
-                f'keep = keep_weights("{s.kind}", {s.rows}, {s.columns})',
-                f'add_weighed = far_sums("{s.kind}", {s.rows}, {s.columns}, {self.out})',
+                f'keep = keep_weights("{s.smem_dtype}", {s.rows}, {s.columns})',
+                f'add_weighed = far_sums("{s.smem_dtype}", {s.rows}, {s.columns}, {self.out_columns})',
             ]
-        self.top += add if self.weighs else []
+        self.top += add if self.has_output else []
 
-    def _begin(self) -> None:
+    def _init_smem(self) -> None:
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
         start = f"dynamic_start({SWIZZLE_BYTES})"
-        self.top.append(f"memory, sent = {start}, arrived(0)" if self._sends else f"memory = {start}")
+        self.top.append(f"memory, sent = {start}, arrived(0)" if self._uses_cp_async else f"memory = {start}")
         self.code.append("left_at = memory()")
-        weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
-        used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
-        kept = self.stream.sieve is not None and mask_reads_memory(self.kernel)
-        self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
-        self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
+        weighs = {"weighed_at"} | (set() if s.tensor_cores else {"weights_at"}) if self.has_output else set()
+        used = [name for name in s.smem_offsets if name in {"right_at", "classes_at"} | weighs]
+        kept = self.stream.block_mask is not None and mask_reads_memory(self.kernel)
+        self.code += [
+            f"{name} = int32(left_at + {s.smem_offsets[name]})" for name in used if name != "classes_at" or kept
+        ]
+        self.code += ["group, item = int32(thread() >> 7), block()", *self._decode_work_tile()]
         if kept:
             self.code += [*emit_smem_block_mask(self, s), "barrier()"]
-        self.code += [*self._count(), *(self._own_part() if s.split else [])]
+        self.code += [*self._count_kv_blocks(), *(self._split_range() if s.is_split_kv else [])]
 
     # -- which tile of rows an item is, and which tiles of the stream count for it
 
-    def _item(self) -> list[str]:
+    def _decode_work_tile(self) -> list[str]:
         """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
         where some have more to do than others, the longest come first."""
         lines = [
             f"row_tiles = int32(({self.row_limit} + {self.schedule.rows - 1}) // {self.schedule.rows})",
             f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
         ]
-        if self.schedule.split:
+        if self.schedule.is_split_kv:
             lines += ["parts, part = share(blocks(), items), share(item, items)", "item = int32(item - part * items)"]
-        if self.sieved:
+        if self.has_block_mask:
             lines += [
                 "others = share(items, row_tiles)",
                 "rest = share(item, others)",
@@ -110,76 +117,76 @@ class MmaEmitter(AttentionEmitter):
         else:
             lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
             lines.append(f"row_from = int32(rest * {self.schedule.rows})")
-        return lines + self.place_of_other()
+        return lines + self.outer_coordinates()
 
-    def _count(self) -> list[str]:
+    def _count_kv_blocks(self) -> list[str]:
         """Lines that count the item's tiles of the stream."""
-        if not self.sieved:
-            return [f"count = int32((n{self.along} + {self.schedule.columns - 1}) // {self.schedule.columns})"]
+        if not self.has_block_mask:
+            return [f"count = int32((n{self.kv_axis} + {self.schedule.columns - 1}) // {self.schedule.columns})"]
         return [
             "count, word = int32(0), int32(0)",
-            f"while word * {32 * self.schedule.columns} < n{self.along}:",
-            f"    some, whole = {self._classes('word')}",
+            f"while word * {32 * self.schedule.columns} < n{self.kv_axis}:",
+            f"    some, whole = {self._mask_bits('word')}",
             "    count, word = int32(count + bit_count(some)), int32(word + 1)",
             "left, whole = int32(0), int32(0)",
         ]
 
-    def _classes(self, word: str) -> str:
+    def _mask_bits(self, word: str) -> str:
         """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
-        if not self.direct:
+        if not self.is_warp_block_mask:
             return f"classes(classes_at, {word})"
         return emit_warp_block_mask(self, self.schedule).format(word=word)
 
-    def _own_part(self) -> list[str]:
+    def _split_range(self) -> list[str]:
         """Lines that leave of the tiles those of the block's part, `count` of them."""
         lines = [
             "before = int32(share(int64(count) * part, int64(parts)))",
             "count = int32(share(int64(count) * (part + 1), int64(parts)) - before)",
         ]
-        if not self.sieved:
+        if not self.has_block_mask:
             return lines
         return [
             *lines,
             "passed = int32(0)",
             "while (left == 0) & (word > 0):",
             "    word = int32(word - 1)",
-            f"    left, whole = {self._classes('word')}",
+            f"    left, whole = {self._mask_bits('word')}",
             "    if passed + bit_count(left) <= before:",
             "        passed, left = int32(passed + bit_count(left)), int32(0)",
             "while passed < before:",
             "    passed, left = int32(passed + 1), int32(left ^ (1 << highest_bit(left)))",
         ]
 
-    def _next(self) -> list[str]:
+    def _next_kv_block(self) -> list[str]:
         """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
         worked as if it were."""
-        if not self.sieved:
-            return [f"tile = int32({'before + ' * self.schedule.split}count - 1 - k)"]
+        if not self.has_block_mask:
+            return [f"tile = int32({'before + ' * self.schedule.is_split_kv}count - 1 - k)"]
         return [
             "while left == 0:",
             "    word = int32(word - 1)",
-            f"    left, whole = {self._classes('word')}",
+            f"    left, whole = {self._mask_bits('word')}",
             "bit = highest_bit(left)",
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
 
     # -- parts of a stream
 
-    def _merge_parts(self) -> None:
+    def _combine_splits(self) -> None:
         """The block's state is left for the last block of a few neighbours, which merges theirs, and leaves that for
         the last one of a few such, until one has the state of all, and finishes."""
-        use, own = self.stream.parts, self.weighing.state
+        use, own = self.stream.combine_splits, self.weighted_sum.state
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
-        shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
+        shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block}'
         self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
         size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
         begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
-        theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
+        theirs = ", ".join(v.name for v in (*use.lifted, self._split_output()))
         take = [
             f"{theirs} = take_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)",
             "k = int32(k + 1)",
-            *self.written(self._take_up),
+            *self.lines_of(self._combine_split),
         ]
         merge = [
             *begin,
@@ -190,7 +197,7 @@ class MmaEmitter(AttentionEmitter):
             f"counter, step, parts = int64(counter + groups), int64(step * {COMBINE_FAN_IN}), groups",
             "if groups == 1:",
             "    more = False",
-            *indented(self.written(self.finish)),
+            *indented(self.lines_of(self.emit_epilogue)),
         ]
         level = [
             f"leave_state(states_at + part * step, {held})",
@@ -208,57 +215,59 @@ class MmaEmitter(AttentionEmitter):
             *indented(level),
         ]
 
-    def _take_up(self) -> None:
+    def _combine_split(self) -> None:
         """Lines by which the state takes up that of a part."""
-        use, own, weighing = self.stream.parts, self.weighing.state, self.weighing
-        assert use is not None and weighing.parts is not None
+        use, own, weighing = self.stream.combine_splits, self.weighted_sum.state, self.weighted_sum
+        assert use is not None and weighing.combine_splits is not None
         self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
-        self.domain |= {own.name: OUTPUT, self._part_of_sums().name: OUTPUT}
+        self.domain |= {own.name: OUTPUT, self._split_output().name: OUTPUT}
         made = self.call("merge_rows", use.merge, ROW)[: len(use.state)]
-        (sums,) = self.call("merge_sums", weighing.parts, OUTPUT)
+        (sums,) = self.call("merge_sums", weighing.combine_splits, OUTPUT)
         self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
 
-    def _part_of_sums(self) -> Value:
+    def _split_output(self) -> Value:
         """The sums of a part, as the body that merges them has them."""
-        weighing = self.weighing
-        assert weighing.parts is not None and self.stream.parts is not None
-        known = {weighing.state.name, *(v.name for v in self.stream.parts.merge.results)}
-        return next(v for v in weighing.parts.args if v.name not in known)
+        weighing = self.weighted_sum
+        assert weighing.combine_splits is not None and self.stream.combine_splits is not None
+        known = {weighing.state.name, *(v.name for v in self.stream.combine_splits.merge.results)}
+        return next(v for v in weighing.combine_splits.args if v.name not in known)
 
     # -- tiles of operands
 
     @property
-    def _sends(self) -> bool:
+    def _uses_cp_async(self) -> bool:
         """Whether any operand is copied asynchronously: before sm_80 there is nothing to wait for it by."""
-        return any(self.schedule.copied)
+        return any(self.schedule.cp_async)
 
-    def _stage(self, name: str, first: str) -> list[str]:
+    def _load_tile(self, name: str, first: str) -> list[str]:
         """Lines that bring a tile of an operand to shared memory, from line `first` on."""
         s, number = self.schedule, ("left", "right", "weighed").index(name)
         k = self.operands.multiplied[number]
-        lines, along = (s.rows, self.lane) if name == "left" else (s.columns, self.along)
-        inner, width = (self.weighing.axis, s.out_width) if name == "weighed" else (self.score.axis, s.width)
+        lines, along = (s.rows, self.query_axis) if name == "left" else (s.columns, self.kv_axis)
+        inner, width = (self.weighted_sum.axis, s.head_dim_v) if name == "weighed" else (self.score.axis, s.head_dim)
         size = self.kernel.operands[k].dtype.itemsize
-        room = s.line_bytes(width)
+        room = s.row_bytes(width)
         step = self.step(k, along)
-        if s.copied[number] and name == "left" and self.packed is not None:
-            self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
-            further = f"{self.step(k, self.packed)} * {size}, n{along}"
-            return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
+        if s.cp_async[number] and name == "left" and self.packed_gqa_axis is not None:
+            self._define_top("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
+            further = f"{self.step(k, self.packed_gqa_axis)} * {size}, n{along}"
+            return [
+                f"copy_left(left_at, {self.base_address(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"
+            ]
         if paged_row(self, name) is not None:
-            self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
+            self._define_top(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
-        if s.copied[number]:
-            self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
-            return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
+        if s.cp_async[number]:
+            self._define_top(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
+            return [f"copy_{name}({name}_at, {self.base_address(k)}, {step} * {size}, {first}, n{along})"]
         across = self.kernel.operands[k].strides[along] == "1"
-        elements, d = room // s.size, self.kernel.operands[k].dtype
-        self._make("P", f'Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")')
-        self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
-        self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
+        elements, d = room // s.itemsize, self.kernel.operands[k].dtype
+        self._define_top("P", f'Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")')
+        self._define_top(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
+        self._define_top(f"put_{name}", f'put_lines("{s.smem_dtype}", {lines}, {elements})')
         self._reader(name, d.name, size)
         strides = f"{step}, {self.step(k, inner)}"
-        given = f"{self.base(k)}, int64({first}), {strides}, n{along}, n{inner}"
+        given = f"{self.base_address(k)}, int64({first}), {strides}, n{along}, n{inner}"
         return [
             "piece = int32(0)",
             f"while piece < {lines * elements}:",
@@ -268,15 +277,15 @@ class MmaEmitter(AttentionEmitter):
             f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block})",
         ]
 
-    def _make(self, name: str, text: str) -> None:
+    def _define_top(self, name: str, text: str) -> None:
         if f"{name} = {text}" not in self.top:
             self.top.append(f"{name} = {text}")
 
     def _reader(self, name: str, kind: str, size: int) -> None:
         """The function that reads an element of a tile that is there, for tiles whose elements come one by one."""
-        if ("reader", name) in self.made:
+        if ("reader", name) in self.function_names:
             return
-        self.made["reader", name] = f"read_{name}"
+        self.function_names["reader", name] = f"read_{name}"
         signed = f"{', '.join(['int64'] * 8)} -> {dtype(kind).compute.name}"
         self.functions += [
             *("", "", f'@P.elementwise("{signed}")'),
@@ -287,44 +296,44 @@ class MmaEmitter(AttentionEmitter):
 
     # -- the loop
 
-    def _loop(self) -> None:
+    def _mainloop(self) -> None:
         s, score = self.schedule, self.score.value.name
         first = f"tile * {s.columns}"
-        gather = self.stream.gather
-        right = PagedLookupEmitter(self, gather).lines(first) if gather else []
-        right += self._stage("right", first)
-        send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
-        weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
-        self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, *send]
-        if s.tensor:
+        gather = self.stream.paged
+        right = PagedLookupEmitter(self, gather).emit_lookup(first) if gather else []
+        right += self._load_tile("right", first)
+        send, sent = (["send()"], ["sent()"]) if self._uses_cp_async else ([], [])
+        weighed = [*self._load_tile("weighed", "column_from"), *send] if self.has_output else []
+        self.code += [*self._load_tile("left", "row_from"), "k = int32(0)", *self._next_kv_block(), *right, *send]
+        if s.tensor_cores:
             multiply = [f"{score} = multiply_scores(left_at, right_at)"]
         else:
-            steps = s.line_bytes(s.width) // STEP_BYTES
+            steps = s.row_bytes(s.head_dim) // STEP_BYTES
             multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
             multiply.insert(0, f"{score} = no_scores()")
         loop = [
             f"column_from = {first}",
-            f"entire = {self.whole_test()}",
+            f"entire = {self.full_test()}",
             *emit_valid_words(self),
             *(*sent, "barrier()", *weighed),
             *multiply,
             *(*sent, "barrier()"),
             "k = int32(k + 1)",
             "if k < count:",
-            *indented([*self._next(), *right, *send]),
-            *self.weights_of_tile("entire"),
-            *self.move(),
-            *(self._add() if self.weighs else []),
+            *indented([*self._next_kv_block(), *right, *send]),
+            *self.emit_phases("entire"),
+            *self.rescale_output(),
+            *(self._accumulate_pv() if self.has_output else []),
         ]
         self.code += ["while k < count:", *indented(loop)]
 
-    def _add(self) -> list[str]:
+    def _accumulate_pv(self) -> list[str]:
         """Lines that add what a tile weighs."""
-        s, own, weight = self.schedule, self.weighing.state.name, self.weighing.weight.name
-        if s.tensor:
+        s, own, weight = self.schedule, self.weighted_sum.state.name, self.weighted_sum.p.name
+        if s.tensor_cores:
             return [f"{own} = add_weighed({own}, pack({weight}), weighed_at)"]
         added = [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"]
-        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.size // COPY_BYTES, added)]
+        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.itemsize // COPY_BYTES, added)]
 
 
 def _steps(count: int, lines: list[str]) -> list[str]:

@@ -36,15 +36,15 @@ class MmaAttentionSchedule:
 
     columns: int
     warps: int
-    width: int
-    out_width: int
-    kind: str
-    tensor: bool
-    copied: tuple[bool, bool, bool]
-    split: bool = False
-    packed: int | None = None
+    head_dim: int
+    head_dim_v: int
+    smem_dtype: str
+    tensor_cores: bool
+    cp_async: tuple[bool, bool, bool]
+    is_split_kv: bool = False
+    packed_gqa_axis: int | None = None
     blocks: int = 1
-    parts: int = field(default=1, compare=False)
+    num_splits: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
 
@@ -61,26 +61,26 @@ class MmaAttentionSchedule:
         return ROWS * self.warps
 
     @property
-    def size(self) -> int:
+    def itemsize(self) -> int:
         """Bytes of an element in shared memory."""
-        return {"float32": 4, "float64": 8}.get(self.kind, 2)
+        return {"float32": 4, "float64": 8}.get(self.smem_dtype, 2)
 
-    def line_bytes(self, width: int) -> int:
+    def row_bytes(self, width: int) -> int:
         """Of a line as products read it."""
-        return -(-width // MMA_K) * MMA_K * self.size
+        return -(-width // MMA_K) * MMA_K * self.itemsize
 
     def tile_bytes(self, lines: int, width: int) -> int:
         """Shared memory of so many lines."""
-        return -(-self.line_bytes(width) // SWIZZLE_BYTES) * SWIZZLE_BYTES * lines
+        return -(-self.row_bytes(width) // SWIZZLE_BYTES) * SWIZZLE_BYTES * lines
 
     @property
-    def places(self) -> dict[str, int]:
+    def smem_offsets(self) -> dict[str, int]:
         """Where the parts of the shared memory begin: tiles of the operands, weights, classes of tiles; its end."""
         sizes = {
-            "left_at": self.tile_bytes(self.rows, self.width),
-            "right_at": self.tile_bytes(self.columns, self.width),
-            "weighed_at": self.tile_bytes(self.columns, self.out_width),
-            "weights_at": 0 if self.tensor or not self.out_width else self.tile_bytes(self.rows, self.columns),
+            "left_at": self.tile_bytes(self.rows, self.head_dim),
+            "right_at": self.tile_bytes(self.columns, self.head_dim),
+            "weighed_at": self.tile_bytes(self.columns, self.head_dim_v),
+            "weights_at": 0 if self.tensor_cores or not self.head_dim_v else self.tile_bytes(self.rows, self.columns),
         }
         found, at = {}, 0
         for name, size in sizes.items():
@@ -92,9 +92,9 @@ class MmaAttentionSchedule:
 def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
     """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
     found = operands_of(kernel)
-    if found is None or (extents[found.lane] < LEAST_ROWS and not kernel.steady):
+    if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.steady):
         return None
-    if found.gathered and _prefers_staged_kv(kernel, found, extents, hardware):
+    if found.paged and _prefers_staged_kv(kernel, found, extents, hardware):
         return None
     for warps, columns in _shapes(kernel, found, extents, hardware):
         made = mma_schedule(kernel, extents, hardware, warps, columns)
@@ -102,7 +102,7 @@ def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware)
             continue
         items = work_tiles(made, kernel, extents)
         if items < 1 << 31:
-            blocks = 2 if warps == 8 and max(made.width, made.out_width) <= NARROW else 1
+            blocks = 2 if warps == 8 and max(made.head_dim, made.head_dim_v) <= NARROW else 1
             registers = registers_for(hardware, blocks, made.block)
             return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + paged_reason(found))
     return None
@@ -113,8 +113,11 @@ def _prefers_staged_kv(
 ) -> bool:
     """Whether lines that are looked up are stored first, for Hopper's kernel: its products take 0.4 of the time, and
     storing takes what that saves where so many rows share a stream (at 600 and 250 TFLOP/s, and 4.8 TB/s)."""
-    assert kernel.stream is not None
-    rows, kinds = prod(extents[a] for a in kernel.stream.lanes), [kernel.operands[k].dtype for k in found.multiplied]
+    assert kernel.attention is not None
+    rows, kinds = (
+        prod(extents[a] for a in kernel.attention.query_axes),
+        [kernel.operands[k].dtype for k in found.multiplied],
+    )
     return hardware.cc[0] == 9 and rows > STAGED_ABOVE and all(_tensor(d.name) for d in kinds)
 
 
@@ -123,7 +126,7 @@ def mma_schedule(
 ) -> MmaAttentionSchedule | None:
     """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
     multiplies the operands, or they do not fit."""
-    found, stream = operands_of(kernel), kernel.stream
+    found, stream = operands_of(kernel), kernel.attention
     if found is None or stream is None:
         return None
     kind = _kind(kernel, found, hardware)
@@ -133,7 +136,7 @@ def mma_schedule(
     sums = out_width * (2 if kind == "float64" else 1)  # words, of two threads
     columns = min(columns, next(most for wide, most in COLUMNS if sums > wide))
     copied = _copied(kernel, found, kind, hardware, extents)
-    if not all(way for k, way in zip(found.multiplied, copied) if k in found.gathered):
+    if not all(way for k, way in zip(found.multiplied, copied) if k in found.paged):
         return None
     made = MmaAttentionSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
     return made if mma_smem_bytes(made, kernel, extents) <= hardware.block_shared else None
@@ -141,9 +144,9 @@ def mma_schedule(
 
 def _kind(kernel: KernelIR, found: AttentionOperands, hardware: Hardware) -> str | None:
     """The type that operands have in shared memory: their own 16 bits for tensor cores, else that of the sums."""
-    assert kernel.stream is not None
+    assert kernel.attention is not None
     given = [kernel.operands[k].dtype for k in found.multiplied]
-    sums = {kernel.stream.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.stream.weighted_sums)}
+    sums = {kernel.attention.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.attention.weighted_sums)}
     if len(sums) != 1 or any(d.kind != "f" for d in given):
         return None
     (summed,) = sums
@@ -160,7 +163,7 @@ def _copied(
     kernel: KernelIR, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
 ) -> tuple[bool, bool, bool]:
     """Which operands are copied as they are, 16 bytes at a time."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
     inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
 
@@ -168,7 +171,7 @@ def _copied(
         operand = kernel.operands[k]
         whole = extents[axis] * operand.dtype.itemsize % COPY_BYTES == 0
         lines = operand.strides[axis] == "1" and operand.access == "vector"
-        alone = operand.strides.count("1") == 1 or k in found.gathered
+        alone = operand.strides.count("1") == 1 or k in found.paged
         return operand.dtype.name == kind and lines and alone and whole
 
     copied = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(found.multiplied, inner)]
@@ -180,8 +183,8 @@ def _shapes(
     kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in turn: blocks no larger than their rows, or than all multiprocessors need."""
-    rows = extents[found.lane]
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
+    rows = extents[found.query_axis]
+    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)
     for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else FMA_SHAPES:
         enough = others * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
         if warps <= 4 or (enough and rows > ROWS * 4):
@@ -189,7 +192,9 @@ def _shapes(
 
 
 def _reason(made: MmaAttentionSchedule, items: int) -> str:
-    how = f"tensor cores multiply {made.kind}" if made.tensor else f"products are summed in {made.kind}"
+    how = (
+        f"tensor cores multiply {made.smem_dtype}" if made.tensor_cores else f"products are summed in {made.smem_dtype}"
+    )
     return (
         f"scores stay in registers: {items} tiles of {made.rows} rows, {made.columns} scores of each at a time; "
         f"{made.warps} warps of 16 rows, {how}"
@@ -198,7 +203,7 @@ def _reason(made: MmaAttentionSchedule, items: int) -> str:
 
 def paged_reason(found: AttentionOperands) -> str:
     """What a reason says of lines that are read at computed places."""
-    return "; each warp looks up where lines are" if found.gathered else ""
+    return "; each warp looks up where lines are" if found.paged else ""
 
 
 def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
@@ -208,17 +213,19 @@ def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: 
 
 def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block."""
-    return schedule.places["classes_at"] + block_mask_bytes(schedule, kernel, extents)
+    return schedule.smem_offsets["classes_at"] + block_mask_bytes(schedule, kernel, extents)
 
 
 def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (found.lane, schedule.packed))
-    return others if schedule.packed is not None else others * -(-extents[found.lane] // schedule.rows)
+    others = prod(
+        n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (found.query_axis, schedule.packed_gqa_axis)
+    )
+    return others if schedule.packed_gqa_axis is not None else others * -(-extents[found.query_axis] // schedule.rows)
 
 
 def mma_grid(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one for each tile of rows, or each part of its stream."""
-    return work_tiles(schedule, kernel, extents) * schedule.parts
+    return work_tiles(schedule, kernel, extents) * schedule.num_splits

@@ -42,38 +42,41 @@ def emit_sm90(kernel: KernelIR, schedule: Sm90AttentionSchedule) -> str:
 class Sm90Emitter(Sm90Mainloop):
     def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
-        self.kind = kernel.operands[self.operands.left].dtype.name
-        results = tma_store_operand(kernel, self.lane) if schedule.boxed else None
-        self.boxed = results[0] if results else None  # the operand whose elements leave through shared memory
+        self.dtype_name = kernel.operands[self.operands.q].dtype.name
+        results = tma_store_operand(kernel, self.query_axis) if schedule.tma_store else None
+        self.tma_output = results[0] if results else None  # the operand whose elements leave through shared memory
 
     # -- the file
 
     def source(self) -> str:
-        s, short = self.schedule, SM90_PTX_TYPES[self.kind]
-        columns, width, out = s.columns, _round_up(s.width, 16), _round_up(s.out_width, 16)
-        quick, (copying, computing) = (*APPROX, "tanh"), warpgroup_registers(self.kernel, s.groups, s.spilled)
+        s, short = self.schedule, SM90_PTX_TYPES[self.dtype_name]
+        columns, width, out = s.columns, _round_up(s.head_dim, 16), _round_up(s.head_dim_v, 16)
+        quick, (copying, computing) = (
+            (*APPROX, "tanh"),
+            warpgroup_registers(self.kernel, s.consumer_warpgroups, s.after_spill),
+        )
         self.top += [
             f"S, O = Fragment({columns}), Fragment({out})",
             f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
             f'begin_scores = score_product("{short}", {s.rows}, {columns}, {width})',
             f'begin_sums = weighed_product("{short}", {columns}, {out})',
-            f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.kind!r})",
+            f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.dtype_name!r})",
             "finish_scores, finish, no_sums = await_products(1), await_products(0), O.zeros()",
             'rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()',
             f"take, give = more_registers({computing}), fewer_registers({copying})",
         ]
-        if self.beside:
-            kind = self.kernel.operands[self.kernel.windows[BIAS_BOX].operand].dtype.name
+        if self.bias:
+            kind = self.kernel.operands[self.kernel.tma_boxes[BIAS_BOX].operand].dtype.name
             self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
-        for number, window in enumerate(self.kernel.windows):
+        for number, window in enumerate(self.kernel.tma_boxes):
             place = next(
                 k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
-            way = "send" if window.operand == self.boxed else "copy"
+            way = "send" if window.operand == self.tma_output else "copy"
             self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
-        self.scalars()
-        self._begin()
-        working = self.written(self._compute)
+        self.load_scalars()
+        self._init_smem()
+        working = self.lines_of(self._consumer)
         self.code += ["if group < 0:", "    give()", *indented(emit_producer(self))]
         self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
@@ -83,7 +86,7 @@ class Sm90Emitter(Sm90Mainloop):
 
     def _signature(self) -> list[str]:
         """The parameters; those of maps stand where the copy engine reads them."""
-        lines, maps = [], len(self.kernel.windows) * WINDOW_WORDS
+        lines, maps = [], len(self.kernel.tma_boxes) * WINDOW_WORDS
         for line in self.names.signature():
             names = line.strip().rstrip(",").split(", ")
             if names[0].startswith("map0_") and len(names) == maps:
@@ -94,15 +97,15 @@ class Sm90Emitter(Sm90Mainloop):
 
     # -- shared memory, and which tiles of rows a block has
 
-    def _begin(self) -> None:
+    def _init_smem(self) -> None:
         """The block's shared memory and barriers, and how many items there are."""
-        s, b = self.schedule, self.schedule.stages
-        keys, values = self.tile_bytes()
-        sizes = {"left_at": s.left_stages * self.row_bytes(), "right_at": b * keys, "weighed_at": b * values}
-        sizes |= {"beside_at": s.beside_stages * self.beside_bytes()}
-        sizes |= {"results_at": s.tile_bytes(s.rows, s.out_width) if s.boxed else 0}
-        sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.left_stages)
-        sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.beside_stages)
+        s, b = self.schedule, self.schedule.kv_stages
+        keys, values = self.kv_bytes()
+        sizes = {"left_at": s.q_stages * self.q_bytes(), "right_at": b * keys, "weighed_at": b * values}
+        sizes |= {"beside_at": s.bias_stages * self.bias_bytes()}
+        sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
+        sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.q_stages)
+        sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.bias_stages)
         sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
         sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
         self.top.append(f"memory = dynamic_start({ALIGNMENT})")
@@ -120,104 +123,104 @@ class Sm90Emitter(Sm90Mainloop):
             "if thread() == 0:",
             "    init_barrier(place_full, 1)",
             "    init_barrier(place_empty, 1)",
-            f"    for k in range({s.left_stages}):",
+            f"    for k in range({s.q_stages}):",
             "        init_barrier(left_full + 8 * k, 1)",
-            f"        init_barrier(left_empty + 8 * k, {s.groups})",
+            f"        init_barrier(left_empty + 8 * k, {s.consumer_warpgroups})",
             f"    for k in range({b}):",
             "        init_barrier(right_full + 8 * k, 1)",
             "        init_barrier(weighed_full + 8 * k, 1)",
-            f"        init_barrier(right_empty + 8 * k, {s.groups})",
-            f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
-            *(f"    {line}" for line in self._begin_beside()),
+            f"        init_barrier(right_empty + 8 * k, {s.consumer_warpgroups})",
+            f"        init_barrier(weighed_empty + 8 * k, {s.consumer_warpgroups})",
+            *(f"    {line}" for line in self._init_bias_barriers()),
             "    show_barriers()",
             *indented(init_scheduler(self)),
-            *(emit_smem_bounds(self, s) if s.resident and mask_reads_memory(self.kernel) else []),
+            *(emit_smem_bounds(self, s) if s.persistent_blocks and mask_reads_memory(self.kernel) else []),
             "barrier()",
         ]
-        if self.sieved and not s.resident:
+        if self.has_block_mask and not s.persistent_blocks:
             self.code += ["item = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
-    def _begin_beside(self) -> list[str]:
+    def _init_bias_barriers(self) -> list[str]:
         """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
         s = self.schedule
-        if not self.beside:
+        if not self.bias:
             return []
         return [
-            f"for k in range({s.beside_stages}):",
+            f"for k in range({s.bias_stages}):",
             "    init_barrier(beside_full + 8 * k, 1)",
-            f"    init_barrier(beside_empty + 8 * k, {s.groups * WARPGROUP // 32})",
+            f"    init_barrier(beside_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
         ]
 
     # -- groups that compute
 
-    def _compute(self) -> None:
+    def _consumer(self) -> None:
         s = self.schedule
         self.code += ["take()", f"lead = (thread() & {WARPGROUP - 1}) == 0", "note = int32(-32)"]
-        if s.turns:
-            self.code += [f"if group == {s.groups - 1}:", "    tell_group(1, 256)"]
+        if s.pingpong:
+            self.code += [f"if group == {s.consumer_warpgroups - 1}:", "    tell_group(1, 256)"]
         self.code += [
             "taken = int32(0)",
-            *self._arrived(),
-            *self._begin_scores(NEXT_SCORES),
+            *self._wait_work_tile(),
+            *self._start_qk(NEXT_SCORES),
             f"{NEXT_SCORES} = finish({NEXT_SCORES})",
         ]
-        work = self.written(self._work)
-        self.code += ["more = True", "while more:", *indented(work)] if s.resident else work
-        if s.turns:
+        work = self.lines_of(self._work_tile)
+        self.code += ["more = True", "while more:", *indented(work)] if s.persistent_blocks else work
+        if s.pingpong:
             self.code += ["if group == 0:", "    meet_group(1, 256)"]
-        self.code += ["await_sent()"] if s.boxed else []
+        self.code += ["await_sent()"] if s.tma_store else []
 
-    def _arrived(self) -> list[str]:
+    def _wait_work_tile(self) -> list[str]:
         """Lines that wait for an item's rows and first tile of the stream."""
         return [
-            f"await_phase(left_full + {self.left_slot()} * 8, {self.left_phase()})",
-            *self.tile_arrived(),
+            f"await_phase(left_full + {self.q_slot()} * 8, {self.q_parity()})",
+            *self.wait_tile(),
             *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
         ]
 
-    def _work(self) -> None:
+    def _work_tile(self) -> None:
         """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
         self.code += load_work_info(self, WORK_ITER)
-        self.begin_state()
-        self.code += [*self._loop(), *self._last(), *self.catch_up()]
-        self.exact()
-        self.code += [*load_work_info(self, WORK_ITER), *self._rows()]
-        if self.schedule.resident:
-            self.code += self._next_item()
-        self.results()
-        if self.schedule.resident:
+        self.init_state()
+        self.code += [*self._mainloop(), *self._last_pv(), *self.final_rescale()]
+        self.nonfinite_fallback()
+        self.code += [*load_work_info(self, WORK_ITER), *self._row_indices()]
+        if self.schedule.persistent_blocks:
+            self.code += self._next_work_tile()
+        self.store_outputs()
+        if self.schedule.persistent_blocks:
             self.code.append(f"{NEXT_SCORES} = finish({NEXT_SCORES})")
 
     def store(self, store: Store, axis: int) -> None:
-        if store.operand == self.boxed:
+        if store.operand == self.tma_output:
             store_output_tma(self, store.value)
         else:
             super().store(store, axis)
 
     @property
-    def reads_late(self) -> bool:
+    def loads_epilogue_late(self) -> bool:
         """Threads of three groups have the fewest registers."""
-        return self.schedule.groups > 2
+        return self.schedule.consumer_warpgroups > 2
 
     @property
     def row_limit(self) -> str:
         return "row_end"
 
-    def place_again(self) -> list[str]:
+    def reload_work_info(self) -> list[str]:
         """Where the item is, read anew: between its uses no register holds it."""
         return load_work_info(self, WORK_ITER)
 
-    def _rows(self) -> list[str]:
+    def _row_indices(self) -> list[str]:
         """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""
         clamp = "return int64(minimum(int32(i), int32(n - 1)))"
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
-        return super()._rows()
+        return super()._row_indices()
 
-    def _next_item(self) -> list[str]:
+    def _next_work_tile(self) -> list[str]:
         """The next item's first scores begin: they are summed while the results of this one are stored. After the last
         item they are its own scores again, for nothing."""
-        ahead = [f"taken = int32({WORK_ITER} + 1)", *self._arrived()]
-        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._begin_scores(NEXT_SCORES)]
+        ahead = [f"taken = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
+        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
 
 
 def _round_up(n: int, step: int) -> int:

@@ -31,183 +31,183 @@ class Sm90Mainloop(AttentionEmitter):
     def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.schedule = schedule
-        beside = bias_operand(kernel, self.lane) if schedule.beside_stages else None
-        self.beside = next((load.value.name for load in kernel.loads if load.operand == beside), "")
+        beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None
+        self.bias = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
     # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items
 
-    def row_bytes(self) -> int:
-        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.width)
+    def q_bytes(self) -> int:
+        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.head_dim)
 
-    def tile_bytes(self) -> tuple[int, int]:
+    def kv_bytes(self) -> tuple[int, int]:
         """Bytes of a tile of the stream, for both products."""
         s = self.schedule
-        return s.tile_bytes(s.columns, s.width), s.tile_bytes(s.columns, s.out_width)
+        return s.tile_bytes(s.columns, s.head_dim), s.tile_bytes(s.columns, s.head_dim_v)
 
-    def beside_bytes(self) -> int:
+    def bias_bytes(self) -> int:
         return self.schedule.tile_bytes(self.schedule.rows, self.schedule.columns)
 
-    def slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.stages - 1})"
+    def kv_slot(self, moved: str = "moved") -> str:
+        return f"({moved} & {self.schedule.kv_stages - 1})"
 
-    def phase(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.stages.bit_length() - 1} & 1)"
+    def kv_parity(self, moved: str = "moved") -> str:
+        return f"({moved} >> {self.schedule.kv_stages.bit_length() - 1} & 1)"
 
-    def beside_slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.beside_stages - 1})"
+    def bias_slot(self, moved: str = "moved") -> str:
+        return f"({moved} & {self.schedule.bias_stages - 1})"
 
-    def beside_phase(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.beside_stages - 1} & 1)"
+    def bias_parity(self, moved: str = "moved") -> str:
+        return f"({moved} >> {self.schedule.bias_stages - 1} & 1)"
 
-    def left_slot(self, taken: str = "taken") -> str:
-        return f"({taken} & {self.schedule.left_stages - 1})"
+    def q_slot(self, taken: str = "taken") -> str:
+        return f"({taken} & {self.schedule.q_stages - 1})"
 
-    def left_phase(self, taken: str = "taken") -> str:
-        return f"({taken} >> {self.schedule.left_stages - 1} & 1)"
+    def q_parity(self, taken: str = "taken") -> str:
+        return f"({taken} >> {self.schedule.q_stages - 1} & 1)"
 
-    def _read_beside(self) -> list[str]:
+    def _load_bias(self) -> list[str]:
         """Lines that read what is beside a tile's scores, in pairs, while these are summed."""
-        if not self.beside:
+        if not self.bias:
             return []
-        place, rows = self.beside_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        place, rows = self.bias_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         return [
-            f"await_phase(beside_full + {place} * 8, {self.beside_phase(KV_ITER)})",
-            f"beside = read_beside(beside_at + {place} * {self.beside_bytes()} + {rows})",
+            f"await_phase(beside_full + {place} * 8, {self.bias_parity(KV_ITER)})",
+            f"beside = read_beside(beside_at + {place} * {self.bias_bytes()} + {rows})",
             "if (thread() & 31) == 0:",
             f"    arrive(beside_empty + {place} * 8)",
         ]
 
-    def _wide_beside(self) -> list[str]:
-        if not self.beside:
+    def _widen_bias(self) -> list[str]:
+        if not self.bias:
             return []
-        self.domain[self.beside] = ELEMENT
-        return [f"{self.beside} = wide_beside(beside)"]
+        self.domain[self.bias] = ELEMENT
+        return [f"{self.bias} = wide_beside(beside)"]
 
     # -- products under way
 
-    def tile_arrived(self) -> list[str]:
+    def wait_tile(self) -> list[str]:
         """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
-        wait = f"await_phase(right_full + {self.slot(KV_ITER_AFTER)} * 8, {self.phase(KV_ITER_AFTER)})"
+        wait = f"await_phase(right_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
         return [wait, f"note = same(kept_word(tiles_at + {KV_ITER_AFTER} * 4))"]
 
-    def _begin_scores(self, name: str) -> list[str]:
-        left = f"left_at + {self.left_slot(WORK_ITER)} * {self.row_bytes()} + group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
-        right = f"right_at + {self.slot(KV_ITER)} * {self.tile_bytes()[0]}"
+    def _start_qk(self, name: str) -> list[str]:
+        left = f"left_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        right = f"right_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
         return [f"{name} = begin_scores(near_matrix({left}), near_matrix({right}))"]
 
-    def _begin_sums(self, moved: str) -> list[str]:
-        own = self.weighing.state.name
-        right = f"weighed_at + {self.slot(moved)} * {self.tile_bytes()[1]}"
+    def _start_pv(self, moved: str) -> list[str]:
+        own = self.weighted_sum.state.name
+        right = f"weighed_at + {self.kv_slot(moved)} * {self.kv_bytes()[1]}"
         return [f"{own} = begin_sums({own}, weights, far_matrix_of({right}))"]
 
     @property
-    def extrema(self) -> dict[str, str]:
-        rise = self.stream.rise
-        if rise is None or not rise.lines or not self.schedule.lags:
+    def row_maxima(self) -> dict[str, str]:
+        rise = self.stream.choose_reference
+        if rise is None or not rise.lines or not self.schedule.lazy_rescale:
             return {}
         return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
 
     @property
-    def shares(self) -> bool:
+    def hoists_common(self) -> bool:
         """Wide rows have no registers for many elements at once: all at once before masks, softcap took 3 % longer."""
-        return max(self.schedule.width, self.schedule.out_width) <= MOST_HOISTED_WIDTH
+        return max(self.schedule.head_dim, self.schedule.head_dim_v) <= MOST_HOISTED_WIDTH
 
     @property
-    def draws_first(self) -> bool:
+    def masks_before_branch(self) -> bool:
         return True
 
     @property
-    def parts_ways(self) -> bool:
+    def has_full_phases(self) -> bool:
         """Wide rows draw in every tile, beside which masks cost little (dropout of 256: 846 us, with tiles apart 857),
         while the lines of both took the linker 0.2 s longer."""
-        return self.shares or not self.draws
+        return self.hoists_common or not self.has_index_masks
 
     # -- an item's tiles
 
-    def turn(self) -> tuple[list[str], list[str]]:
+    def pingpong(self) -> tuple[list[str], list[str]]:
         """Lines between which a group starts its products."""
-        if not self.schedule.turns:
+        if not self.schedule.pingpong:
             return [], []
-        groups = self.schedule.groups
+        groups = self.schedule.consumer_warpgroups
         following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next groups
         return ["meet_group(1 + group, 256)"], [f"tell_group({following} >> 4 * group & 15, 256)"]
 
-    def _loop(self) -> list[str]:
+    def _mainloop(self) -> list[str]:
         """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
-        own, score = self.weighing.state.name, self.score.value.name
-        pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self.turn()
-        beside, factor = [*self._read_beside(), *self._wide_beside()], self._factor()
-        first = [f"{score} = {NEXT_SCORES}", *self._taken(), *beside, *self._first_tile(), pack]
+        own, score = self.weighted_sum.state.name, self.score.value.name
+        pack, (wait, tell) = f"weights = pack({self.weighted_sum.p.name})", self.pingpong()
+        beside, factor = [*self._load_bias(), *self._widen_bias()], self._rescale_factor()
+        first = [f"{score} = {NEXT_SCORES}", *self._release_k(), *beside, *self._first_tile(), pack]
         loop = [
-            *self.tile_arrived(),
+            *self.wait_tile(),
             *wait,
-            *self._begin_scores(score),
-            f"await_phase(weighed_full + {self.slot(KV_ITER_BEFORE)} * 8, {self.phase(KV_ITER_BEFORE)})",
-            *self._begin_sums(KV_ITER_BEFORE),
+            *self._start_qk(score),
+            f"await_phase(weighed_full + {self.kv_slot(KV_ITER_BEFORE)} * 8, {self.kv_parity(KV_ITER_BEFORE)})",
+            *self._start_pv(KV_ITER_BEFORE),
             *tell,
             self._column_from(),
-            *self.drawn(),
-            *self._read_beside(),
+            *self.emit_index_masks(),
+            *self._load_bias(),
             f"{score} = finish_scores({score})",
-            *self._taken(),
-            *self._wide_beside(),
-            *self._tile(),
-            *self._held(),
+            *self._release_k(),
+            *self._widen_bias(),
+            *self._tile_softmax(),
+            *self._pin_order(),
             *([f"risen = other_than_one({factor})"] if factor else []),
             f"{own} = finish({own})",
-            *elect_one(f"arrive(weighed_empty + {self.slot(KV_ITER_BEFORE)} * 8)"),
+            *elect_one(f"arrive(weighed_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
             pack,
-            *(["if risen:", *indented(self.move())] if factor else self.move()),
+            *(["if risen:", *indented(self.rescale_output())] if factor else self.rescale_output()),
         ]
         return [*first, "while note & 1 == 0:", *indented(loop)]
 
-    def _factor(self) -> str:
+    def _rescale_factor(self) -> str:
         """The row value that sums are multiplied by where a row's reference rises, if no more becomes of them."""
-        merge, own = self.weighing.merge, self.weighing.state.name
+        merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
         found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
         names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
-    def _held(self) -> list[str]:
+    def _pin_order(self) -> list[str]:
         """What is computed last of a tile stays there. Where branches end, or places are drawn in a loop, ptxas keeps
         the order by itself: dilated masks of heads of 64 take 1,123 us, and held too 1,209."""
-        if self._whole or self.draws:
+        if self._full_phases or self.has_index_masks:
             return []
         sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
-        return [f"hold({sums[-1].name if sums else self.weighing.weight.name})"]
+        return [f"hold({sums[-1].name if sums else self.weighted_sum.p.name})"]
 
-    def _taken(self) -> list[str]:
+    def _release_k(self) -> list[str]:
         """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
-        give_left = [f"    arrive(left_empty + {self.left_slot(WORK_ITER)} * 8)"]
-        return elect_one(f"arrive(right_empty + {self.slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
+        give_left = [f"    arrive(left_empty + {self.q_slot(WORK_ITER)} * 8)"]
+        return elect_one(f"arrive(right_empty + {self.kv_slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
 
-    def _last(self) -> list[str]:
+    def _last_pv(self) -> list[str]:
         """The last sums of an item."""
-        own, (wait, tell) = self.weighing.state.name, self.turn()
+        own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
         return [
-            f"await_phase(weighed_full + {self.slot(KV_ITER)} * 8, {self.phase(KV_ITER)})",
+            f"await_phase(weighed_full + {self.kv_slot(KV_ITER)} * 8, {self.kv_parity(KV_ITER)})",
             *wait,
-            *self._begin_sums(KV_ITER),
+            *self._start_pv(KV_ITER),
             *tell,
             f"{own} = finish({own})",
-            *elect_one(f"arrive(weighed_empty + {self.slot(KV_ITER)} * 8)"),
+            *elect_one(f"arrive(weighed_empty + {self.kv_slot(KV_ITER)} * 8)"),
         ]
 
     def _first_tile(self) -> list[str]:
         """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
         place = [f"note = same(kept_word(tiles_at + {KV_ITER} * 4))", self._column_from()]
-        common, beyond = [*self.drawn(), *self.common()], self.partial(beyond=True)
-        if self.draws or (self.sieved and not self.shares):
+        common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
+        if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
             return [*place, *common, *beyond]
-        inside, inner = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=False)
+        inside, inner = f"column_from + {self.schedule.columns} <= n{self.kv_axis}", self.emit_partial(beyond=False)
         return [*place, *common, *either(inside, inner, beyond)]
 
-    def _tile(self) -> list[str]:
+    def _tile_softmax(self) -> list[str]:
         """Weights of a tile of scores, and the state with it."""
-        common, partial = self.common(), self.partial(beyond=False)
-        if not self._whole:
+        common, partial = self.emit_hoisted(), self.emit_partial(beyond=False)
+        if not self._full_phases:
             return [*common, *partial]
-        return [*common, *either("note & 2 != 0", self.whole(), partial)]
+        return [*common, *either("note & 2 != 0", self.emit_full(), partial)]
 
     def _column_from(self) -> str:
         return f"column_from = int32((note >> 8) * {self.schedule.columns})"

@@ -21,7 +21,7 @@ WORK_INFO_SLOT = f"(taken & {WORK_INFOS - 1})"  # of the notes on items, that on
 
 def emit_producer(w: Sm90Emitter) -> list[str]:
     """The lines of the warps that copy."""
-    scout = ["elif thread() < 64:", *indented(_scheduler_warp(w))] if w.schedule.resident else []
+    scout = ["elif thread() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
     return ["if thread() < 32:", *indented(_load_warp(w)), *scout]
 
 
@@ -49,8 +49,8 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
     item is the block's last, how many items came before (two bits), how many tiles did (three), and the tile's number.
     """
     s = w.schedule
-    panels, out_panels = -(-s.width // SWIZZLE_ELEMENTS), -(-s.out_width // SWIZZLE_ELEMENTS)
-    rows, keys, values = w.row_bytes(), *w.tile_bytes()
+    panels, out_panels = -(-s.head_dim // SWIZZLE_ELEMENTS), -(-s.head_dim_v // SWIZZLE_ELEMENTS)
+    rows, keys, values = w.q_bytes(), *w.kv_bytes()
     bits = [
         "tile << 8",
         "(moved & 7) << 5",
@@ -58,30 +58,30 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
         "(counted & 1) << 2",
         "int32(k == (counted >> 1) - 1)",
     ]
-    bits += ["(whole >> bit & 1) << 1"] if w.sieved else []
+    bits += ["(whole >> bit & 1) << 1"] if w.has_block_mask else []
     tile = [
         *next_kv_block(w),
         f"column_from = tile * {s.columns}",
-        f"await_phase(right_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
+        f"await_phase(right_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
         "if lead:",
         f"    keep_word(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
-        *indented(_load_tile(w, K_BOX, "right", w.slot(), keys, panels)),
+        *indented(_load_tile(w, K_BOX, "right", w.kv_slot(), keys, panels)),
         "if k == 0:",
-        f"    await_phase(left_empty + {w.left_slot()} * 8, {w.left_phase()} ^ 1)",
+        f"    await_phase(left_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
         "    if lead:",
-        *indented(_load_tile(w, Q_BOX, "left", w.left_slot(), rows, panels), 2),
-        *(["        arrive(place_empty)"] if s.resident else []),
+        *indented(_load_tile(w, Q_BOX, "left", w.q_slot(), rows, panels), 2),
+        *(["        arrive(place_empty)"] if s.persistent_blocks else []),
         *_load_bias(w),
-        f"await_phase(weighed_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
+        f"await_phase(weighed_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
         "if lead:",
-        *indented(_load_tile(w, V_BOX, "weighed", w.slot(), values, out_panels)),
+        *indented(_load_tile(w, V_BOX, "weighed", w.kv_slot(), values, out_panels)),
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
-    if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
+    if s.persistent_blocks:  # LLVM does not know it, and unrolls no such loop: registers are few here
         tile.append(f"counted = kept_word({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
     item = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
     start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
-    if not s.resident:
+    if not s.persistent_blocks:
         place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
         return [*start, "item = block()", *place, "if lead:", *indented(_store_work_info(w)), *item]
     place = ["await_phase(place_full, taken & 1)", *load_work_info(w, WORK_INFO_SLOT)]
@@ -91,15 +91,13 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
 
 def _load_bias(w: Sm90Emitter) -> list[str]:
     """Lines that bring what is beside a tile's scores."""
-    if not w.beside:
+    if not w.bias:
         return []
     return [
-        f"await_phase(beside_empty + {w.beside_slot()} * 8, {w.beside_phase()} ^ 1)",
+        f"await_phase(beside_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
         "if lead:",
         *indented(
-            _load_tile(
-                w, BIAS_BOX, "beside", w.beside_slot(), w.beside_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS)
-            )
+            _load_tile(w, BIAS_BOX, "beside", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
         ),
     ]
 
@@ -113,9 +111,9 @@ def _load_tile(w: Sm90Emitter, number: int, name: str, slot: str, size: int, pan
 
 def _box_coordinates(w: Sm90Emitter, number: int) -> str:
     """Where a box of an operand begins."""
-    places = {w.lane: "row_from"} if number in (Q_BOX, BIAS_BOX) else {w.along: "column_from"}
+    places = {w.query_axis: "row_from"} if number in (Q_BOX, BIAS_BOX) else {w.kv_axis: "column_from"}
     inner = f"column_from + panel * {SWIZZLE_ELEMENTS}" if number == BIAS_BOX else f"panel * {SWIZZLE_ELEMENTS}"
-    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.windows[number].axes[1:])])
+    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.tma_boxes[number].axes[1:])])
 
 
 def work_info_words(w: Sm90Emitter) -> list[str]:

@@ -45,10 +45,10 @@ class AttentionTiling(Protocol):
     def columns(self) -> int: ...
 
     @property
-    def width(self) -> int: ...
+    def head_dim(self) -> int: ...
 
     @property
-    def out_width(self) -> int: ...
+    def head_dim_v(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -63,24 +63,26 @@ class Sm90AttentionSchedule:
     """
 
     columns: int
-    groups: int
-    stages: int
-    width: int
-    out_width: int
-    left_stages: int = 1
-    beside_stages: int = 0
-    boxed: bool = False
-    turns: bool = True
-    lags: bool = False
-    spilled: bool = False
+    consumer_warpgroups: int
+    kv_stages: int
+    head_dim: int
+    head_dim_v: int
+    q_stages: int = 1
+    bias_stages: int = 0
+    tma_store: bool = False
+    pingpong: bool = True
+    lazy_rescale: bool = False
+    after_spill: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
-    resident: int = field(default=0, compare=False)  # blocks that are there at once, and take items in turn; 0: all
+    persistent_blocks: int = field(
+        default=0, compare=False
+    )  # blocks that are there at once, and take items in turn; 0: all
     blocks: int = 1
 
     @property
     def block(self) -> int:
-        return WARPGROUP * (self.groups + 1)
+        return WARPGROUP * (self.consumer_warpgroups + 1)
 
     @property
     def threads(self) -> int:
@@ -88,7 +90,7 @@ class Sm90AttentionSchedule:
 
     @property
     def rows(self) -> int:
-        return ROWS * self.groups
+        return ROWS * self.consumer_warpgroups
 
     def tile_bytes(self, lines: int, width: int) -> int:
         """Shared memory of so many lines."""
@@ -100,34 +102,34 @@ class AttentionOperands:
     """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), the axis
     that tiles of rows lie along, and the operands whose lines are `gathered`."""
 
-    left: int
-    right: int
-    weighed: int
-    lane: int
-    gathered: tuple[int, ...] = ()
+    q: int
+    k: int
+    v: int
+    query_axis: int
+    paged: tuple[int, ...] = ()
 
     @property
     def multiplied(self) -> tuple[int, ...]:
         """The operands that there are."""
-        return tuple(k for k in (self.left, self.right, self.weighed) if k != ABSENT)
+        return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 
 def operands_of(kernel: KernelIR) -> AttentionOperands | None:
     """The operands of a pass with one score and at most one weighing, whose products take arrays as they are, or lines
     of arrays that are looked up."""
-    stream = kernel.stream
-    if stream is None or not stream.level or len(stream.scores) != 1 or len(stream.weighted_sums) > 1:
+    stream = kernel.attention
+    if stream is None or not stream.running_reference or len(stream.scores) != 1 or len(stream.weighted_sums) > 1:
         return None
-    score, gather = stream.scores[0], stream.gather
-    lines = (None, gather.right, gather.weighed) if gather else (None, None, None)
-    bodies = (score.left, score.right, *(w.right for w in stream.weighted_sums))
+    score, gather = stream.scores[0], stream.paged
+    lines = (None, gather.k, gather.v) if gather else (None, None, None)
+    bodies = (score.q, score.k, *(w.v for w in stream.weighted_sums))
     found = [_array(kernel, body) if line is None else line.operand for body, line in zip(bodies, lines)]
     if None in found:
         return None
     left, right, weighed = (*found, ABSENT)[:3]
-    lanes = [a for a in stream.lanes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
-    if not lanes and all(operand.strides[stream.lanes[-1]] == "0" for operand in kernel.operands):
-        lanes = list(stream.lanes)  # an axis of one row
+    lanes = [a for a in stream.query_axes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
+    if not lanes and all(operand.strides[stream.query_axes[-1]] == "0" for operand in kernel.operands):
+        lanes = list(stream.query_axes)  # an axis of one row
     if not lanes:
         return None
     gathered = tuple(line.operand for line in lines if line is not None)
@@ -144,8 +146,8 @@ def _array(kernel: KernelIR, body: Body) -> int | None:
 
 def bias_operand(kernel: KernelIR, lane: int) -> int | None:
     """The operand with an element for each score, 16 bits each, whose boxes the copy engine can bring."""
-    assert kernel.stream is not None
-    for body in kernel.stream.inputs:
+    assert kernel.attention is not None
+    for body in kernel.attention.mask_inputs:
         k = _array(kernel, body)
         if k is None or kernel.operands[k].dtype.name not in ("float16", "bfloat16"):
             continue
@@ -158,8 +160,8 @@ def bias_operand(kernel: KernelIR, lane: int) -> int | None:
 
 def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
     """The operand that the copy engine can bring results to, 16 bits each, and the axis along its lines."""
-    assert kernel.stream is not None
-    for ending in kernel.stream.endings:
+    assert kernel.attention is not None
+    for ending in kernel.attention.epilogues:
         for store in ending.stores:
             operand, axis = kernel.operands[store.operand], ending.axis
             if operand.dtype.name not in ("float16", "bfloat16") or operand.access != "vector":
@@ -173,9 +175,9 @@ def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
 def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> bool:
     """Whether the copy engine and the products can take these arrays."""
     score, weighing = stream.scores[0], stream.weighted_sums[0]
-    inner = {found.left: score.axis, found.right: score.axis, found.weighed: weighing.axis}
+    inner = {found.q: score.axis, found.k: score.axis, found.v: weighing.axis}
     kinds = {kernel.operands[k].dtype for k in inner}
-    if found.gathered or kernel.operands[found.left].strides[found.lane] == "0":
+    if found.paged or kernel.operands[found.q].strides[found.query_axis] == "0":
         return False
     if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
         return False
@@ -184,7 +186,7 @@ def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> 
         if (
             operand.strides[axis] != "1"
             or operand.access != "vector"
-            or len(_tma_axes(kernel, k, axis, found.lane if k == found.left else kernel.row_axes)) > TMA_RANK
+            or len(_tma_axes(kernel, k, axis, found.query_axis if k == found.q else kernel.row_axes)) > TMA_RANK
         ):
             return False
     return True
@@ -198,27 +200,27 @@ def _tma_axes(kernel: KernelIR, operand: int, inner: int, along: int) -> tuple[i
 
 def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> Sm90AttentionSchedule | None:
     """How a pass over scores runs on this card; None where no kernel of it fits."""
-    found, stream = operands_of(kernel), kernel.stream
-    if found is None or found.weighed == ABSENT or stream is None:
+    found, stream = operands_of(kernel), kernel.attention
+    if found is None or found.v == ABSENT or stream is None:
         return None
     if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
         return None
     width, out_width = extents[stream.scores[0].axis], extents[stream.weighted_sums[0].axis]
     if width % 8 or out_width % 8 or max(width, out_width) > MOST_HEAD_DIM:
         return None
-    beside = bias_operand(kernel, found.lane) is not None
+    beside = bias_operand(kernel, found.query_axis) is not None
     groups, columns, stages = tile_shape(width, out_width, beside, kernel)
     if extents[kernel.row_axes] // COLUMNS_AFTER_SPILL[-1] >= MOST_TILES:
         return None
-    lags = groups < 3 or stream.sieve is None  # three groups have no registers for more beside a mask
-    least = Sm90AttentionSchedule(columns, groups, stages, width, out_width, turns=groups > 1, lags=lags)
-    ways = [replace(least, left_stages=n, beside_stages=m) for n, m in (STAGES if beside else STAGES_WITHOUT_BIAS)]
-    staying = [replace(way, resident=hardware.multiprocessors) for way in ways if bounds_fit(kernel)]
-    ways = [*staying, *(way for way in ways if mask_reads_memory(kernel) and way.left_stages == 1)]
+    lags = groups < 3 or stream.block_mask is None  # three groups have no registers for more beside a mask
+    least = Sm90AttentionSchedule(columns, groups, stages, width, out_width, pingpong=groups > 1, lazy_rescale=lags)
+    ways = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if beside else STAGES_WITHOUT_BIAS)]
+    staying = [replace(way, persistent_blocks=hardware.multiprocessors) for way in ways if bounds_fit(kernel)]
+    ways = [*staying, *(way for way in ways if mask_reads_memory(kernel) and way.q_stages == 1)]
     made = next((way for way in ways if _most_smem_bytes(way, kernel, extents) <= hardware.block_shared), None)
     if made is None:
         return None
-    through = replace(made, boxed=tma_store_operand(kernel, found.lane) is not None)
+    through = replace(made, tma_store=tma_store_operand(kernel, found.query_axis) is not None)
     if _most_smem_bytes(through, kernel, extents) <= hardware.block_shared:
         made = through
     blocks = _work_tiles(made, kernel, extents)
@@ -227,7 +229,7 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
-        f"{'; results leave through shared memory' if made.boxed else ''}"
+        f"{'; results leave through shared memory' if made.tma_store else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
@@ -236,8 +238,8 @@ def with_columns(
     kernel: KernelIR, schedule: Sm90AttentionSchedule, columns: int
 ) -> tuple[KernelIR, Sm90AttentionSchedule]:
     """The same pass with so many columns of scores at a time."""
-    schedule = replace(schedule, columns=columns, spilled=True)
-    return replace(kernel, windows=tma_boxes(schedule, kernel)), schedule
+    schedule = replace(schedule, columns=columns, after_spill=True)
+    return replace(kernel, tma_boxes=tma_boxes(schedule, kernel)), schedule
 
 
 def narrower_schedules(
@@ -251,21 +253,21 @@ def narrower_schedules(
 
 def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
     """The boxes of the operands: panels of 64 elements of a tile's lines, and of results of a warp's, the last ones."""
-    found, stream = operands_of(kernel), kernel.stream
+    found, stream = operands_of(kernel), kernel.attention
     assert found is not None and stream is not None
-    made, beside = [], bias_operand(kernel, found.lane)
+    made, beside = [], bias_operand(kernel, found.query_axis)
     boxes = [
-        (found.left, stream.scores[0].axis, found.lane, schedule.rows),
-        (found.right, stream.scores[0].axis, kernel.row_axes, schedule.columns),
-        (found.weighed, stream.weighted_sums[0].axis, kernel.row_axes, schedule.columns),
+        (found.q, stream.scores[0].axis, found.query_axis, schedule.rows),
+        (found.k, stream.scores[0].axis, kernel.row_axes, schedule.columns),
+        (found.v, stream.weighted_sums[0].axis, kernel.row_axes, schedule.columns),
     ]
-    if schedule.beside_stages:
+    if schedule.bias_stages:
         assert beside is not None
-        boxes.append((beside, kernel.row_axes, found.lane, schedule.rows))
-    if schedule.boxed:
-        results = tma_store_operand(kernel, found.lane)
+        boxes.append((beside, kernel.row_axes, found.query_axis, schedule.rows))
+    if schedule.tma_store:
+        results = tma_store_operand(kernel, found.query_axis)
         assert results is not None
-        boxes.append((*results, found.lane, WARP_ROWS))
+        boxes.append((*results, found.query_axis, WARP_ROWS))
     for operand, inner, along, lines in boxes:
         axes = _tma_axes(kernel, operand, inner, along)
         made.append(TmaBox(operand, axes, tuple({inner: SWIZZLE_ELEMENTS, along: lines}.get(a, 1) for a in axes)))
@@ -274,7 +276,7 @@ def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox
 
 def block_mask_words(schedule: AttentionTiling, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
-    assert kernel.stream is not None
+    assert kernel.attention is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return -(-tiles // 32) if mask_reads_memory(kernel) else 0
 
@@ -293,19 +295,19 @@ def info_bytes(kernel: KernelIR) -> int:
 def fixed_bytes(schedule: Sm90AttentionSchedule) -> int:
     """Shared memory of a block: the rows, the tiles of both right operands, what is beside scores, results, and the
     barriers."""
-    rows = schedule.left_stages * (schedule.tile_bytes(schedule.rows, schedule.width) + 2 * MBARRIER_BYTES)
-    tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.width, schedule.out_width))
-    beside = schedule.beside_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * MBARRIER_BYTES)
-    results = schedule.tile_bytes(schedule.rows, schedule.out_width) if schedule.boxed else 0
-    return rows + beside + results + schedule.stages * tiles + MBARRIER_BYTES * (2 + 4 * schedule.stages)
+    rows = schedule.q_stages * (schedule.tile_bytes(schedule.rows, schedule.head_dim) + 2 * MBARRIER_BYTES)
+    tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.head_dim, schedule.head_dim_v))
+    beside = schedule.bias_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * MBARRIER_BYTES)
+    results = schedule.tile_bytes(schedule.rows, schedule.head_dim_v) if schedule.tma_store else 0
+    return rows + beside + results + schedule.kv_stages * tiles + MBARRIER_BYTES * (2 + 4 * schedule.kv_stages)
 
 
 def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block, and what its start may be off."""
-    assert kernel.stream is not None
-    words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.stream.sieve else 0
-    classes = 8 * words * (WORK_INFOS if schedule.resident else 1)
-    classes += bounds_bytes(schedule, kernel, extents) if schedule.resident else 0
+    assert kernel.attention is not None
+    words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
+    classes = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
+    classes += bounds_bytes(schedule, kernel, extents) if schedule.persistent_blocks else 0
     return ALIGNMENT + fixed_bytes(schedule) + info_bytes(kernel) + classes
 
 
@@ -318,12 +320,12 @@ def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents:
 def sm90_grid(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one for each tile of rows, or as many as are there at once."""
     items = _work_tiles(schedule, kernel, extents)
-    return min(items, schedule.resident) if schedule.resident else items
+    return min(items, schedule.persistent_blocks) if schedule.persistent_blocks else items
 
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Tiles of rows."""
     found = operands_of(kernel)
     assert found is not None
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.lane)
-    return others * -(-extents[found.lane] // schedule.rows)
+    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)
+    return others * -(-extents[found.query_axis] // schedule.rows)

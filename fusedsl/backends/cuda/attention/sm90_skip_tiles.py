@@ -20,15 +20,15 @@ def skip_inactive_tiles(w: Sm90Emitter, taken: str, moved: str) -> list[str]:
     Where tiles are as wide as all groups' rows are many, these have nearly the same tiles; where they are not, and
     where a group has no rows at all, they do not.
     """
-    if w.schedule.columns >= w.schedule.rows or w.beside:
+    if w.schedule.columns >= w.schedule.rows or w.bias:
         return []
     place = work_info_at(w, taken)
     past = [
-        *(line for lines in w.turn() for line in lines),
-        *elect_one(f"arrive(right_empty + {w.slot(moved)} * 8)"),
-        f"await_phase(weighed_full + {w.slot(moved)} * 8, {w.phase(moved)})",
-        *elect_one(f"arrive(weighed_empty + {w.slot(moved)} * 8)"),
-        *w.tile_arrived(),
+        *(line for lines in w.pingpong() for line in lines),
+        *elect_one(f"arrive(right_empty + {w.kv_slot(moved)} * 8)"),
+        f"await_phase(weighed_full + {w.kv_slot(moved)} * 8, {w.kv_parity(moved)})",
+        *elect_one(f"arrive(weighed_empty + {w.kv_slot(moved)} * 8)"),
+        *w.wait_tile(),
     ]
     return [
         f"strip_from = int32(kept_word({place}) + group * {ROWS})",
@@ -46,21 +46,21 @@ def elect_one(*lines: str) -> list[str]:
 def _tile_is_inactive(w: Sm90Emitter) -> str:
     """A condition: that nothing of the tile that `note` is of counts for the group's rows, from `strip_from` to
     `strip_end`, and that it is not the item's last. Masks that read memory, or other axes, are not asked."""
-    sieve, given = w.stream.sieve, {v.name: v.dtype.name for v in w.kernel.scalars}
+    sieve, given = w.stream.block_mask, {v.name: v.dtype.name for v in w.kernel.scalars}
     kinds, counts = {"note": "int32", "strip_from": "int32", "strip_end": "int32"}, ""
     lines: list[str] = []
     if sieve is not None:
         places = {
-            w.along: ("first", "last"),
-            w.lane: ("int64(strip_from)", f"int64(minimum(strip_from + {ROWS}, strip_end) - 1)"),
+            w.kv_axis: ("first", "last"),
+            w.query_axis: ("int64(strip_from)", f"int64(minimum(strip_from + {ROWS}, strip_end) - 1)"),
         }
-        ends = {v.name: text for axis, *pair in sieve.ends for v, text in zip(pair, places.get(axis, ()))}
+        ends = {v.name: text for axis, *pair in sieve.ranges for v, text in zip(pair, places.get(axis, ()))}
         if all(v.name in ends or v.name in given for v in sieve.body.args):
-            columns, n = w.schedule.columns, f"n{w.along}"
+            columns, n = w.schedule.columns, f"n{w.kv_axis}"
             lines += [f"first = int64((note >> 8) * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"]
             lines += [f"{name} = {text}" for name, text in ends.items()]
             found: list[str] = []
-            lines += w.written(lambda: found.extend(w.call("asked", sieve.body, SCALAR)))
+            lines += w.lines_of(lambda: found.extend(w.call("asked", sieve.body, SCALAR)))
             kinds |= {n: "int64"} | {v.name: given[v.name] for v in sieve.body.args if v.name in given}
             counts = f" & {found[0]}"
     lines.append(f"return (note & 1 == 0) & (((strip_from < strip_end){counts}) == False)")

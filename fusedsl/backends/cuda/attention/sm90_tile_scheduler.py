@@ -23,19 +23,19 @@ def init_scheduler(w: Sm90Emitter) -> list[str]:
     s, outer = w.schedule, [f"n{a}" for a in w.outer]
     streamed = [w.kernel.operands[k].strides for k in w.operands.multiplied[1:]]
     apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
-    bytes_each = f"n{w.along} * {2 * (s.width + s.out_width)}"
+    bytes_each = f"n{w.kv_axis} * {2 * (s.head_dim + s.head_dim_v)}"
     lines = [
-        f"row_tiles = (n{w.lane} + {s.rows - 1}) // {s.rows}",
+        f"row_tiles = (n{w.query_axis} + {s.rows - 1}) // {s.rows}",
         f"others = int64({' * '.join(outer) or '1'})",
         f"near = {L2_GROUP_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
         "section = minimum(others, maximum(near, 1))",
         "sections = (others + section - 1) // section",
         "section = (others + sections - 1) // sections",
     ]
-    if not w.sieved:  # one place after the other, where all tiles have as much to do
-        lines += [f"if row_tiles * {s.rows} == n{w.lane}:", "    section = int64(1)"]
+    if not w.has_block_mask:  # one place after the other, where all tiles have as much to do
+        lines += [f"if row_tiles * {s.rows} == n{w.query_axis}:", "    section = int64(1)"]
     words = ["row_tiles * others", "row_tiles", "section"]
-    words += [f"(n{w.along} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.sieved else []
+    words += [f"(n{w.kv_axis} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.has_block_mask else []
     return [*lines, *(f"keep_word(order_at + {4 * k}, {word})" for k, word in enumerate(words))]
 
 
@@ -51,12 +51,12 @@ def decode_work_tile(w: Sm90Emitter) -> list[str]:
         "rest = share(inner, near)",
         "other = int32(passed + inner - rest * near)",
     ]
-    if w.sieved:  # the last section begins with the longest
+    if w.has_block_mask:  # the last section begins with the longest
         lines += ["if share(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
-    n, rows = f"n{w.lane}", w.schedule.rows
+    n, rows = f"n{w.query_axis}", w.schedule.rows
     lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
     lines.append(f"row_from = maximum(int32(row_end - {rows}), int32(0))")
-    return lines + w.place_of_other()
+    return lines + w.outer_coordinates()
 
 
 def count_kv_blocks(w: Sm90Emitter) -> list[str]:
@@ -64,12 +64,12 @@ def count_kv_blocks(w: Sm90Emitter) -> list[str]:
 
     Where none counts, the first is worked, all of it masked. Bits of the tiles that count stay in shared memory.
     """
-    columns, n = w.schedule.columns, f"n{w.along}"
-    if not w.sieved:
+    columns, n = w.schedule.columns, f"n{w.kv_axis}"
+    if not w.has_block_mask:
         return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
     before: list[str] = []
-    if w.schedule.resident:
-        before = emit_work_tile_bounds(w, w.schedule) if w.stream.sieve and w.stream.sieve.extremes else []
+    if w.schedule.persistent_blocks:
+        before = emit_work_tile_bounds(w, w.schedule) if w.stream.block_mask and w.stream.block_mask.bounds else []
         asked = emit_warp_block_mask(w, w.schedule, known=True).format(word="word")
         found = [f"some, whole = {asked}", "if lead:"]
         found += [f"    keep_word({_mask_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
@@ -94,12 +94,12 @@ def _mask_word(part: int) -> str:
 
 def first_kv_word(w: Sm90Emitter) -> list[str]:
     """Lines before the first tile of an item is looked for."""
-    return ["word, left, whole = kept_word(order_at + 12), int32(0), int32(0)"] if w.sieved else []
+    return ["word, left, whole = kept_word(order_at + 12), int32(0), int32(0)"] if w.has_block_mask else []
 
 
 def next_kv_block(w: Sm90Emitter) -> list[str]:
     """Lines that find the next tile that counts: the last first, so that it alone may reach beyond the stream."""
-    if not w.sieved:
+    if not w.has_block_mask:
         return ["tile = int32((counted >> 1) - 1 - k)"]
     return [
         "while (left == 0) & (word > 0):",

@@ -28,26 +28,26 @@ def is_random_mask(body: Body) -> bool:
 
 def _index_mask_instructions(kernel: KernelIR) -> list[str]:
     """The lines of conditions that are drawn."""
-    assert kernel.stream is not None
-    return [line for body in kernel.stream.inputs if is_index_mask(kernel, body) for line in body.lines]
+    assert kernel.attention is not None
+    return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.lines]
 
 
 def _gathers(kernel: KernelIR) -> bool:
     """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
-    assert kernel.stream is not None
-    return any("fetch_" in line for body in kernel.stream.inputs for line in body.lines)
+    assert kernel.attention is not None
+    return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.lines)
 
 
 def _holds_columns(kernel: KernelIR) -> bool:
     """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
     stand in registers beside the scores."""
-    stream, along = kernel.stream, kernel.row_axes
+    stream, along = kernel.attention, kernel.row_axes
     assert stream is not None
-    bodies = (*stream.inputs, *(phase.element for phase in stream.tile))
+    bodies = (*stream.mask_inputs, *(phase.element for phase in stream.tile_phases))
     read = {v.name for body in bodies for v in body.args}
     for load in kernel.loads:
         letters = kernel.operands[load.operand].strides
-        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
+        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.query_axes):
             return True
     places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
     return any(place in line for body in bodies for line in body.lines for place in places)
@@ -55,15 +55,15 @@ def _holds_columns(kernel: KernelIR) -> bool:
 
 def _hoists_from_scores(stream: AttentionBody) -> bool:
     """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
-    return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
+    return not stream.tile_phases[0].folds and any(phase.folds for phase in stream.tile_phases)
 
 
 def _has_large_block_mask(kernel: KernelIR) -> bool:
     """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
-    sieve = kernel.stream.sieve if kernel.stream else None
+    sieve = kernel.attention.block_mask if kernel.attention else None
     if sieve is None or mask_reads_memory(kernel):
         return bool(bounds_axes(kernel))
-    return len(sieve.body.lines) + 2 * len(sieve.extremes) > MANY_INSTRUCTIONS
+    return len(sieve.body.lines) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
 
 
 def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
@@ -77,29 +77,29 @@ def _columns_of_three(kernel: KernelIR) -> int:
     every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
     softcap 1,247 and 1,260; every fourth of a window 537 and 524. Causal dropout on an H100: 1,852 us with 96, 1,938
     with 112, 1,992 with 80, and 1,995 in two groups of 128."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    sieve = stream.sieve
+    sieve = stream.block_mask
     drawn = _index_mask_instructions(kernel)
-    if any(map(is_random_mask, stream.inputs)):
+    if any(map(is_random_mask, stream.mask_inputs)):
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
         return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.lines) <= MANY_INSTRUCTIONS else 96
-    if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.extremes):
+    if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
         return 96
     if drawn or _holds_columns(kernel):
         return 112
     if sieve is None:
         return 128
     numbers = not {v.name for v in sieve.body.args}.isdisjoint(v.name for v in kernel.scalars)
-    much = _hoists_from_scores(stream) or sieve.extremes or stream.inputs or numbers or _has_large_block_mask(kernel)
+    much = _hoists_from_scores(stream) or sieve.bounds or stream.mask_inputs or numbers or _has_large_block_mask(kernel)
     return 112 if much else 128
 
 
 def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
     """Columns of two groups, of rows of up to 128."""
-    sieve = kernel.stream.sieve if kernel.stream else None
+    sieve = kernel.attention.block_mask if kernel.attention else None
     if _gathers(kernel):
         return 64
     if sieve is None:
@@ -114,10 +114,13 @@ def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tu
     Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums
     measured from several extrema, and more sums of a row than one, leave none for three groups.
     """
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    gathers, random = _gathers(kernel), any(map(is_random_mask, stream.inputs))
-    several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.state) > 2
+    gathers, random = _gathers(kernel), any(map(is_random_mask, stream.mask_inputs))
+    several, summed = (
+        stream.update_row_max is not None and len(stream.update_row_max.results) > 1,
+        len(stream.state.state) > 2,
+    )
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:
             return 2, 96 if gathers else 128, 4
@@ -126,5 +129,5 @@ def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tu
         return 2, _columns_of_two(kernel, beside, summed), 2
     if gathers:
         return 2, 48, 2
-    much = beside or random or (summed and stream.sieve is not None)
+    much = beside or random or (summed and stream.block_mask is not None)
     return 2, 64 if much or (out_width > 192 and width > 256) else 80, 2

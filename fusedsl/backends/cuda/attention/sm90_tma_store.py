@@ -19,21 +19,24 @@ SWIZZLE_ROW_BYTES = 2 * SWIZZLE_ELEMENTS  # bytes
 
 def store_output_tma(w: Sm90Emitter, values: str) -> None:
     """Write the lines that send elements of results, once the last ones are on their way."""
-    s, number = w.schedule, len(w.kernel.windows) - 1
-    window, panels = w.kernel.windows[number], -(-s.out_width // SWIZZLE_ELEMENTS)
-    kind, step = w.kernel.operands[window.operand].dtype, w.byte_step(window.operand, w.lane)
+    s, number = w.schedule, len(w.kernel.tma_boxes) - 1
+    window, panels = w.kernel.tma_boxes[number], -(-s.head_dim_v // SWIZZLE_ELEMENTS)
+    kind, step = w.kernel.operands[window.operand].dtype, w.byte_step(window.operand, w.query_axis)
     w.top.append(
-        f'put_results, write_results = O.put_box("{kind}", {s.rows}), write_lines({s.rows}, {2 * s.out_width})'
+        f'put_results, write_results = O.put_box("{kind}", {s.rows}), write_lines({s.rows}, {2 * s.head_dim_v})'
     )
     corner = ", ".join(
-        [f"panel * {SWIZZLE_ELEMENTS}", *("row_from + strip" if a == w.lane else f"c{a}" for a in window.axes[1:])]
+        [
+            f"panel * {SWIZZLE_ELEMENTS}",
+            *("row_from + strip" if a == w.query_axis else f"c{a}" for a in window.axes[1:]),
+        ]
     )
     send = [
         f"for panel in range({panels}):",
         f"    send{number}(results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}, map{number}(), {corner})",
         "count_sent()",
     ]
-    to = f"{w.base(window.operand)} + int64(row_from + strip) * {step}"
+    to = f"{w.base_address(window.operand)} + int64(row_from + strip) * {step}"
     w.code += [
         "await_sent()",
         f"put_results(results_at + group * {ROWS * SWIZZLE_ROW_BYTES}, {values})",

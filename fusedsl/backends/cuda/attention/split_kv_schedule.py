@@ -25,24 +25,24 @@ PACKED_WIDTH = 192  # results of more columns leave no registers for eight warps
 def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
     """How a pass of few rows runs on tensor cores; None for others."""
     found = operands_of(kernel)
-    if found is None or found.weighed == ABSENT or kernel.stream is None or kernel.stream.parts is None:
+    if found is None or found.v == ABSENT or kernel.attention is None or kernel.attention.combine_splits is None:
         return None
-    if extents[found.lane] > MOST_ROWS:
+    if extents[found.query_axis] > MOST_ROWS:
         return None
     if kernel.steady:  # a row's result may not depend on how many rows there are
         return None
     packed = _packed_gqa_axis(kernel, extents, found)
-    rows = extents[found.lane] * (1 if packed is None else extents[packed])
+    rows = extents[found.query_axis] * (1 if packed is None else extents[packed])
     warps = next(w for w in (1, 2, 4, 8) if rows <= w * ROWS)
     made = mma_schedule(kernel, extents, hardware, warps, COLUMNS)
-    if made is None or not made.tensor or (packed is not None and not made.copied[0]):
+    if made is None or not made.tensor_cores or (packed is not None and not made.cp_async[0]):
         return None
-    made = replace(made, packed=packed)
+    made = replace(made, packed_gqa_axis=packed)
     items, tiles = work_tiles(made, kernel, extents), -(-extents[kernel.row_axes] // made.columns)
-    alone = packed is None and extents[found.lane] > ROWS
+    alone = packed is None and extents[found.query_axis] > ROWS
     if items >= 1 << 31 or (alone and items >= hardware.multiprocessors):
         return None
-    shared = made.places["classes_at"] + block_mask_bytes(made, kernel, extents)
+    shared = made.smem_offsets["classes_at"] + block_mask_bytes(made, kernel, extents)
     slots = hardware.multiprocessors * max(1, min(MOST_WARPS // warps, hardware.shared // shared))
     parts = num_splits(items, tiles, slots)
     block = "warps" if warps == 1 else f"blocks of {warps} warps"
@@ -51,15 +51,15 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
     reason = f"scores stay in registers: {sizes}; {told}{paged_reason(found)}"
     registers = registers_for(hardware, made.blocks, made.block)
-    return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
+    return replace(made, num_splits=parts, is_split_kv=parts > 1, registers=registers, reason=reason)
 
 
 def _packed_gqa_axis(kernel: KernelIR, extents: tuple[int, ...], found: AttentionOperands) -> int | None:
     """The axis whose rows share a stream with those of the lane, and a tile: heads with the same keys."""
-    assert kernel.stream is not None
-    most = MOST_PACKED if extents[kernel.stream.weighted_sums[0].axis] <= PACKED_WIDTH else MOST_ROWS
-    for axis in reversed(kernel.stream.lanes):
-        if axis != found.lane and 1 < extents[axis] <= most // extents[found.lane]:
+    assert kernel.attention is not None
+    most = MOST_PACKED if extents[kernel.attention.weighted_sums[0].axis] <= PACKED_WIDTH else MOST_ROWS
+    for axis in reversed(kernel.attention.query_axes):
+        if axis != found.query_axis and 1 < extents[axis] <= most // extents[found.query_axis]:
             return axis
     return None
 
@@ -83,17 +83,17 @@ def combine_levels(parts: int) -> int:
 
 def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR) -> int:
     """What one part leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
-    stream = kernel.stream
-    assert stream is not None and stream.parts is not None
-    sums = -(-schedule.out_width // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.parts.state)
+    stream = kernel.attention
+    assert stream is not None and stream.combine_splits is not None
+    sums = -(-schedule.head_dim_v // 16) * 16 // 2
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.state)
     words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
     return schedule.block * 16 * -(-words // 4)
 
 
 def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Bytes of what all parts leave."""
-    return work_tiles(schedule, kernel, extents) * schedule.parts * partial_state_bytes(schedule, kernel)
+    return work_tiles(schedule, kernel, extents) * schedule.num_splits * partial_state_bytes(schedule, kernel)
 
 
 __all__ = ["num_splits", "partial_state_bytes", "schedule_split_kv", "split_kv_workspace"]
