@@ -1,4 +1,4 @@
-"""Passes over scores on NumPy: a part of the stream after the other, and the state with each."""
+"""Evaluates attention kernels on NumPy: one chunk of keys at a time, and the state after each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .phase import Body
 
 
 def run_attention(run: Run) -> None:
-    """Run a pass over scores."""
+    """Run the attention body of a kernel."""
     stream = run.kernel.attention
     assert stream is not None
     use = stream.state
@@ -36,7 +36,7 @@ def run_attention(run: Run) -> None:
 
 
 def _tile(run: Run, stream: AttentionBody) -> None:
-    """One part of the stream."""
+    """Compute one chunk of keys and combine it with the state."""
     for one in (*stream.mask_inputs, *stream.row_inputs):
         run.body(one)
     if stream.paged is not None:
@@ -76,7 +76,7 @@ def _contract(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _combine_tile(run: Run, stream: AttentionBody) -> None:
-    """The state so far with that of a tile."""
+    """Combine the state of a tile with the accumulated state."""
     use = stream.state
     weights = [(w, _weighted_sum(run, w)) for w in stream.weighted_sums]
     moved = run.body(use.merge)
@@ -89,7 +89,7 @@ def _combine_tile(run: Run, stream: AttentionBody) -> None:
 
 
 def _weighted_sum(run: Run, w: WeightedSum) -> np.ndarray:
-    """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
+    """The product p·v of a tile. Inactive elements contribute 0, even if p or v is NaN."""
     weight, right = run.known[w.p.name], _single_result(run, w.v)
     if w.is_active is not None:
         counted = _single_result(run, w.is_active)

@@ -1,4 +1,4 @@
-"""What holds of the names in a pass over scores: a tile's, those of the state and its merging, and of the results."""
+"""Verifies attention kernels: every name is defined before it is read, in tiles, in the state and in the outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .verify_bodies import Given, Known, Scope, are_known, body, given_to
 
 
 def verify_attention(kernel: KernelPlan) -> None:
-    """VerifyError where a name of a pass over scores is read before it is defined."""
+    """Raise VerifyError if a name of an attention body is read before it is defined."""
     stream = kernel.attention
     assert stream is not None
     given = given_to(kernel)
@@ -25,12 +25,12 @@ def verify_attention(kernel: KernelPlan) -> None:
 
 
 def _results_of(bodies: Iterable[Body | None], known: Known) -> Known:
-    """What bodies define that all read the same."""
+    """The results of bodies that read the same values."""
     return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
 
 
 def _element_values(stream: AttentionBody, given: Given) -> Known:
-    """What the elements of a tile are computed of."""
+    """The values that elements of a tile are computed from."""
     known = dict(given.elements)
     if stream.paged is not None:
         places = body(stream.paged.body, given.elements)
@@ -47,7 +47,7 @@ def _element_values(stream: AttentionBody, given: Given) -> Known:
 
 
 def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> Scope:
-    """What is known once a tile's phases are over; where tiles are level, the first folds are joined to all so far."""
+    """The values defined after a tile's phases; the first reductions update the row maximum, if there is one."""
     scope, joined = Scope(dict(elements), dict(elements)), stream.update_row_max is None
     for phase in phases:
         scope.folded(phase)
@@ -63,7 +63,7 @@ def _update_row_max(stream: AttentionBody, scope: Scope) -> None:
     for one in (stream.update_row_max, stream.choose_reference):
         if one is not None:
             body(one, scope.rows | before)
-            require(len(one.results) <= len(stream.state.lifted), "what is joined is the state of a tile", one)
+            require(len(one.results) <= len(stream.state.lifted), "the row maximum is part of a tile's state", one)
             scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
 
 
@@ -78,11 +78,11 @@ def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: Given, el
         whole = _tile(stream, sieve.full_phases, elements)
         for partial, other in sieve.full_names:
             there = partial in tile.elements and other in whole.elements
-            require(there, "tiles that count whole have the values of others", partial, other)
+            require(there, "full tiles have the values of partial tiles", partial, other)
 
 
 def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
-    """The state with that of a tile, and what its sums are moved by."""
+    """The state after a tile, and the row values that its sums are rescaled by."""
     use = stream.state
     before = {v.name: v.dtype for v in use.state}
     are_known(use.lifted, tile.rows | before, "state")

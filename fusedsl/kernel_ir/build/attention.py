@@ -1,4 +1,4 @@
-"""The plan of a pass over scores: its products, a tile's elements, and the results, as bodies."""
+"""Builds the kernel plan of an attention pattern: score products, softmax phases of a key tile, output epilogues."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .block_mask import PhaseNodes, block_mask
 
 
 class AttentionBuilder(PhaseEmitter):
-    """Writes the plan of a group that streams."""
+    """Builds the plan of a group with an attention pattern."""
 
     pattern: AttentionPattern
     phase_nodes: list[PhaseNodes]
@@ -39,13 +39,13 @@ class AttentionBuilder(PhaseEmitter):
         check(self.pattern.reduction)
         frame = self.frame(name, header)
         names = {(use.kind, use.index): use.name for use in frame.arrays}
-        debug.say(debug.DECISIONS, "a pass over scores", show(self.pattern.reduction, names))
+        debug.say(debug.DECISIONS, "attention", show(self.pattern.reduction, names))
         return dataclasses.replace(frame, attention=self._attention_body())
 
-    # -- what is read
+    # -- inputs
 
     def _row_axes(self) -> tuple[Axis, ...]:
-        """The rows; where each has a stream of its own, each with an axis of one row, which a tile lies along."""
+        """The row axes. If each row has keys of its own, an axis of extent 1 is added for the query tile to lie along."""
         assert self.group.attention is not None
         rows = self.group.rows
         self.query_axes = self.group.attention.query_axes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
@@ -73,7 +73,7 @@ class AttentionBuilder(PhaseEmitter):
         self._state()
 
     def _state(self) -> None:
-        """A tile's lifts, and what becomes of the state in the end."""
+        """Set the reductions of a tile, and replace the results of the pattern by the final state."""
         stream = self.pattern.reduction
         first, points, second, self.tile_state = stream.lift()
         slots = {stream.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
@@ -92,7 +92,7 @@ class AttentionBuilder(PhaseEmitter):
         self.own_stores = [(r, final[v]) for r, v in self.own_stores]
 
     def _unscaled_lift(self, lift: Lift) -> Lift:
-        """An extreme of products by a positive number is that number's product with the extreme."""
+        """Extremum of products with a positive number: reduce without the factor, multiply the result by it."""
         factor, rest = positive_factor(lift.value)
         if not self.pattern.reduction.level or lift.fold not in ("max", "min") or factor is None:
             return lift
@@ -105,7 +105,7 @@ class AttentionBuilder(PhaseEmitter):
         return self.row_stores + self.own_stores
 
     def _roots(self) -> list[Node]:
-        """What is computed, with scores as leaves: what they are made of is read by their products."""
+        """All computed values, with the scores as leaves: their operands are read by the products."""
         one = self.pattern
         found = [n for p in one.score_products for n in (p.q, p.k)] + [w.v for w in one.value_products]
         found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
@@ -117,7 +117,7 @@ class AttentionBuilder(PhaseEmitter):
         leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
         return list(replaced(found, leaves).values())
 
-    # -- the pass
+    # -- attention body
 
     def _attention_body(self) -> AttentionBody:
         one = self.pattern
@@ -151,7 +151,7 @@ class AttentionBuilder(PhaseEmitter):
         return Score(value, self.axes.index(p.axis), left, right)
 
     def _tile(self) -> tuple[Phase, ...]:
-        """Folds over a tile, row values between them, folds measured from these, and weights."""
+        """Phases of a tile: first reductions (row maximum), row values, second reductions (sums), and p."""
         first, second = self.lifts
         for lift in (*first, *second):
             for slot in lift.slots:
@@ -180,7 +180,7 @@ class AttentionBuilder(PhaseEmitter):
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
         folded = [x.value for x in second]
-        apart = [n for n in weights if n not in folded]  # made once the folds are: registers hold one of both
+        apart = [n for n in weights if n not in folded]  # after the reductions: registers hold one of both
         if not folded or not apart:
             after = self.elements(second, weights, later)
             self.phase_nodes += [(first, held, known, before), (second, weights, later, after)]
@@ -197,7 +197,7 @@ class AttentionBuilder(PhaseEmitter):
         return tuple(phase for *_, phase in self.phase_nodes)
 
     def _hoistable(self, roots: Sequence[Node]) -> Node | None:
-        """What is computed of a tile's elements before anything else."""
+        """The element value that is computed before tiles branch into masked and unmasked."""
         one = self.pattern
         scores = frozenset(p.fold for p in one.score_products)
         known = frozenset(self.leaves) - scores
@@ -205,7 +205,7 @@ class AttentionBuilder(PhaseEmitter):
 
     @property
     def leaves(self) -> list[Node]:
-        """What a tile's elements are computed of: what is fetched and drawn for them, and their scores, among these."""
+        """Leaves of a tile's elements: loads, index masks, validity of paged rows, and scores."""
         scores = [p.fold for p in self.pattern.score_products]
         return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1], *self.paged.valid]), *scores]
 
@@ -214,8 +214,8 @@ class AttentionBuilder(PhaseEmitter):
         return [stream.of_component(w.component, self.tile_state) for w in self.pattern.value_products]
 
     def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
-        """Element values of the first phase that the second reads and that are dear to compute again: so are those made
-        of what was read, which then need not be held beside them."""
+        """Element values that the first phase passes to the second: those that cost more to recompute than a register,
+        and those made of loads, which then need no register of their own."""
         stop, stream, read_before = set(known), self.pattern.reduction.stream[0], set(self.inputs[0])
         early = set(computed(before, stop))
         late = computed(after, stop)
@@ -226,13 +226,13 @@ class AttentionBuilder(PhaseEmitter):
         return [n for n in dear if n in read]
 
     def _stands_for_scores(self, n: Node, after: list[Node], known: list[Node]) -> bool:
-        """Whether scores are read through this value alone: registers that held them hold it."""
+        """True if later phases read scores through this value alone: it takes over the registers of the scores."""
         scores = {p.fold for p in self.pattern.score_products}
         rest = [m for m in known if m not in scores]
         return self.pattern.reduction.level and scores.isdisjoint(computed(after, {*rest, n}))
 
     def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
-        """Folds over a tile's elements, and other values of theirs."""
+        """A phase with reductions over a tile's elements, and with other element values as results."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
         body = self.scribe.body((), results, known)

@@ -1,4 +1,4 @@
-"""How the state of a pass over scores takes up a tile, or another state: row values, and sums that these weigh."""
+"""Builds the bodies that combine attention states: running state with a tile, and two splits of the keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StateCombiner:
-    """Writes the bodies that merge states, with the names of an emitter."""
+    """Builds combine bodies with the names of an AttentionBuilder."""
 
     def __init__(self, emitter: AttentionBuilder):
         self.builder = emitter
@@ -28,10 +28,10 @@ class StateCombiner:
         self.stream = emitter.pattern.reduction
         places = {w: self._state_index(w) for w in emitter.pattern.value_products}
         self.outputs = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
-        """The states with an axis of their own, by their number."""
+        """Weighted sums by their index in the state."""
 
     def states(self) -> tuple[FoldUse, tuple[WeightedSum, ...], FoldUse | None]:
-        """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
+        """(combines row states with a tile, the weighted sums, combines row states of splits: None without them)"""
         stream, own = self.stream, self.outputs
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
@@ -57,7 +57,7 @@ class StateCombiner:
     def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
     ) -> tuple[FoldUse, dict[int, Body]]:
-        """How row values of two states merge, with what those that have an axis of their own move by; their merging."""
+        """(the reduction of the row states and the row values that weighted sums are rescaled by, bodies of the sums)"""
         stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
@@ -76,7 +76,7 @@ class StateCombiner:
         return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
 
     def update_row_max(self) -> Body:
-        """A tile's folds with those of all so far."""
+        """The running row maximum, updated with that of a tile."""
         stream = self.stream
         joined = stream.joined()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
@@ -89,7 +89,7 @@ class StateCombiner:
         return self.scribe.body([], results, known)
 
     def choose_reference(self) -> Body:
-        """From where a tile is measured, of the references of all so far and the tile's folds, joined to theirs."""
+        """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by the threshold."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
         own = dict(zip(tile, self.builder.tile_state))
@@ -97,12 +97,12 @@ class StateCombiner:
         return self.scribe.body([], results, [*self.builder.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
-        """The merged state in its order, then the row values that weighings move by."""
+        """The combined state in its order, then the row values that weighted sums are rescaled by."""
         names = dict(zip(results, body.results))
         return tuple(names[n] for n in [*states, *moving])
 
     def _state_index(self, w: ValueProduct) -> int:
-        """The number of the state of a weighted sum."""
+        """The index of a weighted sum in the state."""
         stream = self.stream
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
@@ -121,14 +121,14 @@ class StateCombiner:
         )
 
     def _is_active(self, w: ValueProduct) -> Body | None:
-        """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
+        """The element mask of a weighted sum; None if elements are masked by a score of -inf alone (0 * NaN is NaN then)."""
         kept = w.p.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
         return self.scribe.body((), [kept], self.builder.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
-        """Whether elements count unless they are -inf, and no condition chooses what they are."""
+        """True if the mask is `score != -inf` and no select makes the score -inf."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
         below = computed([kept], frozenset(self.builder.leaves))
@@ -136,7 +136,7 @@ class StateCombiner:
 
 
 def live_ins(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
-    """The values that do not vary and that others which do are computed from; the roots themselves included."""
+    """Live-ins of the varying part: invariant values that varying ones read; invariant roots included."""
     own, given = dict.fromkeys(walk(roots), False), set(given)
     for n in walk(roots):
         own[n] = varies(n) or any(own[a] for a in n.args)

@@ -1,4 +1,4 @@
-"""Which tiles of a pass over scores are skipped, and which need no masks: asked by the kernel, tile by tile."""
+"""Builds the block mask of an attention kernel: which key tiles are empty, partial or full."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .block_mask_text import describe_finite_mask, describe_tiles
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
 
-PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # (reductions, other results, live-ins, the phase)
 
 
 def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
-    """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
+    """(the block mask, None if it would save no work; its description for explain())"""
     one = emitter.pattern
     counted = conditions(one.reduction)
     if counted is None or not any(counted):
@@ -44,7 +44,7 @@ def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[
 
 
 def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
-    """The answers as a body, with what it asks."""
+    """The block mask with its ranges, bounds and body, still without full phases."""
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
         (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
@@ -65,9 +65,10 @@ def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) 
 def _any_and_all_active(
     intervals: Intervals, counted: list[list[Condition]], inputs: Iterable[Node]
 ) -> tuple[Node, Node, dict[Node, bool]]:
-    """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
-    those of which a tile's ends say something. Others, as that a weight is drawn, stay, and so do those that stand with
-    what is read or drawn for each element: masks are there all the same."""
+    """(any element active, all elements active, the conditions known in full tiles).
+
+    Only conditions that the ranges of a tile decide are known. Others stay element masks: random masks, and conditions
+    combined with loads or index masks of each element."""
     somewhere, everywhere, given = NO, YES, set(inputs)
     known: dict[Node, bool] = {}
     for found in counted:
@@ -84,7 +85,7 @@ def _any_and_all_active(
 
 
 def _condition_terms(intervals: Intervals, condition: Condition) -> list[Condition]:
-    """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
+    """The condition, or the terms of its conjunction if it is not known to hold in any whole tile."""
     found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
 
@@ -95,15 +96,15 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
     return truth if wanted else opposite(truth)
 
 
-# -- tiles where every condition holds
+# -- full tiles
 
 
 def _full_tile_phases(
     emitter: AttentionBuilder, parts: Sequence[PhaseNodes], known: dict[Node, bool]
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
-    """(the phases of such a tile, the names of the partial phases' values with theirs)"""
+    """(the phases of a full tile, pairs of the partial phases' value names and theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
-    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.paged.valid} - known.keys()  # made once for a tile
+    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.paged.valid} - known.keys()  # computed before tiles branch
     new = rebuild(roots, lambda old, args: old if old in stay else _simplify_known(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
@@ -124,7 +125,7 @@ def _without_constants(nodes: Iterable[Node]) -> list[Node]:
 
 
 def _simplify_known(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
-    if old.op == "fold":  # a score, whatever its operands are chosen by
+    if old.op == "fold":  # a score keeps the selects of its operands
         return old
     if old in known:
         return YES if known[old] else NO
@@ -142,5 +143,5 @@ def _simplify_known(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) 
 
 
 def _drop_factor_one(x: Node, y: Node) -> Node | None:
-    """The other factor, where one is 1."""
+    """The other factor, if one is 1."""
     return next((b for a, b in ((x, y), (y, x)) if is_literal(a, 1)), None)

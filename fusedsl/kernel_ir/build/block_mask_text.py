@@ -1,4 +1,4 @@
-"""What becomes of a pass's masks, in words: which tiles are skipped, and which are computed with masks, and why."""
+"""Describes a block mask for explain(): which tiles are skipped, which are computed with a mask, and why."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ...rewrite.online.online_reduction import StreamFold
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
 from .instructions import Scribe
 
-FINITE_MASK = 1e4  # what is further from 0 than that is meant as a mask
+FINITE_MASK = 1e4  # constants beyond this magnitude are meant as masks
 LOADS = ("load", "fetch")
 
 
 def describe_tiles(
     scribe: Scribe, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
 ) -> str:
-    """Of a pass whose elements count where conditions hold, fold by fold: the answers are whether of a tile some may,
-    and whether all do."""
+    """Describe skipped and full tiles; `answers` is (any element active, all elements active)."""
     some, every = answers
     whole = "those where everything does have no mask"
     if some is not YES:
@@ -39,7 +38,7 @@ def describe_tiles(
 
 
 def _source_name(scribe: Scribe, n: Node) -> str:
-    """A value as people know it."""
+    """A value by its name in the source."""
     if n.op.startswith("philox"):
         return "random numbers"
     if n.op in LOADS:
@@ -48,7 +47,7 @@ def _source_name(scribe: Scribe, n: Node) -> str:
 
 
 def describe_finite_mask(stream: StreamFold) -> str:
-    """Of a pass whose maximum is of values that are masked by a number."""
+    """Describe a maximum over values that are masked by a finite number: no tile can be skipped."""
     found = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
     if found is None:
         return ""
@@ -56,7 +55,7 @@ def describe_finite_mask(stream: StreamFold) -> str:
 
 
 def _large_constants(roots: Iterable[Node]) -> Iterator[Node]:
-    """Large negative numbers that a value is by a choice, scores left aside."""
+    """Large constants among the branches of selects, outside of scores."""
     stack, seen = list(roots), set()
     while stack:
         n = stack.pop()

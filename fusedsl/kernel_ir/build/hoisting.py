@@ -1,4 +1,4 @@
-"""Dear values of a tile's scores that no mask changes: computed before tiles with masks and tiles without part ways."""
+"""Hoisting: expensive values of scores that no mask changes are computed before the branch on full tiles."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ...ir.graph import Node, walk
 from ...ir.types import FLOAT32
 from .rematerialization import closure, dearness
 
-WORTH_HOISTING = 16  # instructions that are worth standing in a kernel once
+WORTH_HOISTING = 16  # instructions that are worth emitting only once
 
 
 @dataclass(frozen=True)
 class TileLeaves:
-    """What elements of a tile are computed from: the scores, and what else has a name. `free` says on which axes a
-    value depends; the tile lies along `stream`, and along `lanes`."""
+    """Leaves of a tile's elements: scores and other named values. `free` maps a value to the axes it depends on; the
+    tile lies along `kv_axes` and `query_axes`."""
 
     scores: frozenset[Node]
     known: frozenset[Node]
@@ -26,9 +26,10 @@ class TileLeaves:
 
 
 def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
-    """The one dear value of elements that is made of scores; None where there is none or are several, or where the
-    scores themselves are read later too: registers hold one for each element. None too where it is dear by what is the
-    same in all rows."""
+    """The one expensive element value that is computed from scores and can be hoisted.
+
+    None if there are several, if the scores are read later too (registers hold one value per element), or if its cost
+    is that of a value which all rows share."""
     stop = set(leaves.scores | leaves.known)
     plain = _without_selects(roots, leaves)
     taken: dict[Node, None] = {}
@@ -49,7 +50,7 @@ def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
 
 
 def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
-    """The nodes below the roots that are made of scores, places and numbers, without a choice between values."""
+    """The nodes below the roots that are computed from scores, indices and numbers without a select."""
     found: set[Node] = set()
     for n in walk(roots):
         if n in leaves.scores or n.op == "const":
@@ -63,7 +64,7 @@ def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
 
 
 def _has_expensive_columns(n: Node, leaves: TileLeaves, stop: set[Node]) -> bool:
-    """Whether dear values below a node are the same in all rows."""
+    """True if expensive values below a node are the same in all rows."""
     axes = {m: leaves.free.get(m, leaves.query_axes) for m in closure([n], stop)}
     same = [m for m, free in axes.items() if leaves.query_axes.isdisjoint(free) and not leaves.kv_axes.isdisjoint(free)]
     return any(dearness(m, stop) >= WORTH_HOISTING for m in same)

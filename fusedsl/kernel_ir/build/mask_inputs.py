@@ -1,4 +1,4 @@
-"""What a tile's elements of scores are given: what is read for them, and dear conditions, drawn in a loop as bits."""
+"""Inputs of a tile's scores: loads of each element, and expensive index masks, evaluated in a loop as bits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .rematerialization import dearness
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
 
-WORTH_A_LOOP = 20  # instructions of a condition that is worth a loop of its own
+WORTH_A_LOOP = 20  # instructions of an index mask that is worth a loop of its own
 
 
 def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
-    """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
+    """(loads and index masks of each element of a tile, loads of each row)"""
     one, free = emitter.pattern, emitter.free
     stream, lanes = set(one.reduction.stream), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
@@ -30,8 +30,8 @@ def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
 
 
 def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
-    """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
-    computed of would fill registers."""
+    """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
+    registers."""
     stream, lanes = set(emitter.pattern.reduction.stream), set(emitter.query_axes)
     free, known, found = emitter.free, set(emitter.known()), []
     stack, seen = list(roots), set(scores)
@@ -52,5 +52,5 @@ def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]
 
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:
-    """All nodes below the roots down to those in `stop`, constants left out."""
+    """All nodes below the roots down to those in `stop`, without constants."""
     return [n for n in cost_model.computed(list(roots), frozenset(stop)) if n.op != "const"]

@@ -1,8 +1,8 @@
-"""Right operands of a pass over scores whose lines are read at computed places, as keys in pages are.
+"""Paged k and v: operands of attention whose rows are loaded at computed addresses, such as pages of a KV cache.
 
-Such an operand is `where(there, fetch(address, wanted), nan)`, and only the last step of the address goes along its
-lines. Products take what memory has, or 0: what is not there makes scores and weights NaN instead, unless a mask leaves
-it out. A line is looked up once, and not at all where no row counts its place.
+Such an operand is `where(valid, fetch(address, predicate), nan)`, and only the last step of the address runs along its
+rows. Products load what memory has, or 0; instead, an invalid row makes its scores and weights NaN, unless a mask
+excludes it. Each row is looked up once per tile, and not at all if no query needs it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,13 @@ from .node_map import mapped, nodes_of
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
 
-# operations that make NaN of NaN
+# operations that propagate NaN
 NAN_PROPAGATING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
 
 
 @dataclass(frozen=True)
 class PagedLoad:
-    """An operand that is `fetch`, and NaN where it is not `there`: the address of a line's first element, whether it is
-    wanted, and the axis of the array that lines lie along."""
+    """Operand `fetch`, NaN unless `valid`: address of a row's first element, its predicate, and the array's row axis."""
 
     fetch: Node
     valid: Node | None
@@ -48,7 +47,7 @@ class PagedLoad:
 
 @dataclass(frozen=True)
 class PagedLoads:
-    """The operands of a pass that are such lines: of its one score, and of its one weighing."""
+    """The paged operands of an attention pattern: k of its one score, v of its one weighted sum."""
 
     k: PagedLoad | None = None
     v: PagedLoad | None = None
@@ -59,12 +58,12 @@ class PagedLoads:
 
     @property
     def valid(self) -> list[Node]:
-        """The conditions that elements of a tile are computed with."""
+        """The validity conditions that elements of a tile are computed with."""
         both = (place.valid for place in (self.k, self.v) if place is not None)
         return list(dict.fromkeys(n for n in both if n is not None))
 
     def mapped(self, new: dict[Node, Node]) -> PagedLoads:
-        """The same with other nodes."""
+        """The same with nodes replaced."""
 
         def moved(place: PagedLoad | None) -> PagedLoad | None:
             if place is None:
@@ -76,7 +75,7 @@ class PagedLoads:
 
 
 def find_paged_loads(one: AttentionPattern) -> PagedLoads:
-    """What a pass reads line by line."""
+    """Find the paged operands of a pattern."""
     if not one.reduction.level or len(one.score_products) != 1 or len(one.value_products) > 1:
         return PagedLoads()
     known = {*one.rows, *one.reduction.stream}.difference(one.query_axes)
@@ -86,7 +85,7 @@ def find_paged_loads(one: AttentionPattern) -> PagedLoads:
 
 
 def _paged_load(value: Node, axis: Axis, condition: Node | None) -> PagedLoad | None:
-    """Where the lines of an operand are, if it is read at computed places that are the same all along the axis."""
+    """The paged load of an operand, if its rows have computed addresses that do not vary along the axis."""
     there, n = None, read_where(condition, value)
     if is_nan_if_invalid(n):
         there, n, _ = n.args
@@ -106,17 +105,17 @@ def _paged_load(value: Node, axis: Axis, condition: Node | None) -> PagedLoad | 
 
 
 def is_nan_if_invalid(n: Node) -> bool:
-    """Whether a value is NaN where something is not there."""
+    """True for `where(condition, value, nan)`."""
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
 def _is_aligned_contiguous(c: Coordinate | Computed, size: int) -> bool:
-    """Whether neighbours lie beside each other, from a multiple of what one copy brings on."""
+    """True for stride 1 and a start that is aligned to one asynchronous copy."""
     return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % ACCESS_BYTES == 0
 
 
 def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """Values at position 0 of an axis; conditions of this position alone hold."""
+    """Values at position 0 of an axis; conditions of this position alone are True."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "position" and old.attr == axis:
@@ -138,8 +137,8 @@ def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozen
 def with_paged_operands(
     one: AttentionPattern, places: PagedLoads, values: Iterable[Node], foreign: Iterable[Node]
 ) -> tuple[AttentionPattern, dict[Node, Node]]:
-    """The pass with fetches as operands, whose scores are NaN where these are not there, and what became of `values`.
-    What is `foreign` stays as it is."""
+    """(the pattern with fetches as operands and NaN scores for invalid rows, the replacements of `values`).
+    Nodes in `foreign` are not replaced."""
     if places == PagedLoads():
         return one, {v: v for v in values}
     done = {n: n for n in foreign}
@@ -156,7 +155,7 @@ def with_paged_operands(
 
 
 def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
-    """What an element weighs: NaN where it counts, and what it weighs is not there."""
+    """The weight of an element: NaN if it is active and its row of v is invalid."""
     if places.v is None or places.v.valid is None or _propagates_from_score(weight, places):
         return weight
     nan, kept = constant(float("nan"), weight.type.dtype), w.p.kept()
@@ -165,7 +164,7 @@ def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
 
 
 def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
-    """Whether scores are NaN where what is weighed is not there, and weights where these are and count."""
+    """True if invalid rows of v already make scores NaN, and scores propagate NaN to active weights."""
     if places.k is None or places.v is None or places.k.valid is not places.v.valid:
         return False
     found: set[Node] = set()
@@ -177,14 +176,14 @@ def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
 
 
 def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
-    """Whether a value is one of those found, unless a condition leaves the element out."""
+    """True for a select between a NaN-propagating value and the value of masked elements."""
     if n.op != "where" or n.args[1] not in found or n.args[2].op != "const":
         return False
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))
 
 
 def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
-    """How a kernel finds the lines of a tile."""
+    """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
     places, scribe = emitter.paged, emitter.scribe
     if places == PagedLoads():
         return None

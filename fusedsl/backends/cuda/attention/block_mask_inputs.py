@@ -1,4 +1,4 @@
-"""What the sieve of a pass over scores asks of memory, for which tiles of the stream count."""
+"""Bounds of arrays along the kv axis, such as document ids, that the block mask of an attention kernel reads."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from ....kernel_ir.kernel import KernelIR
 
 
 def kv_bounds(kernel: KernelIR) -> tuple[TileBounds, ...]:
-    """What is asked of memory along the stream, tile by tile."""
+    """The bounds along the kv axis, one pair per key tile."""
     sieve = kernel.attention.block_mask if kernel.attention else None
     return tuple(x for x in sieve.bounds if x.axis == kernel.row_axes) if sieve else ()
 
 
 def mask_reads_memory(kernel: KernelIR) -> bool:
-    """Whether what is in memory along a stream says which of its tiles count: a block looks it up once."""
+    """True if the block mask reads memory along the kv axis: a block then evaluates it once."""
     sieve = kernel.attention.block_mask if kernel.attention else None
     return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.bounds)
 
 
 def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
-    """The axes on which the answers depend, besides the stream's."""
+    """The axes besides the kv axis that these bounds depend on."""
     read = {v.name for x in kv_bounds(kernel) for v in x.body.args}
     letters = [kernel.operands[load.operand].strides for load in kernel.loads if load.value.name in read]
     found = {a for one in letters for a, letter in enumerate(one) if letter != "0"}
@@ -28,5 +28,5 @@ def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
 
 
 def bounds_fit(kernel: KernelIR) -> bool:
-    """Whether blocks that stay can keep the answers, in words."""
+    """True if persistent blocks can keep the bounds in 32-bit words of shared memory."""
     return all(x.lower.dtype.bits <= 32 for x in kv_bounds(kernel))

@@ -1,4 +1,4 @@
-"""Which tiles of a stream count, and which count whole: bits for 32 tiles, asked by a warp or kept by a block."""
+"""Emits the block mask: bits (any active, all active) of 32 key tiles, computed by a warp or kept in shared memory."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ LOAD_MASK_BITS = [
 
 
 def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, known: bool = False) -> str:
-    """The call of a function that asks for 32 tiles at once; "{word}" stands for their number. What memory says of an
-    item is `known` from `emit_work_tile_bounds`, or asked for each tile."""
+    """The call of a function that evaluates 32 key tiles, one per lane; "{word}" stands for their index. Bounds of the
+    work tile are `known` from `emit_work_tile_bounds`, or computed for each key tile."""
     if (call := scope.function_names.get(("classes",))) is not None:
         return call
     kept = known and bool(kv_bounds(scope.kernel))
@@ -45,7 +45,7 @@ def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, know
 
 
 def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines by which the warps of a block, a tile each at a time, leave the bits of all tiles in its shared memory."""
+    """Lines by which the warps of a block store the block mask bits of all key tiles in shared memory, each a tile."""
     stream = scope.kernel.attention
     assert stream is not None and stream.block_mask is not None
     scope.functions += LOAD_MASK_BITS
@@ -90,8 +90,8 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
 
 
 def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines by which the warps of a block, a tile each at a time, leave what is asked along the stream in its shared
-    memory: the least and the greatest, for all places on which they depend."""
+    """Lines by which the warps of a block store the bounds of all key tiles in shared memory, for all positions on the
+    axes that they depend on."""
     n, columns, extremes = f"n{scope.kv_axis}", schedule.columns, kv_bounds(scope.kernel)
     stream, axes = scope.kernel.attention, bounds_axes(scope.kernel)
     assert stream is not None and stream.block_mask is not None
@@ -123,8 +123,7 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
 
 
 def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept, if
-    anything is."""
+    """Lines of a warp that compute the bounds of a work tile's rows, and the address of those along the kv axis."""
     stream, axes, place = scope.kernel.attention, bounds_axes(scope.kernel), "0"
     assert stream is not None and stream.block_mask is not None
     sieve = stream.block_mask
@@ -147,7 +146,7 @@ def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> 
 
 
 def _smem_bounds_address(scope: FragmentEmitter, schedule: AttentionTiling) -> str:
-    """Where they begin: behind the bits of tiles."""
+    """The address of the bounds in shared memory: behind the block mask bits."""
     columns = 32 * schedule.columns
     return f"classes_at + {8 * WORK_INFOS} * int32((n{scope.kv_axis} + {columns - 1}) // {columns})"
 
@@ -157,7 +156,7 @@ def _outer_size(axes: Sequence[int]) -> str:
 
 
 def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
-    """Names that `emit_work_tile_bounds` defines, and their types."""
+    """Names that `emit_work_tile_bounds` defines, with their types."""
     stream = scope.kernel.attention
     assert stream is not None and stream.block_mask is not None
     rows = [x for x in stream.block_mask.bounds if x.axis != scope.kv_axis]
@@ -165,7 +164,7 @@ def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
 
 
 def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
-    """Names of a kernel that are there before any item is looked at, or are the item's place."""
+    """Types of the names defined before the first work tile, and of a work tile's coordinates."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
     found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
     given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
@@ -173,7 +172,7 @@ def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
 
 
 def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: bool) -> tuple[list[str], str, str]:
-    """(lines for one tile, whether any of it counts, whether all does); what memory says of it is `kept` if at all"""
+    """(lines for one key tile, any element active, all active); `kept`: bounds are loaded from shared memory"""
     stream = scope.kernel.attention
     assert stream is not None and stream.block_mask is not None
     sieve, found = stream.block_mask, []  # type: BlockMask, list[str]
@@ -197,13 +196,13 @@ def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: boo
 
 
 def _begin_scalars(scope: FragmentEmitter, sieve: BlockMask) -> None:
-    """The names that are there before any item is looked at, and the ends of tiles."""
+    """Start with the names defined before the first work tile, and the ranges of tiles."""
     given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
     scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ranges for v in vs))}
 
 
 def _tile_ends(scope: FragmentEmitter, schedule: AttentionTiling, sieve: BlockMask, along: bool) -> list[str]:
-    """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
+    """Lines with the first and the last position of a tile on the kv axis, or on the others."""
     columns, n = schedule.columns, f"n{scope.kv_axis}"
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
     rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, int64({scope.row_limit}) - 1)")
@@ -218,10 +217,10 @@ def _tile_ends(scope: FragmentEmitter, schedule: AttentionTiling, sieve: BlockMa
 
 
 def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, spread: bool, most: int = 0) -> None:
-    """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp.
+    """Minimum and maximum of a value along one axis of a tile, by a thread or `spread` over a warp.
 
-    Where a tile has at most so many places, the last is looked at again for those it does not have: so all are read
-    at once.
+    If a tile has at most `most` positions, the loop is unrolled: positions beyond the end repeat the last one, so all
+    loads are issued at once.
     """
     low, high, d = extreme.lower.name, extreme.upper.name, extreme.lower.dtype
     first, last = next((a.name, b.name) for axis, a, b in sieve.ranges if axis == extreme.axis)

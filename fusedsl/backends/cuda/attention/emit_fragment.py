@@ -1,4 +1,4 @@
-"""Values of fragments in generated files: what bodies read, and bodies as functions over elements, rows and columns."""
+"""Emits values of fragments: loads and indices that bodies read, bodies as functions of elements, rows or columns."""
 
 from __future__ import annotations
 
@@ -13,33 +13,39 @@ from ..peephole.narrow_integers import PLACES, shortened
 
 ROW, ELEMENT, COLUMN, SCALAR, OUTPUT, OUTPUT_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OUTPUT_IN_CHUNKS, INDEX_MASK = "own, in steps", "drawn for each element"
-OUTPUT_ROW, QK_ROW = "line", "key"  # of results, and of the first product's operand, across a warp
-PAGED_ROW = "found"  # a line of the stream that is looked up, by lanes of a warp
+OUTPUT_ROW, QK_ROW = "line", "key"  # rows of outputs and of q or k, across a warp
+PAGED_ROW = "found"  # paged rows, looked up by the lanes of a warp
 MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OUTPUT: "O.elementwise"}
 MAPS |= {OUTPUT_COLUMN: "O.columnwise", OUTPUT_IN_CHUNKS: "O.stepwise", INDEX_MASK: "S.drawn"}
 MAPS |= {OUTPUT_ROW: "own_row.elementwise", QK_ROW: "score_row.elementwise", PAGED_ROW: "lookup.elementwise"}
-APPROX = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
+APPROX = (
+    "exp",
+    "exp2",
+    "maximum",
+    "minimum",
+    "quotient",
+)  # functions for which the hardware's approximation is accurate enough
 NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 
 class FragmentEmitter:
-    """The file being written, and what its names stand for: one value, one of each row or column of a fragment of
-    scores, or its elements; the same of a fragment of results (`own`)."""
+    """Emitter of a generated file whose names have a domain: scalar, row, column or element of the score fragment, or
+    of the output fragment (`own`)."""
 
     def __init__(self, kernel: KernelIR, lane: int, own_axis: int, packed: int | None = None):
         self.kernel, self.names = kernel, Names(kernel)
         self.kv_axis, self.query_axis, self.value_axis = kernel.row_axes, lane, own_axis
-        self.packed_gqa_axis = packed  # an axis whose places all stand in one tile of rows, each with the lane's
+        self.packed_gqa_axis = packed  # packed GQA: a query tile has all positions of this axis
         self.outer = [a for a in range(kernel.row_axes) if a not in (lane, packed)]
         self.top: list[str] = []
         self.functions: list[str] = []
         self.code: list[str] = []
-        self.domain: dict[str, str] = {}  # of names that have a value
-        self.function_names: dict[tuple, str] = {}  # functions, by what they do
-        self.in_bounds = "True"  # whether the columns of a tile are there
-        self.approx = True  # divisions are the hardware's
-        self.loop_positions: dict[int, str] = {}  # positions on axes that are gone along one by one
+        self.domain: dict[str, str] = {}  # of names that are defined
+        self.function_names: dict[tuple, str] = {}  # names of emitted functions, by what they compute
+        self.in_bounds = "True"  # the name of the column bounds check
+        self.approx = True  # divisions use rcp.approx
+        self.loop_positions: dict[int, str] = {}  # loop variables of axes that a loop runs along
 
     def load_scalars(self) -> None:
         for pointer in self.kernel.pointers:
@@ -51,7 +57,7 @@ class FragmentEmitter:
             self.domain[value.name] = SCALAR
 
     def lines_of(self, write: Callable[[], None]) -> list[str]:
-        """What a function writes, for a branch: values that it makes are not there afterwards."""
+        """The lines that a function emits, for a branch: the values that they define are local to it."""
         before, known = self.code, dict(self.domain)
         self.code = []
         write()
@@ -60,15 +66,15 @@ class FragmentEmitter:
 
     @property
     def row_limit(self) -> str:
-        """Where the rows end of which a tile takes some."""
+        """The number of rows along the query axis."""
         return (
             f"n{self.query_axis}" if self.packed_gqa_axis is None else f"(n{self.packed_gqa_axis} * n{self.query_axis})"
         )
 
-    # -- leaves: what bodies read
+    # -- leaves: loads and indices
 
     def leaf_domain(self, name: str) -> str | None:
-        """Where a load or a position varies; None for other names."""
+        """The domain of a load or an index; None for other names."""
         found = self.axes_of(name)
         if found is None:
             return None
@@ -83,7 +89,7 @@ class FragmentEmitter:
         return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
 
     def axes_of(self, name: str) -> set[int] | None:
-        """The axes of a load or a position."""
+        """The axes of a load or an index."""
         for p in self.kernel.positions:
             if p.value.name == name:
                 return {p.axis}
@@ -94,14 +100,14 @@ class FragmentEmitter:
         return None
 
     def named(self, name: str) -> str:
-        """The name under which a value stands in the kernel."""
+        """The name of a value in the generated file."""
         return name
 
     def domain_of(self, name: str) -> str:
         return self.domain.get(name, SCALAR)
 
     def load_leaves(self, names: Iterable[str]) -> None:
-        """Lines that give these loads and positions their values, unless they have them."""
+        """Emit the loads and indices of these names that are not defined yet."""
         for name in sorted(set(names)):
             domain = self.leaf_domain(name)
             if domain is None or (
@@ -147,8 +153,7 @@ class FragmentEmitter:
         )
 
     def _load_along(self, load: Load, domain: str) -> None:
-        """Elements of a tile, from addresses of its rows' first ones: what a column adds to them is a constant where
-        columns are neighbours."""
+        """Load the elements of a tile at row addresses plus column offsets, which are constants for stride 1."""
         name, k, kind = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
         step, at = self.byte_step(k, self.kv_axis), self.row_address(k) if domain == ELEMENT else self.base_address(k)
         if "column_steps = S.steps()" not in self.top:
@@ -161,7 +166,7 @@ class FragmentEmitter:
         self.code.append(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.in_bounds})")
 
     def row_address(self, k: int) -> str:
-        """An operand's addresses at both rows."""
+        """The addresses of an operand at both rows of a thread."""
         self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
         line = f"line({self.base_address(k)}, row, {self.byte_step(k, self.query_axis)})"
         return (
@@ -171,22 +176,22 @@ class FragmentEmitter:
         )
 
     def offset_rows(self, at: str, size: str) -> str:
-        """Addresses of rows, so many bytes on."""
+        """Row addresses plus an offset in bytes."""
         self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
         return f"ahead({at}, {size})"
 
     def step(self, k: int, axis: int) -> str:
-        """The elements from one of an operand's to the next along an axis."""
+        """The stride of an operand along an axis, in elements."""
         letter = self.kernel.operands[k].strides[axis]
         return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
 
     def byte_step(self, k: int, axis: int) -> str:
-        """The bytes from an operand's element to the next along an axis."""
+        """The stride of an operand along an axis, in bytes."""
         letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
         return f"int64({self.names.stride(k, axis)} * {size})" if letter == "s" else f"int64({int(letter) * size})"
 
     def base_address(self, k: int) -> str:
-        """Where an operand is at the block's place on the outer axes."""
+        """The address of an operand at the work tile's coordinates on the outer axes."""
         letters, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
         terms = [f"c{a} * {self.names.stride(k, a)}" for a in self.outer if letters[a] == "s"]
         terms += [f"c{a}" for a in self.outer if letters[a] == "1"]
@@ -205,7 +210,7 @@ class FragmentEmitter:
             self.functions += [*head, *indented(lines)]
 
     def body_lines(self, body: Body) -> list[str]:
-        """A body's lines, with the hardware's divisions where these will do, and short integers where they fit."""
+        """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
         lines = shortened(body.lines, dict.fromkeys(places, PLACES))
         if not self.approx:

@@ -1,7 +1,7 @@
-"""Results of a warp's rows once more, row by row, where some of their sums came out as no finite number.
+"""Emits the nonfinite fallback: a warp with a sum that is not finite computes its rows again, row by row.
 
-A product of matrices multiplies what is masked too, by 0: NaN and infinities of masked elements would be in its sums.
-Here the 32 lanes of a warp have a row: its elements lie across them, and all else of it is the same in each.
+Tensor cores multiply masked elements by 0, so that NaN and infinities of masked elements reach the sums. In the
+fallback, the elements of a row lie across the 32 lanes of a warp; row values are uniform.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def emit_nonfinite_fallback(w: AttentionEmitter) -> list[str]:
-    """Lines that say whether all sums of a warp are `finite`, and compute its results where they are not; none where
-    every element counts."""
+    """Lines that test whether all sums of a warp are `finite`, and recompute its rows if not; none without a mask."""
     if w.weighted_sum.is_active is None:
         return []
     w.top.append("strange = O.strange()")
@@ -30,7 +29,7 @@ def emit_nonfinite_fallback(w: AttentionEmitter) -> list[str]:
 
 
 class FallbackRowEmitter(FragmentEmitter):
-    """The file of `w`, where one row after another is worked: names of what differs between rows end in `_one`."""
+    """Emitter of the fallback in the file of `w`, one row at a time: names of values of one row end in `_one`."""
 
     def __init__(self, w: AttentionEmitter):
         super().__init__(w.kernel, w.query_axis, w.value_axis, w.packed_gqa_axis)
@@ -57,7 +56,7 @@ class FallbackRowEmitter(FragmentEmitter):
         return places.get(axis, f"c{axis}")
 
     def rows(self) -> list[str]:
-        """Lines that go from one of the warp's rows to the next."""
+        """Lines that loop over the rows of a warp."""
         width, out = self.w.tiling.head_dim, self.w.tiling.head_dim_v
         self.top += [
             f"score_row, own_row = Row({width}), Row({out})",
@@ -77,7 +76,7 @@ class FallbackRowEmitter(FragmentEmitter):
         ]
 
     def _row(self) -> None:
-        """One row: its sums over the stream, and what comes of them."""
+        """One row: its sums over the keys, and its epilogue."""
         stream, own = self.stream, self.weighted_sum.state
         self._states()
         for body in stream.row_inputs:

@@ -1,6 +1,6 @@
-"""Lines of right operands that are looked up: each warp finds those of a tile, a lane one or two of them.
+"""Emits the lookup of paged k and v rows: each warp computes the addresses of a key tile, one or two rows a lane.
 
-What is found of the next tile ends in `_ahead`: whether lines are there is asked until the tile before it is worked.
+Names of the next tile end in `_ahead`: the validity of the current tile's rows is read until its softmax is done.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PagedLookupEmitter(FragmentEmitter):
-    """The file of `w`, where lines of the stream are looked up."""
+    """Emitter of the lookup in the file of `w`."""
 
     def __init__(self, w: TileEmitter, gather: PagedOperands):
         super().__init__(w.kernel, w.query_axis, w.value_axis, w.packed_gqa_axis)
@@ -35,7 +35,7 @@ class PagedLookupEmitter(FragmentEmitter):
         return "place_ahead" if axis == self.kv_axis else f"c{axis}"
 
     def emit_lookup(self, first: str) -> list[str]:
-        """Lines that look up those of the tile from place `first` on."""
+        """Lines that look up the rows of the key tile that begins at index `first`."""
         columns = self.w.tiling.columns
         self.top.append(f"lookup = Lookup({columns})")
         self.top.append("places_ahead, line_words = lookup.places(), lookup.words()")
@@ -55,18 +55,18 @@ class PagedLookupEmitter(FragmentEmitter):
 
 
 def paged_row(w: TileEmitter, name: str) -> PagedRow | None:
-    """How the lines of an operand, "right" or "weighed", are looked up; None where they lie as they do."""
+    """The paged row of operand "k" or "v"; None if the operand is a plain array."""
     gather = w.stream.paged
     return getattr(gather, {"right": "k", "weighed": "v"}.get(name, ""), None) if gather is not None else None
 
 
 def emit_valid_words(w: TileEmitter) -> list[str]:
-    """Lines that keep of a tile whether its lines are there, before the next one is looked up."""
+    """Lines that keep the validity words of a tile before the next one is looked up."""
     return [f"{v.name}_words = {v.name}_ahead_words" for v in (w.stream.paged.valid if w.stream.paged else ())]
 
 
 def emit_valid_flags(w: TileEmitter, wanted: set[str]) -> None:
-    """Write what elements of a tile ask of their lines."""
+    """Emit the validity conditions that elements of a tile read."""
     for v in w.stream.paged.valid if w.stream.paged else ():
         if v.name in wanted:
             if "line_flags = S.flags()" not in w.top:

@@ -1,4 +1,4 @@
-"""Conditions of places alone beside scores, drawn in a loop as bits; of random numbers, those of a counter together."""
+"""Emits index masks of scores, evaluated in a loop as bits; random masks use all four numbers of a Philox counter."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .emit_fragment import COLUMN, ELEMENT, INDEX_MASK, SCALAR
 if TYPE_CHECKING:
     from .emit_tile import TileEmitter
 
-OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # what grows as its operands do
+OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # a sum that is offset by its operands
 
 
 def emit_index_mask(w: TileEmitter, body: Body) -> None:
-    """Write the lines that draw a condition for the elements of a tile: words with a bit for each."""
+    """Emit an index mask of the elements of a tile: words with a bit for each."""
     (value,) = body.results
     found = _philox_columns(w, body)
     if found is None:
@@ -40,8 +40,8 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
 
 
 def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value] | None:
-    """(where a number stands, its argument that is the column, the condition of the number, the number), of a body that
-    draws one, of which neighbouring columns have neighbours."""
+    """(body of the counter position, its column argument, body of the condition, the random number) of a mask with one
+    random number whose position advances with the column; None for others."""
     stages, rest = staged(body)
     if len(stages) != 1 or [fetch.kind for fetch in stages[0].fetches] != ["philox_word"]:
         return None
@@ -64,7 +64,7 @@ def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value]
 
 
 def _is_column_offset(body: Body, column: str, position: str) -> bool:
-    """Whether a position is a sum of the column and of what does not depend on it."""
+    """True if a position is the column plus values that do not depend on it."""
     depends = {column}
     for line in body.lines:
         text = line.partition("  #")[0]

@@ -1,7 +1,7 @@
-"""Passes over scores, whatever multiplies them: the state of a row before its tiles, and its results after them.
+"""Emits what sm_90 and mma.sync attention share around the key tiles: initial row state and output epilogue.
 
-All that belongs to a row stands in four neighbouring threads (intrinsics/fragment.py): folds go along the rows of
-fragments, and what a score is computed from its neighbours never leaves the thread.
+A row belongs to a quad of four threads (intrinsics/fragment.py): reductions run along the rows of fragments, and a
+score and the values computed from it stay in one thread.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .emit_nonfinite_fallback import emit_nonfinite_fallback
 from .emit_tile import TileEmitter
 from .sm90_schedule import ROWS
 
-PAIRED = ("bfloat16", "float16", "float32", "float64")  # results that are stored two at a time
+PAIRED = ("bfloat16", "float16", "float32", "float64")  # output dtypes that are stored two elements at a time
 
 
 class AttentionEmitter(TileEmitter):
-    """What is the same in every kernel of a pass over scores, whose state is `stream`'s."""
+    """Emitter of the row state and the output epilogue of every attention kernel."""
 
     def outer_coordinates(self) -> list[str]:
-        """Lines that give the place `other` on the axes that neither rows nor the stream run along."""
+        """Lines that split index `other` into coordinates on the outer axes (batch, head)."""
         lines, rest = [], "other"
         for a in reversed(self.outer):
             if a == self.outer[0]:
@@ -33,10 +33,10 @@ class AttentionEmitter(TileEmitter):
             rest = f"q{a}"
         return lines
 
-    # -- a row
+    # -- row state
 
     def init_state(self) -> None:
-        """What is read once for each row, and the state before any tile."""
+        """Emit the loads of each row and the initial state."""
         use = self.stream.state
         self._row_loads()
         self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
@@ -46,7 +46,7 @@ class AttentionEmitter(TileEmitter):
         self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighted_sums]
 
     def _row_loads(self) -> None:
-        """What is read once for each row, and once for all."""
+        """Emit the loads of each row and of scalars."""
         wanted = {v.name for body in self._bodies() for v in body.args}
         if self.loads_epilogue_late:
             wanted -= self._epilogue_only
@@ -59,12 +59,12 @@ class AttentionEmitter(TileEmitter):
 
     @property
     def loads_epilogue_late(self) -> bool:
-        """Whether what only results need is read once the sums are there, so that no register holds it before."""
+        """True if loads of the epilogue alone are issued after the last tile, so that no register holds them before."""
         return False
 
     @property
     def _epilogue_only(self) -> set[str]:
-        """The names that only results are computed of."""
+        """The names that only the epilogue reads."""
         stream = self.stream
         last = [stream.row_epilogue, *(ending.body for ending in stream.epilogues)]
         before = [body for body in self._bodies() if all(body is not x for x in last)]
@@ -72,7 +72,7 @@ class AttentionEmitter(TileEmitter):
         return late - {v.name for body in before for v in body.args}
 
     def _row_indices(self) -> list[str]:
-        """Where the rows of a thread stand, and where they are read: known again where it is asked again."""
+        """Lines with the row indices of a thread, and the clamped ones for loads."""
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", ["return minimum(i, n - 1)"])
         rows = [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
         if self.packed_gqa_axis is None:
@@ -96,21 +96,21 @@ class AttentionEmitter(TileEmitter):
         for ending in stream.epilogues:
             yield ending.body
 
-    # -- results
+    # -- epilogue
 
     def emit_epilogue(self) -> None:
-        """The results of an item, from the final states."""
+        """Emit the outputs of a work tile from the final state."""
         self.code += self._row_indices()
         if self.has_output:
             self.nonfinite_fallback()
         self.store_outputs()
 
     def reload_work_info(self) -> list[str]:
-        """Lines before results are made again that say where the item is, if they do not know it."""
+        """Lines that reload the work tile's coordinates before the fallback, if no register holds them."""
         return []
 
     def nonfinite_fallback(self) -> None:
-        """Results once more, where some sums are no finite numbers."""
+        """Emit the nonfinite fallback."""
         self.code += emit_nonfinite_fallback(self)
 
     def store_outputs(self) -> None:
@@ -147,7 +147,7 @@ class AttentionEmitter(TileEmitter):
             self.store(store, ending.axis)
 
     def store(self, store: Store, axis: int) -> None:
-        """Elements of results go to memory; lines lie along an axis."""
+        """Store output elements; their rows lie along an axis."""
         operand, width = self.kernel.operands[store.operand], self.tiling.head_dim_v
         at, name = self.row_address(store.operand), self.names.operand(store.operand)
         contiguous = operand.strides[axis] == "1"
@@ -160,7 +160,7 @@ class AttentionEmitter(TileEmitter):
         self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit}, int64({step}))")
 
     def _output_values(self, number: int, body: Body) -> None:
-        """An ending's values. What it reads for each is read where it is used: no register holds it longer."""
+        """Emit the values of an epilogue. Loads are issued at their use: no register holds them longer."""
         loads = {load.value.name: load for load in self.kernel.loads}
         read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OUTPUT, OUTPUT_COLUMN)]
         rest = [v for v in body.args if v not in read]

@@ -1,4 +1,4 @@
-"""What becomes of a tile of scores: its phases with masks and without, folds along rows, and the state with it."""
+"""Emits the softmax of a key tile: phases with and without masks, row reductions, and the state update."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .sm90_tile_shape import is_index_mask, is_random_mask
 
 
 class TileEmitter(FragmentEmitter):
-    """Writes what a pass over scores does with each tile of them; the pass is `stream`."""
+    """Emitter of the phases of one key tile."""
 
     def __init__(self, kernel: KernelIR, schedule: AttentionTiling, packed: int | None = None):
         found = operands_of(kernel)
@@ -27,11 +27,11 @@ class TileEmitter(FragmentEmitter):
         self.score, self.has_output = self.stream.scores[0], bool(self.stream.weighted_sums)
         super().__init__(kernel, found.query_axis, self.weighted_sum.axis if self.has_output else ABSENT, packed)
         self.tiling, self.operands = schedule, found
-        self.row_reductions: dict[str, str] = {}  # of states that the threads of a row keep apart
+        self.row_reductions: dict[str, str] = {}  # labels of reductions over the threads of a row
 
     @property
     def weighted_sum(self) -> WeightedSum:
-        """What the pass weighs, where it does."""
+        """The weighted sum p·v (kernels with an output only)."""
         return self.stream.weighted_sums[0]
 
     @property
@@ -40,25 +40,25 @@ class TileEmitter(FragmentEmitter):
 
     @property
     def is_warp_block_mask(self) -> bool:
-        """Whether each warp asks for itself which tiles count: it reads nothing for it along the stream."""
+        """True if each warp evaluates the block mask itself: it reads no memory along the kv axis."""
         sieve = self.stream.block_mask
         return sieve is not None and all(x.axis != self.kv_axis for x in sieve.bounds)
 
     def emit_tile(self, first: bool = False) -> list[str]:
-        """Weights of a tile of scores, and the state with it; of the first, as if it were partial."""
+        """Lines that compute p of a key tile and update the state; the first tile counts as partial."""
         start = [f"column_from = tile * {self.tiling.columns}"]
         if first:
             return [*start, *self.emit_hoisted(), *self.emit_partial(beyond=True)]
         return [*start, *self.emit_phases(self.full_test())]
 
     def full_test(self) -> str:
-        """Whether the tile from `column_from` on counts whole."""
+        """The test for a full tile at `column_from`."""
         if self.stream.block_mask is None:
             return f"column_from + {self.tiling.columns} <= n{self.kv_axis}"
         return "(whole >> (tile & 31)) & 1"
 
     def emit_phases(self, test: str) -> list[str]:
-        """The phases of a tile, which counts whole where `test` holds."""
+        """The phases of a tile, without masks if `test` holds."""
         common, partial = self.emit_hoisted(), self.emit_partial(beyond=True)
         if self.has_block_mask and not self._full_phases:
             return [*common, *partial]
@@ -66,23 +66,23 @@ class TileEmitter(FragmentEmitter):
         return [*common, *either(test, whole, partial)]
 
     def emit_partial(self, beyond: bool) -> list[str]:
-        """The phases of a tile with masks, which may reach `beyond` the stream."""
+        """The phases of a partial tile, which may reach `beyond` the last key."""
         return self.lines_of(lambda: self._phases(self.stream.tile_phases, beyond, {}))
 
     def emit_full(self) -> list[str]:
-        """The phases of a tile that counts whole."""
+        """The phases of a full tile."""
         sieve = self.stream.block_mask
         phases, names = (sieve.full_phases, dict(sieve.full_names)) if sieve else (self.stream.tile_phases, {})
         return self.lines_of(lambda: self._phases(phases, False, names))
 
     @property
     def hoists_common(self) -> bool:
-        """Whether what tiles with masks and tiles without have in common stands before them once."""
+        """True if the common part of partial and full tiles is hoisted before the branch."""
         return False
 
     @cached_property
     def _hoisted_count(self) -> int:
-        """How many phases stand before tiles with masks and tiles without: they fold nothing, and read no memory."""
+        """The number of phases hoisted before the branch: they reduce nothing and load nothing."""
         read = {body.results[0].name for body in self.stream.mask_inputs}
 
         def same(pair: tuple[Phase, Phase]) -> bool:
@@ -93,37 +93,37 @@ class TileEmitter(FragmentEmitter):
 
     @property
     def _full_phases(self) -> tuple[Phase, ...]:
-        """The phases of a tile that is known to count whole, if there are others."""
+        """The phases of full tiles, if they differ from those of partial tiles."""
         return self.stream.block_mask.full_phases if self.stream.block_mask and self.has_full_phases else ()
 
     @property
     def has_full_phases(self) -> bool:
-        """Whether tiles without masks have lines of their own."""
+        """True if full tiles have code of their own."""
         return True
 
     @property
     def has_index_masks(self) -> bool:
-        """Whether conditions of places are drawn."""
+        """True if the kernel evaluates index masks as bits."""
         return any(is_index_mask(self.kernel, body) for body in self.stream.mask_inputs)
 
     @property
     def masks_before_branch(self) -> bool:
-        """Whether what is drawn for all tiles stands in a kernel once."""
+        """True if index masks of all tiles are evaluated before the branch, once in the file."""
         return False
 
     def emit_index_masks(self) -> list[str]:
-        """Lines that draw what a tile's elements want of places alone: they wait for no score."""
+        """Lines that evaluate index masks: they do not wait for scores."""
         return self._lines_before_branch(self._emit_all_masks)
 
     def emit_hoisted(self) -> list[str]:
-        """Lines that compute of a tile's elements what masks do not change."""
+        """Lines that compute the hoisted phases."""
         return self._lines_before_branch(lambda: self._hoist(self.stream.tile_phases[: self._hoisted_count]))
 
     def _lines_before_branch(self, write: Callable[[], None]) -> list[str]:
-        """The lines that `write` writes of a tile before its kinds part ways."""
+        """The lines that `write` emits before the branch on full tiles."""
         for place in self.kernel.positions:
             if place.axis == self.kv_axis:
-                self.domain.pop(place.value.name, None)  # that of the tile before
+                self.domain.pop(place.value.name, None)  # of the previous tile
         before, self.code = self.code, []
         write()
         made, self.code = self.code, before
@@ -143,7 +143,7 @@ class TileEmitter(FragmentEmitter):
 
     @cached_property
     def _shared_masks(self) -> list[Body]:
-        """What is drawn for elements of every tile, in one loop before those with masks and those without part ways."""
+        """Index masks that partial and full tiles both read: evaluated in one loop before the branch."""
         if not self.masks_before_branch:
             return []
         kinds = (self.stream.tile_phases, self._full_phases) if self._full_phases else (self.stream.tile_phases,)
@@ -152,7 +152,7 @@ class TileEmitter(FragmentEmitter):
         return [body for body in drawn if all(body.results[0].name in names for names in read)]
 
     def _phases(self, phases: Sequence[Phase], partial: bool, names: dict[str, str]) -> None:
-        """The phases of a tile and its state's merging; `names` are those of values whose usual names differ."""
+        """Emit the phases of a tile and the state update; `names` maps partial tiles' values to those of full tiles."""
         stream, kind = self.stream, "partial" if phases is self.stream.tile_phases else "whole"
         phases = phases[self._hoisted_count :]
         first = next((phase for phase in phases if phase.folds), None)
@@ -182,7 +182,7 @@ class TileEmitter(FragmentEmitter):
         self._combine_tile()
 
     def _update_row_max(self) -> None:
-        """What a tile's folds come to with those of all before it, and from where the tile is measured."""
+        """Emit the update of the row maximum, and the choice of the reference that the tile is measured from."""
         stream = self.stream
         if stream.update_row_max is None or not stream.update_row_max.results:
             return
@@ -196,15 +196,15 @@ class TileEmitter(FragmentEmitter):
             self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
 
     def _mask_input(self, body: Body) -> None:
-        """What is read for each element of a tile with masks, or of one without."""
+        """Emit an input of each element: a load or an index mask."""
         if body not in self._shared_masks:
             self._load_input(body)
         if is_index_mask(self.kernel, body) and is_random_mask(body):
             self._unpack_bits(body, kept=True)
 
     def _load_input(self, body: Body) -> None:
-        """What memory has for each element. A condition of places alone is drawn in a loop, as bits: of random numbers
-        they stay so until they are wanted; of others LLVM makes the elements' own conditions, and no bits."""
+        """Emit an element's mask inputs. Index masks are evaluated in a loop into bit words; random masks stay packed,
+        others are unpacked at once (LLVM keeps no words)."""
         self.load_leaves(v.name for v in body.args)
         if not is_index_mask(self.kernel, body):
             self.call(f"read_{body.results[0].name}", body, ELEMENT)
@@ -222,7 +222,7 @@ class TileEmitter(FragmentEmitter):
         self.domain[value.name] = ELEMENT
 
     def _column_indices(self, wanted: set[str], partial: bool) -> None:
-        """Where the columns stand, and whether they are there; what is read at computed places is."""
+        """Emit column indices and their bounds check; indices of computed loads are clamped."""
         computed = {v.name for b in self.stream.mask_inputs if b.lines and b.results[0].name in wanted for v in b.args}
         places = {p.value.name for p in self.kernel.positions if p.axis == self.kv_axis}
         if (computed | wanted) & places:
@@ -236,7 +236,7 @@ class TileEmitter(FragmentEmitter):
                 self.code.append(f"column = clamp_columns(column, n{self.kv_axis})")
 
     def _row_reduce(self, use: FoldUse, partial: bool) -> None:
-        """A fold along the rows of a thread's elements, and where it cannot wait, of all four threads of a row."""
+        """Emit a reduction along the rows of a thread's elements, and over the quad unless it can be deferred."""
         label = self.function_name(("fold", use.merge, use.identity), f"{use.name}_{len(self.function_names)}")
         if label not in self.row_reductions.values():
             self.functions += rule(use, label)
@@ -254,13 +254,13 @@ class TileEmitter(FragmentEmitter):
         self.domain |= {v.name: ROW for v in use.state}
 
     def reduces_late(self, use: FoldUse) -> bool:
-        """Whether the threads of a row keep sums of their own to the end: nothing reads them before."""
+        """True if the quad reduction is deferred to the epilogue: nothing reads the row sum before."""
         read = {v.name for phase in self.stream.tile_phases if phase.row for v in phase.row.args}
         folds = {v.name for v in (self.stream.update_row_max.args if self.stream.update_row_max else ())}
         return use.name == "sum" and len(use.state) == 1 and use.state[0].name not in read | folds
 
     def _mask_out(self, target: str, value: Value, identity: str) -> None:
-        """An element's value where it is there, elsewhere one that adds nothing."""
+        """Emit an element's value if it is in bounds, else the identity."""
         d = value.dtype.name
         name = self.function_name(("hide", d, identity), f"hide_{len(self.function_names)}")
         self.define(name, ELEMENT, f"bool, {d} -> {d}", "there, x", [f"return select(there, x, {identity})"])
@@ -277,11 +277,11 @@ class TileEmitter(FragmentEmitter):
 
     @property
     def row_maxima(self) -> dict[str, str]:
-        """Where references may stay behind extrema: what has the extrema, by the names of the references."""
+        """Names of the true row maxima by those of the references that may stay below them."""
         return {}
 
     def final_rescale(self) -> list[str]:
-        """Lines that measure the state from the extrema of all."""
+        """Lines that rescale the state to the true row maxima after the last tile."""
         use = self.stream.state
 
         def write() -> None:
@@ -294,7 +294,7 @@ class TileEmitter(FragmentEmitter):
         return [*self.lines_of(write), *self.rescale_output()] if self.row_maxima else []
 
     def rescale_output(self) -> list[str]:
-        """Sums so far, measured from where the tile stands."""
+        """Lines that rescale the output accumulator to the tile's reference."""
         if not self.has_output or not self.weighted_sum.combine_tile.lines:
             return []
         merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name

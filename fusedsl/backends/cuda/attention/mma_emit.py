@@ -1,8 +1,7 @@
-"""The warps skeleton: a pass over scores without Hopper's units. Warps have 16 rows each, and multiply for themselves.
+"""Emits attention with mma.sync or fused multiply-adds: each warp computes 16 query rows.
 
-Tiles of the stream come to shared memory in turns: that of the second product while the first one is computed, that of
-the next scores while the weights are. Products are those of the tensor cores, or fused multiply-adds; then weights
-take the way over shared memory, since a thread has but a quarter of a row's.
+One k tile and one v tile are in shared memory: v is loaded by cp.async while q·k is computed, the next k while the
+softmax is. With fused multiply-adds, p goes through shared memory, because a thread has a quarter of a row's elements.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
 from .split_kv_schedule import COMBINE_FAN_IN, partial_state_bytes
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
-STEP_BYTES = 64  # of lines, that one step of fused multiply-adds takes
-ELEMENTS_PER_LOAD = 8  # elements that a thread takes at a time where they come one by one
+STEP_BYTES = 64  # bytes of rows per step of fused multiply-adds
+ELEMENTS_PER_LOAD = 8  # elements per thread and step if an operand is loaded element by element
 
 
 def emit_mma(kernel: KernelIR, schedule: MmaAttentionSchedule) -> str:
-    """The generated file of a pass over scores."""
+    """The generated file of an attention kernel."""
     return MmaEmitter(kernel, schedule).source()
 
 
@@ -67,7 +66,8 @@ class MmaEmitter(AttentionEmitter):
                 f'multiply_scores = warp_scores("{PTX_TYPES[s.smem_dtype]}", {s.rows}, {s.columns}, {width})',
             ]
             add = [
-                f'add_weighed, pack = warp_sums("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns}), S.pack({s.smem_dtype!r})'
+                f'add_weighed = warp_sums("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns})',
+                f"pack = S.pack({s.smem_dtype!r})",
             ]
         else:
             self.top.append(
@@ -80,7 +80,7 @@ class MmaEmitter(AttentionEmitter):
         self.top += add if self.has_output else []
 
     def _init_smem(self) -> None:
-        """The block's shared memory, its rows, and which tiles of the stream count."""
+        """Emit the shared memory addresses, the work tile's coordinates and its block mask."""
         s = self.schedule
         start = f"dynamic_start({SWIZZLE_BYTES})"
         self.top.append(f"memory, sent = {start}, arrived(0)" if self._uses_cp_async else f"memory = {start}")
@@ -96,11 +96,11 @@ class MmaEmitter(AttentionEmitter):
             self.code += [*emit_smem_block_mask(self, s), "barrier()"]
         self.code += [*self._count_kv_blocks(), *(self._split_range() if s.is_split_kv else [])]
 
-    # -- which tile of rows an item is, and which tiles of the stream count for it
+    # -- work tile and key blocks
 
     def _decode_work_tile(self) -> list[str]:
-        """The tile of rows of an item, and its place on the other axes: tiles that read the same stream are neighbours;
-        where some have more to do than others, the longest come first."""
+        """Lines that decode the work tile: query tile and outer coordinates. Tiles that read the same keys are
+        neighbours; with a block mask, the longest tiles come first."""
         lines = [
             f"row_tiles = int32(({self.row_limit} + {self.schedule.rows - 1}) // {self.schedule.rows})",
             f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
@@ -120,7 +120,7 @@ class MmaEmitter(AttentionEmitter):
         return lines + self.outer_coordinates()
 
     def _count_kv_blocks(self) -> list[str]:
-        """Lines that count the item's tiles of the stream."""
+        """Lines that count the active key blocks of the work tile."""
         if not self.has_block_mask:
             return [f"count = int32((n{self.kv_axis} + {self.schedule.columns - 1}) // {self.schedule.columns})"]
         return [
@@ -132,13 +132,13 @@ class MmaEmitter(AttentionEmitter):
         ]
 
     def _mask_bits(self, word: str) -> str:
-        """A call that gives a bit for each of 32 tiles that counts, and for each that counts whole."""
+        """The call that returns the block mask bits of 32 key blocks: any active, all active."""
         if not self.is_warp_block_mask:
             return f"classes(classes_at, {word})"
         return emit_warp_block_mask(self, self.schedule).format(word=word)
 
     def _split_range(self) -> list[str]:
-        """Lines that leave of the tiles those of the block's part, `count` of them."""
+        """Lines that restrict the key blocks to the split of this block, `count` of them."""
         lines = [
             "before = int32(share(int64(count) * part, int64(parts)))",
             "count = int32(share(int64(count) * (part + 1), int64(parts)) - before)",
@@ -158,8 +158,8 @@ class MmaEmitter(AttentionEmitter):
         ]
 
     def _next_kv_block(self) -> list[str]:
-        """Lines that find the next tile that counts: the last first, which is often partial, and the first of a loop is
-        worked as if it were."""
+        """Lines that find the next active key block, from the last one on: the last block is often partial, and the
+        first iteration has the masked code."""
         if not self.has_block_mask:
             return [f"tile = int32({'before + ' * self.schedule.is_split_kv}count - 1 - k)"]
         return [
@@ -170,11 +170,11 @@ class MmaEmitter(AttentionEmitter):
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
 
-    # -- parts of a stream
+    # -- split-KV
 
     def _combine_splits(self) -> None:
-        """The block's state is left for the last block of a few neighbours, which merges theirs, and leaves that for
-        the last one of a few such, until one has the state of all, and finishes."""
+        """Combine the splits in a tree: each block stores its state; the last of a few neighbours combines theirs and
+        stores the result for the next level. The last block of the root computes the epilogue."""
         use, own = self.stream.combine_splits, self.weighted_sum.state
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
@@ -216,7 +216,7 @@ class MmaEmitter(AttentionEmitter):
         ]
 
     def _combine_split(self) -> None:
-        """Lines by which the state takes up that of a part."""
+        """Lines that combine the state with that of a split."""
         use, own, weighing = self.stream.combine_splits, self.weighted_sum.state, self.weighted_sum
         assert use is not None and weighing.combine_splits is not None
         self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
@@ -226,21 +226,21 @@ class MmaEmitter(AttentionEmitter):
         self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
 
     def _split_output(self) -> Value:
-        """The sums of a part, as the body that merges them has them."""
+        """The argument of `combine_splits` that is the sum of a split."""
         weighing = self.weighted_sum
         assert weighing.combine_splits is not None and self.stream.combine_splits is not None
         known = {weighing.state.name, *(v.name for v in self.stream.combine_splits.merge.results)}
         return next(v for v in weighing.combine_splits.args if v.name not in known)
 
-    # -- tiles of operands
+    # -- operand tiles
 
     @property
     def _uses_cp_async(self) -> bool:
-        """Whether any operand is copied asynchronously: before sm_80 there is nothing to wait for it by."""
+        """True if an operand is loaded by cp.async (sm_80 and later)."""
         return any(self.schedule.cp_async)
 
     def _load_tile(self, name: str, first: str) -> list[str]:
-        """Lines that bring a tile of an operand to shared memory, from line `first` on."""
+        """Lines that load a tile of an operand to shared memory, from row `first` on."""
         s, number = self.schedule, ("left", "right", "weighed").index(name)
         k = self.operands.multiplied[number]
         lines, along = (s.rows, self.query_axis) if name == "left" else (s.columns, self.kv_axis)
@@ -282,7 +282,7 @@ class MmaEmitter(AttentionEmitter):
             self.top.append(f"{name} = {text}")
 
     def _reader(self, name: str, kind: str, size: int) -> None:
-        """The function that reads an element of a tile that is there, for tiles whose elements come one by one."""
+        """Emit the predicated load of one element, for operands that are loaded element by element."""
         if ("reader", name) in self.function_names:
             return
         self.function_names["reader", name] = f"read_{name}"
@@ -294,7 +294,7 @@ class MmaEmitter(AttentionEmitter):
             f"    return fetch_{kind}(at + ((first + line) * step + column * further) * {size}, wanted)",
         ]
 
-    # -- the loop
+    # -- main loop
 
     def _mainloop(self) -> None:
         s, score = self.schedule, self.score.value.name
@@ -328,7 +328,7 @@ class MmaEmitter(AttentionEmitter):
         self.code += ["while k < count:", *indented(loop)]
 
     def _accumulate_pv(self) -> list[str]:
-        """Lines that add what a tile weighs."""
+        """Lines that accumulate p·v of a tile."""
         s, own, weight = self.schedule, self.weighted_sum.state.name, self.weighted_sum.p.name
         if s.tensor_cores:
             return [f"{own} = add_weighed({own}, pack({weight}), weighed_at)"]

@@ -1,4 +1,4 @@
-"""Passes over scores where warps multiply: each has 16 rows, whose scores stay in its registers."""
+"""Schedule of attention with mma.sync or fused multiply-adds: 16 query rows a warp, scores in registers."""
 
 from __future__ import annotations
 
@@ -10,39 +10,32 @@ from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR
 from .sm90_schedule import AttentionOperands, block_mask_words, operands_of
 
-ROWS = 16  # of a warp
-SWIZZLE_BYTES = 128  # bytes of a line of a panel in shared memory
-COPY_BYTES = 16  # bytes that one copy brings
-MMA_K = 16  # sums are as long as a multiple of it
-WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # results of a row that registers hold
+ROWS = 16  # query rows of a warp
+SWIZZLE_BYTES = 128  # bytes of a swizzled row in shared memory
+COPY_BYTES = 16  # bytes of one cp.async
+MMA_K = 16  # q·k sums are padded to a multiple of it
+WIDEST = {"float16": 256, "bfloat16": 256, "float32": 256, "float64": 64}  # output columns that fit in registers
 SHAPES = ((8, 64), (4, 64), (4, 32), (2, 32), (2, 16))  # (warps, columns), the best first
-FMA_SHAPES = ((4, 64), *SHAPES[2:])  # … where products are no tensor core's
-NARROW = 64  # with rows up to this, two blocks of eight warps are there at once
-COLUMNS = ((192, 16), (128, 32), (-1, 64))  # at most, beside results of a row of more words than this
-STAGED_ABOVE = 256  # rows of a stream whose lines are looked up by warps: those of more are stored for Hopper's kernel
-LEAST_ROWS = 16  # rows for which scores are worth a tile: those of fewer rows take little memory
+FMA_SHAPES = ((4, 64), *SHAPES[2:])  # … with fused multiply-adds
+NARROW = 64  # up to this head dimension, two blocks of eight warps share an SM
+COLUMNS = ((192, 16), (128, 32), (-1, 64))  # (output words more than this, most score columns)
+STAGED_ABOVE = 256  # query rows per kv head up to which warps look up pages; above, sm_90 stages k and v
+LEAST_ROWS = 16  # query rows that are worth a tile: scores of fewer rows take little memory
 
 
 @dataclass(frozen=True)
 class MmaAttentionSchedule:
-    """`warps` have 16 rows each; tiles of `columns` scores go by, of which one is on chip.
+    """Schedule of attention by warps of 16 query rows; key tiles of `columns`, one in shared memory at a time."""
 
-    `width` and `out_width` are the lengths of the first product's sums and of a row of results (0: nothing is weighed).
-    Tiles of the operands stand in shared memory as `kind`, whose products are those of `tensor` cores or fused
-    multiply-adds; an operand is `copied` asynchronously, or element by element (all three: left, right, weighed). If
-    the stream is `split`, so many `parts` of it have a block each; a launch says how many. A tile has the rows of all
-    places on the axis `packed`.
-    """
-
-    columns: int
+    columns: int  # keys of a tile
     warps: int
-    head_dim: int
-    head_dim_v: int
-    smem_dtype: str
-    tensor_cores: bool
-    cp_async: tuple[bool, bool, bool]
-    is_split_kv: bool = False
-    packed_gqa_axis: int | None = None
+    head_dim: int  # length of a q·k sum
+    head_dim_v: int  # columns of the output; 0: no weighted sum
+    smem_dtype: str  # of the operands in shared memory
+    tensor_cores: bool  # mma.sync, else fused multiply-adds
+    cp_async: tuple[bool, bool, bool]  # q, k, v: loaded asynchronously, else element by element
+    is_split_kv: bool = False  # a block per split of the keys; the launch sets num_splits
+    packed_gqa_axis: int | None = None  # a query tile has all positions of this axis
     blocks: int = 1
     num_splits: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
@@ -62,20 +55,20 @@ class MmaAttentionSchedule:
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element in shared memory."""
+        """Bytes of an operand's element in shared memory."""
         return {"float32": 4, "float64": 8}.get(self.smem_dtype, 2)
 
     def row_bytes(self, width: int) -> int:
-        """Of a line as products read it."""
+        """Bytes of a row in shared memory, padded for the products."""
         return -(-width // MMA_K) * MMA_K * self.itemsize
 
     def tile_bytes(self, lines: int, width: int) -> int:
-        """Shared memory of so many lines."""
+        """Shared memory of a tile of so many rows."""
         return -(-self.row_bytes(width) // SWIZZLE_BYTES) * SWIZZLE_BYTES * lines
 
     @property
     def smem_offsets(self) -> dict[str, int]:
-        """Where the parts of the shared memory begin: tiles of the operands, weights, classes of tiles; its end."""
+        """Offsets in shared memory: tiles of q, k, v and p, then the block mask."""
         sizes = {
             "left_at": self.tile_bytes(self.rows, self.head_dim),
             "right_at": self.tile_bytes(self.columns, self.head_dim),
@@ -90,7 +83,7 @@ class MmaAttentionSchedule:
 
 
 def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
-    """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
+    """The schedule of attention by warps; None if the operands have several dtypes or are too wide."""
     found = operands_of(kernel)
     if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.steady):
         return None
@@ -111,8 +104,11 @@ def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware)
 def _prefers_staged_kv(
     kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> bool:
-    """Whether lines that are looked up are stored first, for Hopper's kernel: its products take 0.4 of the time, and
-    storing takes what that saves where so many rows share a stream (at 600 and 250 TFLOP/s, and 4.8 TB/s)."""
+    """True if paged k and v are better staged in arrays for the sm_90 kernel.
+
+    Its products take 0.4 of the time (600 against 250 TFLOP/s); staging costs as much as that saves at STAGED_ABOVE
+    query rows (at 4.8 TB/s).
+    """
     assert kernel.attention is not None
     rows, kinds = (
         prod(extents[a] for a in kernel.attention.query_axes),
@@ -124,8 +120,8 @@ def _prefers_staged_kv(
 def mma_schedule(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
 ) -> MmaAttentionSchedule | None:
-    """The schedule of so many warps that take up to `columns` of the stream at a time; None where nothing of a kind
-    multiplies the operands, or they do not fit."""
+    """The schedule of so many warps with key tiles of up to `columns`; None if no product takes these dtypes, or
+    they do not fit in shared memory."""
     found, stream = operands_of(kernel), kernel.attention
     if found is None or stream is None:
         return None
@@ -133,7 +129,7 @@ def mma_schedule(
     width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighted_sums)
     if kind is None or out_width > WIDEST[kind]:
         return None
-    sums = out_width * (2 if kind == "float64" else 1)  # words, of two threads
+    sums = out_width * (2 if kind == "float64" else 1)  # words of two threads
     columns = min(columns, next(most for wide, most in COLUMNS if sums > wide))
     copied = _copied(kernel, found, kind, hardware, extents)
     if not all(way for k, way in zip(found.multiplied, copied) if k in found.paged):
@@ -143,7 +139,7 @@ def mma_schedule(
 
 
 def _kind(kernel: KernelIR, found: AttentionOperands, hardware: Hardware) -> str | None:
-    """The type that operands have in shared memory: their own 16 bits for tensor cores, else that of the sums."""
+    """The dtype of operands in shared memory: their own 16 bits for tensor cores, else that of the sums."""
     assert kernel.attention is not None
     given = [kernel.operands[k].dtype for k in found.multiplied]
     sums = {kernel.attention.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.attention.weighted_sums)}
@@ -162,7 +158,7 @@ def _tensor(kind: str) -> bool:
 def _copied(
     kernel: KernelIR, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
 ) -> tuple[bool, bool, bool]:
-    """Which operands are copied as they are, 16 bytes at a time."""
+    """Which of q, k, v are loaded by cp.async, 16 bytes at a time."""
     stream = kernel.attention
     assert stream is not None
     inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
@@ -182,7 +178,7 @@ def _copied(
 def _shapes(
     kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
-    """(warps, columns) to try in turn: blocks no larger than their rows, or than all multiprocessors need."""
+    """(warps, columns) to try in order: blocks no larger than the query rows, or than filling all SMs allows."""
     rows = extents[found.query_axis]
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)
     for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else FMA_SHAPES:
@@ -202,12 +198,12 @@ def _reason(made: MmaAttentionSchedule, items: int) -> str:
 
 
 def paged_reason(found: AttentionOperands) -> str:
-    """What a reason says of lines that are read at computed places."""
+    """The part of a reason about paged k and v."""
     return "; each warp looks up where lines are" if found.paged else ""
 
 
 def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Shared memory of what says which tiles count, and of what a block's start may be off."""
+    """Shared memory of the block mask, and of the alignment of the block's start."""
     return SWIZZLE_BYTES + 8 * block_mask_words(schedule, kernel, extents)
 
 
@@ -217,7 +213,7 @@ def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tu
 
 
 def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Tiles of rows."""
+    """The number of work tiles."""
     found = operands_of(kernel)
     assert found is not None
     others = prod(
@@ -227,5 +223,5 @@ def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[
 
 
 def mma_grid(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one for each tile of rows, or each part of its stream."""
+    """Blocks of the launch: one per work tile and split."""
     return work_tiles(schedule, kernel, extents) * schedule.num_splits

@@ -1,4 +1,4 @@
-"""How a pass over scores runs on a GPU: the first way that takes its arrays, widths and card."""
+"""Chooses the schedule of an attention kernel: split-KV, sm_90 (wgmma and TMA), or mma.sync, the first that fits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEDULERS = (schedule_split_kv, schedule_sm90, schedule_mma)
 def schedule_attention(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> Sm90AttentionSchedule | MmaAttentionSchedule | None:
-    """How a pass over scores runs on this card; None where no kernel of it fits."""
+    """The schedule of an attention kernel on this card; None if no kernel fits."""
     if 0 in extents or max(extents) >= LONGEST:
         return None
     for way in SCHEDULERS:

@@ -1,9 +1,8 @@
-"""The attend skeleton: tiles of rows, whose scores, weights and sums stay in registers; one group of warps copies.
+"""Emits attention for sm_90: one producer warpgroup loads by TMA, consumer warpgroups of 64 rows compute by wgmma.
 
-A group of four warps has 64 rows. Its products of a tile of scores run while the sums of the tile before take up its
-weights; folds go along the rows of fragments (intrinsics/fragment.py), and what a score is computed from its
-neighbours never leaves the thread. Blocks take one item (a tile of rows) after another; the copies run ahead of the
-results.
+Scores, p and the output accumulator stay in registers. q·k of a key tile overlaps p·v of the tile before; reductions
+run along the rows of fragments (intrinsics/fragment.py). Blocks are persistent: they process one work tile after
+another, and the loads run ahead of the epilogue.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ SM90_PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
 def emit_sm90(kernel: KernelIR, schedule: Sm90AttentionSchedule) -> str:
-    """The generated file of a pass over scores."""
+    """The generated file of an attention kernel on sm_90."""
     return Sm90Emitter(kernel, schedule).source()
 
 
@@ -44,9 +43,9 @@ class Sm90Emitter(Sm90Mainloop):
         super().__init__(kernel, schedule)
         self.dtype_name = kernel.operands[self.operands.q].dtype.name
         results = tma_store_operand(kernel, self.query_axis) if schedule.tma_store else None
-        self.tma_output = results[0] if results else None  # the operand whose elements leave through shared memory
+        self.tma_output = results[0] if results else None  # the output operand that is stored by TMA
 
-    # -- the file
+    # -- file
 
     def source(self) -> str:
         s, short = self.schedule, SM90_PTX_TYPES[self.dtype_name]
@@ -85,7 +84,7 @@ class Sm90Emitter(Sm90Mainloop):
         return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
 
     def _signature(self) -> list[str]:
-        """The parameters; those of maps stand where the copy engine reads them."""
+        """The parameters; a TMA descriptor has a line of its own."""
         lines, maps = [], len(self.kernel.tma_boxes) * WINDOW_WORDS
         for line in self.names.signature():
             names = line.strip().rstrip(",").split(", ")
@@ -95,10 +94,10 @@ class Sm90Emitter(Sm90Mainloop):
                 lines.append(line)
         return lines
 
-    # -- shared memory, and which tiles of rows a block has
+    # -- shared memory and scheduler
 
     def _init_smem(self) -> None:
-        """The block's shared memory and barriers, and how many items there are."""
+        """Emit the shared memory layout, the mbarriers and the scheduler's state."""
         s, b = self.schedule, self.schedule.kv_stages
         keys, values = self.kv_bytes()
         sizes = {"left_at": s.q_stages * self.q_bytes(), "right_at": b * keys, "weighed_at": b * values}
@@ -141,7 +140,7 @@ class Sm90Emitter(Sm90Mainloop):
             self.code += ["item = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
     def _init_bias_barriers(self) -> list[str]:
-        """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
+        """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
         s = self.schedule
         if not self.bias:
             return []
@@ -151,7 +150,7 @@ class Sm90Emitter(Sm90Mainloop):
             f"    init_barrier(beside_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
         ]
 
-    # -- groups that compute
+    # -- consumer warpgroups
 
     def _consumer(self) -> None:
         s = self.schedule
@@ -171,7 +170,7 @@ class Sm90Emitter(Sm90Mainloop):
         self.code += ["await_sent()"] if s.tma_store else []
 
     def _wait_work_tile(self) -> list[str]:
-        """Lines that wait for an item's rows and first tile of the stream."""
+        """Lines that wait for a work tile's q and first k tile."""
         return [
             f"await_phase(left_full + {self.q_slot()} * 8, {self.q_parity()})",
             *self.wait_tile(),
@@ -179,7 +178,7 @@ class Sm90Emitter(Sm90Mainloop):
         ]
 
     def _work_tile(self) -> None:
-        """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
+        """One work tile, whose first scores are done: main loop, the next work tile's first q·k, and the epilogue."""
         self.code += load_work_info(self, WORK_ITER)
         self.init_state()
         self.code += [*self._mainloop(), *self._last_pv(), *self.final_rescale()]
@@ -199,7 +198,7 @@ class Sm90Emitter(Sm90Mainloop):
 
     @property
     def loads_epilogue_late(self) -> bool:
-        """Threads of three groups have the fewest registers."""
+        """Threads of three consumer warpgroups have the fewest registers."""
         return self.schedule.consumer_warpgroups > 2
 
     @property
@@ -207,18 +206,18 @@ class Sm90Emitter(Sm90Mainloop):
         return "row_end"
 
     def reload_work_info(self) -> list[str]:
-        """Where the item is, read anew: between its uses no register holds it."""
+        """Reload the work tile's coordinates: no register holds them between uses."""
         return load_work_info(self, WORK_ITER)
 
     def _row_indices(self) -> list[str]:
-        """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""
+        """Row indices of a thread in 32 bits, so that masks compare 32 bits."""
         clamp = "return int64(minimum(int32(i), int32(n - 1)))"
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
         return super()._row_indices()
 
     def _next_work_tile(self) -> list[str]:
-        """The next item's first scores begin: they are summed while the results of this one are stored. After the last
-        item they are its own scores again, for nothing."""
+        """Start the next work tile's first q·k: it overlaps the epilogue. After the last work tile it recomputes that
+        tile's own scores, which are not used."""
         ahead = [f"taken = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
         return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
 

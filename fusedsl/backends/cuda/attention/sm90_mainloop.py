@@ -1,7 +1,7 @@
-"""The loop over the tiles of an item: products of a tile's scores run while the sums take up the weights before.
+"""Main loop of sm_90 attention over the key tiles of a work tile: q·k of a tile overlaps p·v of the tile before.
 
-A tile's scores are begun, then the sums of the last weights; what is computed of scores goes on beside those sums.
-Barriers and slots of shared memory follow from `note`, the word that the copying group leaves of a tile (copies.py).
+Each iteration starts q·k, then p·v of the previous tile; the softmax runs while p·v does. mbarriers and stages follow
+from `note`, the tile info that the producer publishes in shared memory (sm90_producer.py).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .emit_softmax import AttentionEmitter
 from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
 from .sm90_skip_tiles import elect_one
 
-NEXT_SCORES = "first_scores"  # of the next item
+NEXT_SCORES = "first_scores"  # of the next work tile
 WORK_ITER, KV_ITER = (
     "(note >> 3 & 3)",
     "(note >> 5 & 7)",
-)  # items before this one, and tiles, as far as barriers need them
+)  # pipeline states: work tiles and key tiles so far, modulo the stages
 KV_ITER_BEFORE, KV_ITER_AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
-MOST_HOISTED_WIDTH = 128  # elements of a row
+MOST_HOISTED_WIDTH = 128  # head dimension
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
 class Sm90Mainloop(AttentionEmitter):
-    """What a group of four warps does with an item's tiles."""
+    """Emitter of a consumer warpgroup's loop over key tiles."""
 
     def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
@@ -34,13 +34,13 @@ class Sm90Mainloop(AttentionEmitter):
         beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None
         self.bias = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
-    # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items
+    # -- pipeline: stage and parity of `moved` key tiles and `taken` work tiles so far
 
     def q_bytes(self) -> int:
         return self.schedule.tile_bytes(self.schedule.rows, self.schedule.head_dim)
 
     def kv_bytes(self) -> tuple[int, int]:
-        """Bytes of a tile of the stream, for both products."""
+        """Bytes of a k tile and of a v tile."""
         s = self.schedule
         return s.tile_bytes(s.columns, s.head_dim), s.tile_bytes(s.columns, s.head_dim_v)
 
@@ -66,7 +66,7 @@ class Sm90Mainloop(AttentionEmitter):
         return f"({taken} >> {self.schedule.q_stages - 1} & 1)"
 
     def _load_bias(self) -> list[str]:
-        """Lines that read what is beside a tile's scores, in pairs, while these are summed."""
+        """Lines that load a tile's bias in pairs, while q·k runs."""
         if not self.bias:
             return []
         place, rows = self.bias_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
@@ -83,10 +83,10 @@ class Sm90Mainloop(AttentionEmitter):
         self.domain[self.bias] = ELEMENT
         return [f"{self.bias} = wide_beside(beside)"]
 
-    # -- products under way
+    # -- products in flight
 
     def wait_tile(self) -> list[str]:
-        """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
+        """Lines that wait for the next k tile, and load its tile info."""
         wait = f"await_phase(right_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
         return [wait, f"note = same(kept_word(tiles_at + {KV_ITER_AFTER} * 4))"]
 
@@ -109,7 +109,8 @@ class Sm90Mainloop(AttentionEmitter):
 
     @property
     def hoists_common(self) -> bool:
-        """Wide rows have no registers for many elements at once: all at once before masks, softcap took 3 % longer."""
+        """True if registers hold all elements of a row at once."""
+        # measured: hoisted for wider heads, softcap takes 3 % longer
         return max(self.schedule.head_dim, self.schedule.head_dim_v) <= MOST_HOISTED_WIDTH
 
     @property
@@ -118,22 +119,24 @@ class Sm90Mainloop(AttentionEmitter):
 
     @property
     def has_full_phases(self) -> bool:
-        """Wide rows draw in every tile, beside which masks cost little (dropout of 256: 846 us, with tiles apart 857),
-        while the lines of both took the linker 0.2 s longer."""
+        """False for wide heads with index masks: they are evaluated in every tile, and other masks then cost little.
+
+        Measured: dropout with head dimension 256 takes 846 us, 857 with full phases, and those link 0.2 s longer.
+        """
         return self.hoists_common or not self.has_index_masks
 
-    # -- an item's tiles
+    # -- loop over key tiles
 
     def pingpong(self) -> tuple[list[str], list[str]]:
-        """Lines between which a group starts its products."""
+        """Lines before and after a warpgroup starts its products: ping-pong by named barriers."""
         if not self.schedule.pingpong:
             return [], []
         groups = self.schedule.consumer_warpgroups
-        following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next groups
+        following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next warpgroups
         return ["meet_group(1 + group, 256)"], [f"tell_group({following} >> 4 * group & 15, 256)"]
 
     def _mainloop(self) -> list[str]:
-        """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
+        """The loop over key tiles, without the last p·v: q·k of a tile starts before p·v of the previous one."""
         own, score = self.weighted_sum.state.name, self.score.value.name
         pack, (wait, tell) = f"weights = pack({self.weighted_sum.p.name})", self.pingpong()
         beside, factor = [*self._load_bias(), *self._widen_bias()], self._rescale_factor()
@@ -162,27 +165,29 @@ class Sm90Mainloop(AttentionEmitter):
         return [*first, "while note & 1 == 0:", *indented(loop)]
 
     def _rescale_factor(self) -> str:
-        """The row value that sums are multiplied by where a row's reference rises, if no more becomes of them."""
+        """The row value that the output is rescaled by, if rescaling is one product; else empty."""
         merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
         found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
         names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
     def _pin_order(self) -> list[str]:
-        """What is computed last of a tile stays there. Where branches end, or places are drawn in a loop, ptxas keeps
-        the order by itself: dilated masks of heads of 64 take 1,123 us, and held too 1,209."""
+        """Pin the softmax before the wait for p·v. Around branches or mask loops ptxas keeps the order by itself.
+
+        Measured: dilated masks with head dimension 64 take 1,123 us, 1,209 if pinned too.
+        """
         if self._full_phases or self.has_index_masks:
             return []
         sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
         return [f"hold({sums[-1].name if sums else self.weighted_sum.p.name})"]
 
     def _release_k(self) -> list[str]:
-        """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
+        """Lines that release the k stage, and the q stage after the last key tile."""
         give_left = [f"    arrive(left_empty + {self.q_slot(WORK_ITER)} * 8)"]
         return elect_one(f"arrive(right_empty + {self.kv_slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
 
     def _last_pv(self) -> list[str]:
-        """The last sums of an item."""
+        """The last p·v of a work tile."""
         own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
         return [
             f"await_phase(weighed_full + {self.kv_slot(KV_ITER)} * 8, {self.kv_parity(KV_ITER)})",
@@ -194,7 +199,7 @@ class Sm90Mainloop(AttentionEmitter):
         ]
 
     def _first_tile(self) -> list[str]:
-        """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
+        """Softmax of a work tile's first key tile, which may reach beyond the last key."""
         place = [f"note = same(kept_word(tiles_at + {KV_ITER} * 4))", self._column_from()]
         common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
         if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
@@ -203,7 +208,7 @@ class Sm90Mainloop(AttentionEmitter):
         return [*place, *common, *either(inside, inner, beyond)]
 
     def _tile_softmax(self) -> list[str]:
-        """Weights of a tile of scores, and the state with it."""
+        """Softmax of a key tile, full or partial."""
         common, partial = self.emit_hoisted(), self.emit_partial(beyond=False)
         if not self._full_phases:
             return [*common, *partial]

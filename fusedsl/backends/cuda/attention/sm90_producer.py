@@ -1,7 +1,7 @@
-"""The group of the attend skeleton that copies: it knows what comes next, asks the copy engine for it, leaves notes.
+"""Producer warpgroup of sm_90 attention: one warp schedules work tiles, one issues TMA loads.
 
-One warp finds where the block's next item is, and which tiles of the stream count for it; another asks for these, one
-after another. The groups that compute read what these found from shared memory: no register of theirs holds it.
+The scheduler warp decodes the block's next work tile and its active key blocks; the load warp loads them in order.
+Both publish infos in shared memory, so that no register of a consumer holds them.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .sm90_tile_scheduler import count_kv_blocks, decode_work_tile, first_kv_wor
 if TYPE_CHECKING:
     from .sm90_emit import Sm90Emitter
 
-Q_BOX, K_BOX, V_BOX, BIAS_BOX = range(4)  # windows
-WORK_INFO_SLOT = f"(taken & {WORK_INFOS - 1})"  # of the notes on items, that on this one
+Q_BOX, K_BOX, V_BOX, BIAS_BOX = range(4)  # TMA boxes
+WORK_INFO_SLOT = f"(taken & {WORK_INFOS - 1})"  # slot of this work tile's info
 
 
 def emit_producer(w: Sm90Emitter) -> list[str]:
-    """The lines of the warps that copy."""
+    """The lines of the producer warps."""
     scout = ["elif thread() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
     return ["if thread() < 32:", *indented(_load_warp(w)), *scout]
 
 
 def _scheduler_warp(w: Sm90Emitter) -> list[str]:
-    """Lines that leave word of one item after another, once the last one is being copied."""
+    """Lines of the scheduler warp: publish the info of each work tile while the previous one is loaded."""
     item = [
         *decode_work_tile(w),
         *count_kv_blocks(w),
@@ -43,10 +43,10 @@ def _scheduler_warp(w: Sm90Emitter) -> list[str]:
 
 
 def _load_warp(w: Sm90Emitter) -> list[str]:
-    """Lines that bring the tiles of the block's items.
+    """Lines of the load warp: q, and k and v of each active key block.
 
-    The note of a tile has, from the lowest bit: whether it is the item's last, whether it counts whole, whether the
-    item is the block's last, how many items came before (two bits), how many tiles did (three), and the tile's number.
+    Bits of a tile info from the lowest: last key tile of the work tile; full tile; last work tile of the block; work
+    tiles so far (two bits); key tiles so far (three); index of the key tile.
     """
     s = w.schedule
     panels, out_panels = -(-s.head_dim // SWIZZLE_ELEMENTS), -(-s.head_dim_v // SWIZZLE_ELEMENTS)
@@ -77,7 +77,7 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
         *indented(_load_tile(w, V_BOX, "weighed", w.kv_slot(), values, out_panels)),
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
-    if s.persistent_blocks:  # LLVM does not know it, and unrolls no such loop: registers are few here
+    if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
         tile.append(f"counted = kept_word({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
     item = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
     start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
@@ -90,7 +90,7 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
 
 
 def _load_bias(w: Sm90Emitter) -> list[str]:
-    """Lines that bring what is beside a tile's scores."""
+    """Lines that load the bias of a tile."""
     if not w.bias:
         return []
     return [
@@ -103,26 +103,26 @@ def _load_bias(w: Sm90Emitter) -> list[str]:
 
 
 def _load_tile(w: Sm90Emitter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
-    """Lines that ask for a tile of an operand, panel by panel."""
+    """Lines that load a tile of an operand, one 128-byte wide box at a time."""
     full, to = f"{name}_full + {slot} * 8", f"{name}_at + {slot} * {size} + panel * {size // panels}"
     call = f"copy{number}({to}, map{number}(), {full}, {_box_coordinates(w, number)})"
     return [f"expect_bytes({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
 
 
 def _box_coordinates(w: Sm90Emitter, number: int) -> str:
-    """Where a box of an operand begins."""
+    """The coordinates of an operand's box."""
     places = {w.query_axis: "row_from"} if number in (Q_BOX, BIAS_BOX) else {w.kv_axis: "column_from"}
     inner = f"column_from + panel * {SWIZZLE_ELEMENTS}" if number == BIAS_BOX else f"panel * {SWIZZLE_ELEMENTS}"
     return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.tma_boxes[number].axes[1:])])
 
 
 def work_info_words(w: Sm90Emitter) -> list[str]:
-    """What says where an item is, twice how many tiles of the stream count for it, and 1 more if it is the last."""
+    """The words of a work info: rows, outer coordinates, and `counted`: twice the key blocks, plus 1 for the last."""
     return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
 
 
 def work_info_at(w: Sm90Emitter, taken: str) -> str:
-    """Where it stands what the place of an item is: its first row comes first."""
+    """The address of a work info; its first row comes first."""
     return f"places_at + {taken} * {4 * len(work_info_words(w))}"
 
 
@@ -133,5 +133,5 @@ def _store_work_info(w: Sm90Emitter) -> list[str]:
 
 
 def load_work_info(w: Sm90Emitter, taken: str) -> list[str]:
-    """Lines that read where an item is, of so many that were taken before it."""
+    """Lines that load the info of work tile number `taken`."""
     return [f"{word} = kept_word({work_info_at(w, taken)} + {4 * k})" for k, word in enumerate(work_info_words(w))]

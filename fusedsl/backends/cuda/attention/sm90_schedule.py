@@ -1,4 +1,4 @@
-"""Passes over scores on Hopper: blocks have tiles of rows, whose scores stay in registers of groups of four warps."""
+"""Schedule of attention on sm_90: TMA producer, wgmma consumers, persistent blocks."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ....kernel_ir.phase import Body
 from .block_mask_inputs import bounds_axes, bounds_fit, kv_bounds, mask_reads_memory
 from .sm90_tile_shape import tile_shape
 
-ROWS, WARP_ROWS = 64, 16  # of a group of four warps, and of a warp
-WARPGROUP = 128  # threads of a group
-SWIZZLE_ELEMENTS = 64  # elements of a line in shared memory: 128 bytes
-MOST_HEAD_DIM = 256  # sums that one product has side by side
-ABSENT = -1  # the number of an operand, or an axis, that is not there
-TMA_RANK = 5  # that the copy engine knows
+ROWS, WARP_ROWS = 64, 16  # query rows of a warpgroup, and of a warp
+WARPGROUP = 128  # threads
+SWIZZLE_ELEMENTS = 64  # of 16 bits in a swizzled row of 128 bytes
+MOST_HEAD_DIM = 256  # columns of one wgmma
+ABSENT = -1  # index of an absent operand or axis
+TMA_RANK = 5  # axes of a tensor map
 ALIGNMENT = 1024
-MBARRIER_BYTES = 8  # bytes of a barrier in memory
-SCHEDULER_BYTES = 16  # of what says which tile of rows is where
-WORK_INFOS, TILE_INFOS = 4, 8  # on items, and on tiles of the stream, that those who copy leave for the others
-MOST_TILES = 1 << 23  # of a stream: a note has so many bits for their numbers
-COLUMNS_AFTER_SPILL = (96, 64, 48, 32)  # columns at a time, where values spilled with more
-L2_GROUP_BYTES = 32 << 20  # of what items of one section stream: it stays in the L2 (measured on an H200)
-STAGES_WITHOUT_BIAS = ((2, 0), (1, 0))  # tiles of rows, and of elements beside scores, that are on chip: the best first
+MBARRIER_BYTES = 8  # bytes of an mbarrier
+SCHEDULER_BYTES = 16  # of the tile scheduler's state
+WORK_INFOS, TILE_INFOS = 4, 8  # slots of work infos and tile infos, published by the producer
+MOST_TILES = 1 << 23  # key tiles: a tile info has 23 bits for their index
+COLUMNS_AFTER_SPILL = (96, 64, 48, 32)  # key tile widths to try if registers spilled
+L2_GROUP_BYTES = 32 << 20  # k and v bytes of an L2 group of work tiles (measured on an H200)
+STAGES_WITHOUT_BIAS = ((2, 0), (1, 0))  # (q stages, bias stages), the best first
 STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *STAGES_WITHOUT_BIAS)
 
 
 class AttentionTiling(Protocol):
-    """How a pass over scores is cut: a block of `block` threads has so many `rows`, and takes so many `columns` of the
-    stream at a time; a row of the first product has `width` elements, and one of results `out_width`."""
+    """Tiling of attention: a block of `block` threads has `rows` queries, and key tiles of `columns`; `head_dim` is the
+    length of a q·k sum, `head_dim_v` that of an output row."""
 
     @property
     def block(self) -> int: ...
@@ -53,31 +53,22 @@ class AttentionTiling(Protocol):
 
 @dataclass(frozen=True)
 class Sm90AttentionSchedule:
-    """`groups` of four warps have 64 rows each; tiles of `columns` scores go by, of which `stages` are on chip.
+    """Schedule of a warp-specialised kernel: a producer warpgroup, and consumer warpgroups of 64 query rows each."""
 
-    `width` and `out_width` are the lengths of the first product's sums and of a row of results; of the rows,
-    `left_stages` tiles are on chip, and of what stands beside scores in memory, if it is copied, `beside_stages`.
-    Where `boxed`, results leave through shared memory, by the copy engine. Groups take `turns` at starting their
-    products. References of exponentials may `lag` behind the extrema, which are kept beside, so that sums are seldom
-    moved. It may be what is left where values `spilled` with more columns.
-    """
-
-    columns: int
+    columns: int  # keys of a tile
     consumer_warpgroups: int
-    kv_stages: int
-    head_dim: int
-    head_dim_v: int
+    kv_stages: int  # tiles of k, and of v, in shared memory
+    head_dim: int  # length of a q·k sum
+    head_dim_v: int  # columns of the output
     q_stages: int = 1
-    bias_stages: int = 0
-    tma_store: bool = False
-    pingpong: bool = True
-    lazy_rescale: bool = False
-    after_spill: bool = False
+    bias_stages: int = 0  # 0: no bias that is loaded by TMA
+    tma_store: bool = False  # outputs are stored through shared memory by TMA
+    pingpong: bool = True  # warpgroups start their products in turn
+    lazy_rescale: bool = False  # references may stay below the row maximum, so that outputs are seldom rescaled
+    after_spill: bool = False  # registers spilled with more columns
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
-    persistent_blocks: int = field(
-        default=0, compare=False
-    )  # blocks that are there at once, and take items in turn; 0: all
+    persistent_blocks: int = field(default=0, compare=False)  # blocks that loop over work tiles; 0: one block a tile
     blocks: int = 1
 
     @property
@@ -99,8 +90,7 @@ class Sm90AttentionSchedule:
 
 @dataclass(frozen=True)
 class AttentionOperands:
-    """What the two products of a pass are made of: numbers of operands (`weighed` NOTHING: it only folds), the axis
-    that tiles of rows lie along, and the operands whose lines are `gathered`."""
+    """Operands of both products, by index (`v` ABSENT: reductions alone), the query axis of a tile, paged operands."""
 
     q: int
     k: int
@@ -110,13 +100,12 @@ class AttentionOperands:
 
     @property
     def multiplied(self) -> tuple[int, ...]:
-        """The operands that there are."""
+        """The operands of products, without absent ones."""
         return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 
 def operands_of(kernel: KernelIR) -> AttentionOperands | None:
-    """The operands of a pass with one score and at most one weighing, whose products take arrays as they are, or lines
-    of arrays that are looked up."""
+    """The operands of a body with one score and at most one weighted sum, whose operands are arrays or paged arrays."""
     stream = kernel.attention
     if stream is None or not stream.running_reference or len(stream.scores) != 1 or len(stream.weighted_sums) > 1:
         return None
@@ -129,7 +118,7 @@ def operands_of(kernel: KernelIR) -> AttentionOperands | None:
     left, right, weighed = (*found, ABSENT)[:3]
     lanes = [a for a in stream.query_axes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
     if not lanes and all(operand.strides[stream.query_axes[-1]] == "0" for operand in kernel.operands):
-        lanes = list(stream.query_axes)  # an axis of one row
+        lanes = list(stream.query_axes)  # a query axis of extent 1
     if not lanes:
         return None
     gathered = tuple(line.operand for line in lines if line is not None)
@@ -137,7 +126,7 @@ def operands_of(kernel: KernelIR) -> AttentionOperands | None:
 
 
 def _array(kernel: KernelIR, body: Body) -> int | None:
-    """The operand that a body reads and does nothing with."""
+    """The operand that a body loads and returns unchanged."""
     if body.lines or len(body.results) != 1:
         return None
     name = body.results[0].name
@@ -145,7 +134,7 @@ def _array(kernel: KernelIR, body: Body) -> int | None:
 
 
 def bias_operand(kernel: KernelIR, lane: int) -> int | None:
-    """The operand with an element for each score, 16 bits each, whose boxes the copy engine can bring."""
+    """The bias: an operand with a 16-bit element for each score, which TMA can load."""
     assert kernel.attention is not None
     for body in kernel.attention.mask_inputs:
         k = _array(kernel, body)
@@ -159,7 +148,7 @@ def bias_operand(kernel: KernelIR, lane: int) -> int | None:
 
 
 def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
-    """The operand that the copy engine can bring results to, 16 bits each, and the axis along its lines."""
+    """The 16-bit output operand that TMA can store, and the axis along its rows."""
     assert kernel.attention is not None
     for ending in kernel.attention.epilogues:
         for store in ending.stores:
@@ -173,7 +162,7 @@ def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
 
 
 def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> bool:
-    """Whether the copy engine and the products can take these arrays."""
+    """True if TMA and wgmma take these arrays."""
     score, weighing = stream.scores[0], stream.weighted_sums[0]
     inner = {found.q: score.axis, found.k: score.axis, found.v: weighing.axis}
     kinds = {kernel.operands[k].dtype for k in inner}
@@ -193,13 +182,13 @@ def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> 
 
 
 def _tma_axes(kernel: KernelIR, operand: int, inner: int, along: int) -> tuple[int, ...]:
-    """The axes of an operand that boxes lie in, from the innermost outwards, and that along which they have lines."""
+    """The axes of an operand's tensor map, from the innermost outwards; `along` is that of a box's rows."""
     letters = kernel.operands[operand].strides
     return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (letters[a] != "0" or a == along)))
 
 
 def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> Sm90AttentionSchedule | None:
-    """How a pass over scores runs on this card; None where no kernel of it fits."""
+    """The schedule of attention on sm_90; None if the card, the operands or the shared memory do not allow it."""
     found, stream = operands_of(kernel), kernel.attention
     if found is None or found.v == ABSENT or stream is None:
         return None
@@ -212,7 +201,7 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     groups, columns, stages = tile_shape(width, out_width, beside, kernel)
     if extents[kernel.row_axes] // COLUMNS_AFTER_SPILL[-1] >= MOST_TILES:
         return None
-    lags = groups < 3 or stream.block_mask is None  # three groups have no registers for more beside a mask
+    lags = groups < 3 or stream.block_mask is None  # three warpgroups have no registers for it beside a mask
     least = Sm90AttentionSchedule(columns, groups, stages, width, out_width, pingpong=groups > 1, lazy_rescale=lags)
     ways = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if beside else STAGES_WITHOUT_BIAS)]
     staying = [replace(way, persistent_blocks=hardware.multiprocessors) for way in ways if bounds_fit(kernel)]
@@ -237,7 +226,7 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 def with_columns(
     kernel: KernelIR, schedule: Sm90AttentionSchedule, columns: int
 ) -> tuple[KernelIR, Sm90AttentionSchedule]:
-    """The same pass with so many columns of scores at a time."""
+    """The same kernel with key tiles of so many columns."""
     schedule = replace(schedule, columns=columns, after_spill=True)
     return replace(kernel, tma_boxes=tma_boxes(schedule, kernel)), schedule
 
@@ -245,14 +234,14 @@ def with_columns(
 def narrower_schedules(
     kernel: KernelIR, schedule: Sm90AttentionSchedule
 ) -> Iterator[tuple[KernelIR, Sm90AttentionSchedule]]:
-    """The same pass with fewer columns at a time, which stand in fewer registers."""
+    """The same kernel with narrower key tiles, which need fewer registers."""
     for columns in COLUMNS_AFTER_SPILL:
         if columns < schedule.columns:
             yield with_columns(kernel, schedule, columns)
 
 
 def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
-    """The boxes of the operands: panels of 64 elements of a tile's lines, and of results of a warp's, the last ones."""
+    """TMA boxes of the operands, 64 elements wide: tiles of q, k, v and bias; the last, 16 output rows of a warp."""
     found, stream = operands_of(kernel), kernel.attention
     assert found is not None and stream is not None
     made, beside = [], bias_operand(kernel, found.query_axis)
@@ -275,26 +264,25 @@ def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox
 
 
 def block_mask_words(schedule: AttentionTiling, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """32-bit words that say which tiles of a stream count, and as many that say which count whole."""
+    """32-bit words of the block mask: as many for any active as for all active."""
     assert kernel.attention is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return -(-tiles // 32) if mask_reads_memory(kernel) else 0
 
 
 def bounds_bytes(schedule: AttentionTiling, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Shared memory of the answers."""
+    """Shared memory of the bounds along the kv axis."""
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return 8 * len(kv_bounds(kernel)) * tiles * prod(extents[a] for a in bounds_axes(kernel))
 
 
 def info_bytes(kernel: KernelIR) -> int:
-    """Shared memory of how items lie, and of notes: a word for a tile, places on all axes and a count for an item."""
+    """Shared memory of the scheduler's state, tile infos (a word each) and work infos (coordinates and a count)."""
     return SCHEDULER_BYTES + TILE_INFOS * 4 + WORK_INFOS * (8 + 4 * kernel.row_axes)
 
 
 def fixed_bytes(schedule: Sm90AttentionSchedule) -> int:
-    """Shared memory of a block: the rows, the tiles of both right operands, what is beside scores, results, and the
-    barriers."""
+    """Shared memory of a block: tiles of q, k, v, bias and output, and the mbarriers."""
     rows = schedule.q_stages * (schedule.tile_bytes(schedule.rows, schedule.head_dim) + 2 * MBARRIER_BYTES)
     tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.head_dim, schedule.head_dim_v))
     beside = schedule.bias_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * MBARRIER_BYTES)
@@ -303,7 +291,7 @@ def fixed_bytes(schedule: Sm90AttentionSchedule) -> int:
 
 
 def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Dynamic shared memory of a block, and what its start may be off."""
+    """Dynamic shared memory of a block, with the alignment of its start."""
     assert kernel.attention is not None
     words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
     classes = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
@@ -312,19 +300,19 @@ def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: 
 
 
 def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Shared memory of a block, should values spill and fewer columns be taken, too."""
+    """Shared memory of a block, also for the narrower key tiles after a spill."""
     least = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
     return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
 
 
 def sm90_grid(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one for each tile of rows, or as many as are there at once."""
+    """Blocks of the launch: one per work tile, or the persistent blocks."""
     items = _work_tiles(schedule, kernel, extents)
     return min(items, schedule.persistent_blocks) if schedule.persistent_blocks else items
 
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Tiles of rows."""
+    """The number of work tiles."""
     found = operands_of(kernel)
     assert found is not None
     others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)

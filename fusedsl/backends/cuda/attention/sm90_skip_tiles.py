@@ -1,4 +1,4 @@
-"""Groups of the attend skeleton that let others by: an item's first tiles may count for other groups' rows alone."""
+"""Skips key tiles that are masked for all rows of this warpgroup; another warpgroup of the work tile may need them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ if TYPE_CHECKING:
 
 
 def skip_inactive_tiles(w: Sm90Emitter, taken: str, moved: str) -> list[str]:
-    """Lines of a group that passes its turns on while nothing of a tile counts for its rows; `taken` items and `moved`
-    tiles of the stream came before. An item's last tile is everybody's.
+    """Lines of a warpgroup that skips key tiles without an active element in its rows; `taken` work tiles and `moved`
+    key tiles came before. No warpgroup skips the last key tile.
 
-    Where tiles are as wide as all groups' rows are many, these have nearly the same tiles; where they are not, and
-    where a group has no rows at all, they do not.
+    If key tiles are at least as wide as a work tile has rows, all warpgroups have nearly the same tiles: none skips.
     """
     if w.schedule.columns >= w.schedule.rows or w.bias:
         return []
@@ -39,13 +38,13 @@ def skip_inactive_tiles(w: Sm90Emitter, taken: str, moved: str) -> list[str]:
 
 
 def elect_one(*lines: str) -> list[str]:
-    """What one thread of a group does."""
+    """Lines that one thread of a warpgroup executes."""
     return ["if lead:", *indented(lines)]
 
 
 def _tile_is_inactive(w: Sm90Emitter) -> str:
-    """A condition: that nothing of the tile that `note` is of counts for the group's rows, from `strip_from` to
-    `strip_end`, and that it is not the item's last. Masks that read memory, or other axes, are not asked."""
+    """The condition that the key tile of `note` has no active element in the warpgroup's rows (`strip_from` to
+    `strip_end`) and is not the last. Masks that read memory or other axes are not evaluated."""
     sieve, given = w.stream.block_mask, {v.name: v.dtype.name for v in w.kernel.scalars}
     kinds, counts = {"note": "int32", "strip_from": "int32", "strip_end": "int32"}, ""
     lines: list[str] = []

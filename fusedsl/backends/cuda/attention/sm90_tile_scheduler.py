@@ -1,9 +1,9 @@
-"""Which tiles of rows a block of the attend skeleton takes, one after another, and which tiles of the stream go by.
+"""Persistent tile scheduler of sm_90 attention: order of (batch, head, query tile) work tiles, and their key blocks.
 
-Items are tiles of rows. They are in sections of so many places on the other axes that what a section's items stream
-stays in the L2; in every section the places of one tile of rows are neighbours, and sections go through the tiles of
-rows downwards and upwards in turn, so that blocks which take every n-th item have as much to do. Where the last tile of
-rows would not be full, the first one is not: of masks that leave what is before a row, it has the least to do.
+Work tiles are in L2 groups: as many outer coordinates as have k and v that fit in the L2. Within a group, the
+coordinates of one query tile are neighbours. Groups go through the query tiles downwards and upwards in turn, so that
+blocks which take every n-th work tile have equal work. An incomplete query tile is the first, not the last: under
+causal masks it has the least work.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def init_scheduler(w: Sm90Emitter) -> list[str]:
-    """Lines of one thread that leave in shared memory how items lie: registers are dear in the loops."""
+    """Lines of one thread that store the scheduler's state in shared memory: registers are scarce in the loops."""
     s, outer = w.schedule, [f"n{a}" for a in w.outer]
     streamed = [w.kernel.operands[k].strides for k in w.operands.multiplied[1:]]
     apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
@@ -32,7 +32,7 @@ def init_scheduler(w: Sm90Emitter) -> list[str]:
         "sections = (others + section - 1) // section",
         "section = (others + sections - 1) // sections",
     ]
-    if not w.has_block_mask:  # one place after the other, where all tiles have as much to do
+    if not w.has_block_mask:  # one outer coordinate at a time, if all work tiles are equal
         lines += [f"if row_tiles * {s.rows} == n{w.query_axis}:", "    section = int64(1)"]
     words = ["row_tiles * others", "row_tiles", "section"]
     words += [f"(n{w.kv_axis} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.has_block_mask else []
@@ -40,7 +40,7 @@ def init_scheduler(w: Sm90Emitter) -> list[str]:
 
 
 def decode_work_tile(w: Sm90Emitter) -> list[str]:
-    """Lines that give the rows of an item, from `row_from` to `row_end`, and its place on the other axes."""
+    """Lines that decode a work tile: its rows from `row_from` to `row_end`, and its outer coordinates."""
     lines = [
         "items, row_tiles, section = kept_word(order_at), kept_word(order_at + 4), kept_word(order_at + 8)",
         "turn = share(item, section * row_tiles)",
@@ -51,7 +51,7 @@ def decode_work_tile(w: Sm90Emitter) -> list[str]:
         "rest = share(inner, near)",
         "other = int32(passed + inner - rest * near)",
     ]
-    if w.has_block_mask:  # the last section begins with the longest
+    if w.has_block_mask:  # the last group begins with the longest
         lines += ["if share(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
     n, rows = f"n{w.query_axis}", w.schedule.rows
     lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
@@ -60,9 +60,9 @@ def decode_work_tile(w: Sm90Emitter) -> list[str]:
 
 
 def count_kv_blocks(w: Sm90Emitter) -> list[str]:
-    """Lines that count the item's tiles of the stream, and find the one that is worked first.
+    """Lines that count the active key blocks of a work tile, and find the first to process.
 
-    Where none counts, the first is worked, all of it masked. Bits of the tiles that count stay in shared memory.
+    If none is active, the first is processed fully masked. The block mask bits stay in shared memory.
     """
     columns, n = w.schedule.columns, f"n{w.kv_axis}"
     if not w.has_block_mask:
@@ -88,17 +88,17 @@ def count_kv_blocks(w: Sm90Emitter) -> list[str]:
 
 
 def _mask_word(part: int) -> str:
-    """Where bits of 32 tiles of an item are: whether they count, and whether they count whole."""
+    """The address of the block mask bits of 32 key blocks: any active (0) or all active (1)."""
     return f"classes_at + ((taken & {WORK_INFOS - 1}) * kept_word(order_at + 12) + word) * 8 + {4 * part}"
 
 
 def first_kv_word(w: Sm90Emitter) -> list[str]:
-    """Lines before the first tile of an item is looked for."""
+    """Lines that reset the iteration over key blocks."""
     return ["word, left, whole = kept_word(order_at + 12), int32(0), int32(0)"] if w.has_block_mask else []
 
 
 def next_kv_block(w: Sm90Emitter) -> list[str]:
-    """Lines that find the next tile that counts: the last first, so that it alone may reach beyond the stream."""
+    """Lines that find the next active key block, from the last one on: the first alone may reach beyond the keys."""
     if not w.has_block_mask:
         return ["tile = int32((counted >> 1) - 1 - k)"]
     return [

@@ -1,4 +1,4 @@
-"""Rows and columns at a time of the attend skeleton: such that what stands in registers fits there."""
+"""Tile shape of sm_90 attention: warpgroups, key tile width and stages such that registers do not spill."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body
 from .block_mask_inputs import bounds_axes, mask_reads_memory
 
-MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # lines of a sieve's body
-REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
+MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # instructions of a block mask's body
+REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a producer thread, and of a consumer thread
 
 
 def is_index_mask(kernel: KernelIR, body: Body) -> bool:
-    """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
-    it is drawn, as bits that stand beside them."""
+    """True for an index mask: a computed condition that loads nothing along the kv axis. It is evaluated as bits."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
     read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
@@ -22,25 +21,24 @@ def is_index_mask(kernel: KernelIR, body: Body) -> bool:
 
 
 def is_random_mask(body: Body) -> bool:
-    """Whether what is read for scores is drawn from random numbers."""
+    """True for a mask that reads random numbers (dropout)."""
     return any(" philox" in line for line in body.lines)
 
 
 def _index_mask_instructions(kernel: KernelIR) -> list[str]:
-    """The lines of conditions that are drawn."""
+    """The instructions of all index masks."""
     assert kernel.attention is not None
     return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.lines]
 
 
 def _gathers(kernel: KernelIR) -> bool:
-    """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
+    """True if mask inputs are loaded at computed addresses, which take registers too."""
     assert kernel.attention is not None
     return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.lines)
 
 
 def _holds_columns(kernel: KernelIR) -> bool:
-    """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
-    stand in registers beside the scores."""
+    """True if elements read loads of their columns, or indices as floats: these take registers beside the scores."""
     stream, along = kernel.attention, kernel.row_axes
     assert stream is not None
     bodies = (*stream.mask_inputs, *(phase.element for phase in stream.tile_phases))
@@ -54,12 +52,12 @@ def _holds_columns(kernel: KernelIR) -> bool:
 
 
 def _hoists_from_scores(stream: AttentionBody) -> bool:
-    """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
+    """True if a value of the scores is computed before masks and maxima: both take registers."""
     return not stream.tile_phases[0].folds and any(phase.folds for phase in stream.tile_phases)
 
 
 def _has_large_block_mask(kernel: KernelIR) -> bool:
-    """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
+    """True if the evaluation of the block mask needs many registers."""
     sieve = kernel.attention.block_mask if kernel.attention else None
     if sieve is None or mask_reads_memory(kernel):
         return bool(bounds_axes(kernel))
@@ -67,16 +65,16 @@ def _has_large_block_mask(kernel: KernelIR) -> bool:
 
 
 def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
-    """Registers of a thread that copies, or asks what to copy, and of one that computes."""
+    """Registers of a producer thread, and of a consumer thread (setmaxnreg)."""
     return (40, 152) if groups == 3 and (spilled or _has_large_block_mask(kernel)) else REGISTERS[groups]
 
 
 def _columns_of_three(kernel: KernelIR) -> int:
-    """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
-    step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
-    every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
-    softcap 1,247 and 1,260; every fourth of a window 537 and 524. Causal dropout on an H100: 1,852 us with 96, 1,938
-    with 112, 1,992 with 80, and 1,995 in two groups of 128."""
+    """Key tile width of three consumer warpgroups without spills: a multiple of 16, the k of one wgmma."""
+    # measured: H200, 16k tokens, this width and one that spilled: causal masks of every third key 1,113 and 1,337 us,
+    # every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017, softcap 1,247 and 1,260; every
+    # fourth of a window 537 and 524.
+    # measured: H100, causal dropout: 1,852 us with 96, 1,938 with 112, 1,992 with 80, 1,995 in two warpgroups of 128.
     stream = kernel.attention
     assert stream is not None
     sieve = stream.block_mask
@@ -98,7 +96,7 @@ def _columns_of_three(kernel: KernelIR) -> int:
 
 
 def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
-    """Columns of two groups, of rows of up to 128."""
+    """Key tile width of two consumer warpgroups, for head dimensions up to 128."""
     sieve = kernel.attention.block_mask if kernel.attention else None
     if _gathers(kernel):
         return 64
@@ -109,10 +107,10 @@ def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
 
 
 def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
+    """(consumer warpgroups, key tile width, kv stages) for these head dimensions, with a bias or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums
-    measured from several extrema, and more sums of a row than one, leave none for three groups.
+    Stages are powers of 2. Masks and a bias leave no registers for 128 columns of wide heads; several references, or
+    several sums of a row, leave none for three warpgroups.
     """
     stream = kernel.attention
     assert stream is not None

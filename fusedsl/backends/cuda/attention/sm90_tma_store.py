@@ -1,7 +1,7 @@
-"""Results of the attend skeleton that leave through shared memory: the copy engine brings them on from there.
+"""Output epilogue by TMA: each warp writes its 16 rows to swizzled shared memory and stores them box by box.
 
-Each warp leaves its 16 rows in panels, and sends them panel by panel; it waits for nothing but that the copy engine has
-read its last ones. Of a tile of rows that is not full, the strip of 16 where the item ends is written line by line.
+A warp waits only until the TMA unit has read its previous rows. In a query tile that is not full, the 16 rows where the
+array ends are stored row by row.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SWIZZLE_ROW_BYTES = 2 * SWIZZLE_ELEMENTS  # bytes
 
 
 def store_output_tma(w: Sm90Emitter, values: str) -> None:
-    """Write the lines that send elements of results, once the last ones are on their way."""
+    """Emit the TMA store of output elements, after the previous store has read the shared memory."""
     s, number = w.schedule, len(w.kernel.tma_boxes) - 1
     window, panels = w.kernel.tma_boxes[number], -(-s.head_dim_v // SWIZZLE_ELEMENTS)
     kind, step = w.kernel.operands[window.operand].dtype, w.byte_step(window.operand, w.query_axis)
@@ -31,9 +31,10 @@ def store_output_tma(w: Sm90Emitter, values: str) -> None:
             *("row_from + strip" if a == w.query_axis else f"c{a}" for a in window.axes[1:]),
         ]
     )
+    source = f"results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}"
     send = [
         f"for panel in range({panels}):",
-        f"    send{number}(results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}, map{number}(), {corner})",
+        f"    send{number}({source}, map{number}(), {corner})",
         "count_sent()",
     ]
     to = f"{w.base_address(window.operand)} + int64(row_from + strip) * {step}"

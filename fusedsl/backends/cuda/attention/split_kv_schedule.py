@@ -1,8 +1,8 @@
-"""Passes of few rows over long streams: a small block has all rows of an item, and several share its stream.
+"""Split-KV schedule (flash decoding): few query rows over many keys; several small blocks share a work tile's keys.
 
-Keys and values are read once, and nothing else takes long: what counts is how many bytes are on their way. So blocks
-are a warp or a few, as many as fit, each with a part of an item's stream. Each leaves its state in the workspace; the
-last one of eight neighbours merges theirs, the last one of eight such these, and so on, always in the same order.
+Reading k and v once dominates: bytes in flight count. So blocks have one or a few warps, as many as fit, each with a
+split of the keys. Each stores its partial state in the workspace; the last of eight neighbours combines theirs, the
+last of eight such combines these, and so on, always in the same order.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ....kernel_ir.kernel import KernelIR
 from .mma_schedule import ROWS, MmaAttentionSchedule, block_mask_bytes, mma_schedule, paged_reason, work_tiles
 from .sm90_schedule import ABSENT, AttentionOperands, operands_of
 
-COLUMNS = 64  # of the stream at a time
-PROLOGUE_TILES = 1  # what a part takes beside its tiles, in tiles
-COMBINE_FAN_IN = 8  # parts that one block merges, which takes as long as a tile
-MOST_WARPS = 8  # on a multiprocessor, of 255 registers a thread
-MOST_ROWS, MOST_PACKED = 64, 128  # of a lane, and with those of other heads that read the same keys
-PACKED_WIDTH = 192  # results of more columns leave no registers for eight warps
+COLUMNS = 64  # keys of a tile
+PROLOGUE_TILES = 1  # time of a split's prologue, in key tiles
+COMBINE_FAN_IN = 8  # splits that one block combines, which takes as long as a key tile
+MOST_WARPS = 8  # on an SM, of 255 registers a thread
+MOST_ROWS, MOST_PACKED = 64, 128  # query rows of a head, and with those of other heads packed
+PACKED_WIDTH = 192  # wider outputs leave no registers for eight warps
 
 
 def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
-    """How a pass of few rows runs on tensor cores; None for others."""
+    """The split-KV schedule of attention with few query rows on tensor cores; None for others."""
     found = operands_of(kernel)
     if found is None or found.v == ABSENT or kernel.attention is None or kernel.attention.combine_splits is None:
         return None
     if extents[found.query_axis] > MOST_ROWS:
         return None
-    if kernel.steady:  # a row's result may not depend on how many rows there are
+    if kernel.steady:  # batch-invariant: a row's result may not depend on the number of rows
         return None
     packed = _packed_gqa_axis(kernel, extents, found)
     rows = extents[found.query_axis] * (1 if packed is None else extents[packed])
@@ -55,7 +55,7 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
 
 
 def _packed_gqa_axis(kernel: KernelIR, extents: tuple[int, ...], found: AttentionOperands) -> int | None:
-    """The axis whose rows share a stream with those of the lane, and a tile: heads with the same keys."""
+    """The axis of query heads with the same keys, whose rows share a query tile (packed GQA)."""
     assert kernel.attention is not None
     most = MOST_PACKED if extents[kernel.attention.weighted_sums[0].axis] <= PACKED_WIDTH else MOST_ROWS
     for axis in reversed(kernel.attention.query_axes):
