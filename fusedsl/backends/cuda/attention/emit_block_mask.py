@@ -21,7 +21,7 @@ LOAD_MASK_BITS = [
     "",
     '@once("int32, int32 -> int32, int32")',
     "def classes(at, word):",
-    "    return kept_word(at + 8 * word), kept_word(at + 8 * word + 4)",
+    "    return ld_shared(at + 8 * word), ld_shared(at + 8 * word + 4)",
 ]
 
 
@@ -69,8 +69,8 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
         scope.code += [
             f"some, every = int32({some}), int32({every} & (first + {columns} <= {n}))",
             "if (thread() & 31) == 0:",
-            "    mark_word(classes_at + 8 * (tile >> 5), some << (tile & 31))",
-            "    mark_word(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
+            "    or_shared(classes_at + 8 * (tile >> 5), some << (tile & 31))",
+            "    or_shared(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
             f"tile = int32(tile + {warps})",
         ]
 
@@ -78,8 +78,8 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
     return [
         "word = thread()",
         f"while word * {32 * columns} < {n}:",
-        "    keep_word(classes_at + 8 * word, 0)",
-        "    keep_word(classes_at + 8 * word + 4, 0)",
+        "    st_shared(classes_at + 8 * word, 0)",
+        "    st_shared(classes_at + 8 * word + 4, 0)",
         f"    word = int32(word + {schedule.block})",
         "barrier()",
         *before,
@@ -105,7 +105,7 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
             scope.code.append("if (thread() & 31) == 0:")
             for j, value in enumerate((extreme.lower, extreme.upper)):
                 at = f"{_smem_bounds_address(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
-                scope.code.append(f"    keep_word({at}, int32({value.name}))")
+                scope.code.append(f"    st_shared({at}, int32({value.name}))")
 
     found, rest = scope.lines_of(write), "place"
     places = []
@@ -182,7 +182,7 @@ def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: boo
         scope.code += _tile_ends(scope, schedule, sieve, True) + _tile_ends(scope, schedule, sieve, False)
         for k, extreme in enumerate(kv_bounds(scope.kernel) if kept else ()):
             for j, value in enumerate((extreme.lower, extreme.upper)):
-                word = f"kept_word(extremes_at + place * {8 * len(kv_bounds(scope.kernel))} + {8 * k + 4 * j})"
+                word = f"ld_shared(extremes_at + place * {8 * len(kv_bounds(scope.kernel))} + {8 * k + 4 * j})"
                 shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
                 scope.code += [f"{value.name} = {shown}"]
         for extreme in () if kept else sieve.bounds:

@@ -15,8 +15,18 @@ ROW, ELEMENT, COLUMN, SCALAR, OUTPUT, OUTPUT_COLUMN = "row", "element", "column"
 OUTPUT_IN_CHUNKS, INDEX_MASK = "own, in steps", "drawn for each element"
 OUTPUT_ROW, QK_ROW = "line", "key"  # rows of outputs and of q or k, across a warp
 PAGED_ROW = "found"  # paged rows, looked up by the lanes of a warp
-MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OUTPUT: "O.elementwise"}
-MAPS |= {OUTPUT_COLUMN: "O.columnwise", OUTPUT_IN_CHUNKS: "O.stepwise", INDEX_MASK: "S.drawn"}
+MAPS = {
+    ROW: "score_fragment.rowwise",
+    ELEMENT: "score_fragment.elementwise",
+    COLUMN: "score_fragment.columnwise",
+    SCALAR: "once",
+    OUTPUT: "output_fragment.elementwise",
+}
+MAPS |= {
+    OUTPUT_COLUMN: "output_fragment.columnwise",
+    OUTPUT_IN_CHUNKS: "output_fragment.in_chunks",
+    INDEX_MASK: "score_fragment.index_mask",
+}
 MAPS |= {OUTPUT_ROW: "own_row.elementwise", QK_ROW: "score_row.elementwise", PAGED_ROW: "lookup.elementwise"}
 APPROX = (
     "exp",
@@ -156,8 +166,8 @@ class FragmentEmitter:
         """Load the elements of a tile at row addresses plus column offsets, which are constants for stride 1."""
         name, k, kind = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
         step, at = self.byte_step(k, self.kv_axis), self.row_address(k) if domain == ELEMENT else self.base_address(k)
-        if "column_steps = S.steps()" not in self.top:
-            self.top.append("column_steps = S.steps()")
+        if "column_steps = score_fragment.column_offsets()" not in self.top:
+            self.top.append("column_steps = score_fragment.column_offsets()")
         first = f"(column_from + first_column()) * {step}"
         self.code.append(f"at_{name} = {self.offset_rows(at, first) if domain == ELEMENT else f'{at} + {first}'}")
         lines = [f"return fetch_{kind}(at + c * step, there)"]

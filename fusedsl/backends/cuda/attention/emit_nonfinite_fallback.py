@@ -23,9 +23,9 @@ def emit_nonfinite_fallback(w: AttentionEmitter) -> list[str]:
     """Lines that test whether all sums of a warp are `finite`, and recompute its rows if not; none without a mask."""
     if w.weighted_sum.is_active is None:
         return []
-    w.top.append("strange = O.strange()")
+    w.top.append("any_nonfinite = output_fragment.any_nonfinite()")
     again = [*w.reload_work_info(), *FallbackRowEmitter(w).rows()]
-    return [f"finite = strange({w.weighted_sum.state.name}) == False", *either("finite", [], again)]
+    return [f"finite = any_nonfinite({w.weighted_sum.state.name}) == False", *either("finite", [], again)]
 
 
 class FallbackRowEmitter(FragmentEmitter):
@@ -103,7 +103,7 @@ class FallbackRowEmitter(FragmentEmitter):
         folds = {f.state[0].name: f for phase in stream.tile_phases for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
             apart = lifted.name in folds and self.w.reduces_late(folds[lifted.name])
-            all_rows = f"join_{self.w.row_reductions[lifted.name]}({value.name})" if apart else value.name
+            all_rows = f"all_reduce_{self.w.row_reductions[lifted.name]}({value.name})" if apart else value.name
             self.code.append(f"{self.named(value.name)} = row_of({all_rows}, again)")
         levels = stream.update_row_max.results if stream.update_row_max else ()
         for lifted, value, _ in zip(use.lifted, use.state, levels):

@@ -37,7 +37,7 @@ class PagedLookupEmitter(FragmentEmitter):
     def emit_lookup(self, first: str) -> list[str]:
         """Lines that look up the rows of the key tile that begins at index `first`."""
         columns = self.w.tiling.columns
-        self.top.append(f"lookup = Lookup({columns})")
+        self.top.append(f"lookup = PagedLookup({columns})")
         self.top.append("places_ahead, line_words = lookup.places(), lookup.words()")
         self.define("clamp_places", PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
         self.code += [f"places = places_ahead({first})", f"place_ahead = clamp_places(places, n{self.kv_axis})"]
@@ -69,7 +69,7 @@ def emit_valid_flags(w: TileEmitter, wanted: set[str]) -> None:
     """Emit the validity conditions that elements of a tile read."""
     for v in w.stream.paged.valid if w.stream.paged else ():
         if v.name in wanted:
-            if "line_flags = S.flags()" not in w.top:
-                w.top.append("line_flags = S.flags()")
+            if "line_flags = score_fragment.flags()" not in w.top:
+                w.top.append("line_flags = score_fragment.flags()")
             w.code.append(f"{v.name} = line_flags({v.name}_words)")
             w.domain[v.name] = COLUMN

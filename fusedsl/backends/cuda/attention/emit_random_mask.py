@@ -33,7 +33,7 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
         results = ", ".join(v.name for v in place.results)
         w.functions += ["", "", f"def place_{value.name}({', '.join(v.name for v in place.args)}):"]
         w.functions += indented([*place.lines, f"return {results}"])
-        decorator = f'@drawn_by_four(S, place_{value.name}, "{placed}", {column}, "{signed}")'
+        decorator = f'@philox_mask(score_fragment, place_{value.name}, "{placed}", {column}, "{signed}")'
         w.functions += ["", "", decorator, f"def {name}({', '.join(v.name for v in (number, *others))}):"]
         w.functions += indented([*w.body_lines(rest), f"return {value.name}"])
     w.code.append(f"{value.name} = {name}({', '.join(v.name for v in (*place.args, *others))})")

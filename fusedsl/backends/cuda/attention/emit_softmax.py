@@ -39,11 +39,11 @@ class AttentionEmitter(TileEmitter):
         """Emit the loads of each row and the initial state."""
         use = self.stream.state
         self._row_loads()
-        self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
-        self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        self.top += [f'splat_{d} = splat_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
+        self.code += [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         self.code += [f"{extreme} = {name}" for name, extreme in self.row_maxima.items()]
         self.domain |= {v.name: ROW for v in use.state}
-        self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighted_sums]
+        self.code += [f"{w.state.name} = zero_output()" for w in self.stream.weighted_sums]
 
     def _row_loads(self) -> None:
         """Emit the loads of each row and of scalars."""
@@ -118,22 +118,22 @@ class AttentionEmitter(TileEmitter):
         folds = {f.state[0].name: f for phase in stream.tile_phases for f in phase.folds}
         for value, lifted in zip(use.state, use.lifted):
             if lifted.name in folds and self.reduces_late(folds[lifted.name]):
-                self.code.append(f"{value.name} = join_{self.row_reductions[lifted.name]}({value.name})")
+                self.code.append(f"{value.name} = all_reduce_{self.row_reductions[lifted.name]}({value.name})")
         if stream.row_epilogue:
             self.load_leaves(v.name for v in stream.row_epilogue.args)
             self.call("finish_row", stream.row_epilogue, ROW)
         for number, store in enumerate(stream.row_outputs):
             operand = self.kernel.operands[store.operand]
-            self.top.append(f'store_row{number} = store_rows("{operand.dtype.name}")')
+            self.top.append(f'store_row{number} = store_row_values("{operand.dtype.name}")')
             shown = store.value
             if self.domain_of(shown) == SCALAR:
-                self.top.append(f'spread{number} = both_rows("{operand.dtype.compute.name}")')
-                shown = f"spread{number}({shown})"
+                self.top.append(f'splat_row{number} = splat_rows("{operand.dtype.compute.name}")')
+                shown = f"splat_row{number}({shown})"
             at = self.row_address(store.operand)
             self.code.append(f"store_row{number}({at}, {shown}, rows, {self.row_limit})")
         if stream.epilogues:
             self.domain[self.weighted_sum.state.name] = OUTPUT
-            self.top.append("own_steps = O.steps()")
+            self.top.append("own_steps = output_fragment.column_offsets()")
         lines = self.lines_of(self._epilogues)
         self.code += either("finite", lines, []) if self.has_output and self.weighted_sum.is_active else lines
 
@@ -165,7 +165,7 @@ class AttentionEmitter(TileEmitter):
         read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OUTPUT, OUTPUT_COLUMN)]
         rest = [v for v in body.args if v not in read]
         if any(self.leaf_domain(v.name) == OUTPUT_COLUMN for v in rest):
-            self.top.append('own_columns = O.positions("int64")')
+            self.top.append('own_columns = output_fragment.column_index("int64")')
             self.define("clamp_own", OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
             self.code.append(f"own_column = clamp_own(own_columns(0), n{self.value_axis})")
         self.load_leaves(v.name for v in rest)

@@ -215,8 +215,8 @@ class TileEmitter(FragmentEmitter):
 
     def _unpack_bits(self, body: Body, kept: bool = False) -> None:
         (value,) = body.results
-        name, how = ("kept_bits", "kept=True") if kept else ("bits", "")
-        made = f"{name} = S.bits({how})"
+        name, how = ("unpack_packed_bits", "packed=True") if kept else ("unpack_bits", "")
+        made = f"{name} = score_fragment.unpack_bits({how})"
         self.top += [] if made in self.top else [made]
         self.code.append(f"{value.name} = {name}({value.name})")
         self.domain[value.name] = ELEMENT
@@ -240,7 +240,9 @@ class TileEmitter(FragmentEmitter):
         label = self.function_name(("fold", use.merge, use.identity), f"{use.name}_{len(self.function_names)}")
         if label not in self.row_reductions.values():
             self.functions += rule(use, label)
-            self.functions.append(f"fold_{label}, join_{label} = S.fold(rule_{label}), join_rows(rule_{label})")
+            self.functions.append(
+                f"fold_{label}, all_reduce_{label} = score_fragment.fold(rule_{label}), quad_all_reduce(rule_{label})"
+            )
         self.row_reductions[use.state[0].name] = label
         lifted = [v.name for v in use.lifted]
         if partial:
@@ -249,7 +251,7 @@ class TileEmitter(FragmentEmitter):
                 self._mask_out(name, value, identity)
         call = f"fold_{label}({', '.join(lifted)})"
         if not self.reduces_late(use):
-            call = f"join_{label}({call})" if len(use.state) == 1 else f"join_{label}(*{call})"
+            call = f"all_reduce_{label}({call})" if len(use.state) == 1 else f"all_reduce_{label}(*{call})"
         self.code.append(f"{', '.join(v.name for v in use.state)} = {call}")
         self.domain |= {v.name: ROW for v in use.state}
 
@@ -287,7 +289,7 @@ class TileEmitter(FragmentEmitter):
         def write() -> None:
             for v, state in zip(use.lifted, use.state):
                 extreme = self.row_maxima.get(state.name)
-                self.code.append(f"{v.name} = {extreme or f'both_{v.dtype.name}({v.dtype.name}(0))'}")
+                self.code.append(f"{v.name} = {extreme or f'splat_{v.dtype.name}({v.dtype.name}(0))'}")
                 self.domain[v.name] = ROW
             self._combine_tile()
 

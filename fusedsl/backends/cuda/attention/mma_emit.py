@@ -37,12 +37,14 @@ class MmaEmitter(AttentionEmitter):
 
     def source(self) -> str:
         s = self.schedule
-        self.top.append(f"S = Fragment({s.columns})")
-        self.top.append('rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()')
+        self.top.append(f"score_fragment = Fragment({s.columns})")
+        self.top.append(
+            'rows_from, columns_from, below = row_positions("int64"), score_fragment.column_index("int64"), score_fragment.in_bounds()'
+        )
         if self.has_output:
             self.top += [
-                f"O = Fragment({self.out_columns})",
-                f'no_sums = O.zeros("{self.weighted_sum.state.dtype.name}")',
+                f"output_fragment = Fragment({self.out_columns})",
+                f'zero_output = output_fragment.zeros("{self.weighted_sum.state.dtype.name}")',
             ]
         self._products()
         self.load_scalars()
@@ -62,27 +64,27 @@ class MmaEmitter(AttentionEmitter):
         s, width = self.schedule, self.schedule.row_bytes(self.schedule.head_dim) // self.schedule.itemsize
         if s.tensor_cores:
             self.top += [
-                f"{', '.join(APPROX)} = {', '.join(f'quick({name!r})' for name in APPROX)}",
-                f'multiply_scores = warp_scores("{PTX_TYPES[s.smem_dtype]}", {s.rows}, {s.columns}, {width})',
+                f"{', '.join(APPROX)} = {', '.join(f'approx({name!r})' for name in APPROX)}",
+                f'compute_qk = mma_qk("{PTX_TYPES[s.smem_dtype]}", {s.rows}, {s.columns}, {width})',
             ]
             add = [
-                f'add_weighed = warp_sums("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns})',
-                f"pack = S.pack({s.smem_dtype!r})",
+                f'accumulate_pv = mma_pv("{PTX_TYPES[s.smem_dtype]}", {s.columns}, {self.out_columns})',
+                f"pack = score_fragment.pack({s.smem_dtype!r})",
             ]
         else:
             self.top.append(
-                f'no_scores, add_scores = S.zeros("{s.smem_dtype}"), near_sums("{s.smem_dtype}", {s.rows}, {s.columns})'
+                f'zero_scores, accumulate_qk = score_fragment.zeros("{s.smem_dtype}"), fma_qk("{s.smem_dtype}", {s.rows}, {s.columns})'
             )
             add = [
-                f'keep = keep_weights("{s.smem_dtype}", {s.rows}, {s.columns})',
-                f'add_weighed = far_sums("{s.smem_dtype}", {s.rows}, {s.columns}, {self.out_columns})',
+                f'write_p = store_p("{s.smem_dtype}", {s.rows}, {s.columns})',
+                f'accumulate_pv = fma_pv("{s.smem_dtype}", {s.rows}, {s.columns}, {self.out_columns})',
             ]
         self.top += add if self.has_output else []
 
     def _init_smem(self) -> None:
         """Emit the shared memory addresses, the work tile's coordinates and its block mask."""
         s = self.schedule
-        start = f"dynamic_start({SWIZZLE_BYTES})"
+        start = f"dynamic_smem({SWIZZLE_BYTES})"
         self.top.append(f"memory, sent = {start}, arrived(0)" if self._uses_cp_async else f"memory = {start}")
         self.code.append("left_at = memory()")
         weighs = {"weighed_at"} | (set() if s.tensor_cores else {"weights_at"}) if self.has_output else set()
@@ -127,7 +129,7 @@ class MmaEmitter(AttentionEmitter):
             "count, word = int32(0), int32(0)",
             f"while word * {32 * self.schedule.columns} < n{self.kv_axis}:",
             f"    some, whole = {self._mask_bits('word')}",
-            "    count, word = int32(count + bit_count(some)), int32(word + 1)",
+            "    count, word = int32(count + popc(some)), int32(word + 1)",
             "left, whole = int32(0), int32(0)",
         ]
 
@@ -151,10 +153,10 @@ class MmaEmitter(AttentionEmitter):
             "while (left == 0) & (word > 0):",
             "    word = int32(word - 1)",
             f"    left, whole = {self._mask_bits('word')}",
-            "    if passed + bit_count(left) <= before:",
-            "        passed, left = int32(passed + bit_count(left)), int32(0)",
+            "    if passed + popc(left) <= before:",
+            "        passed, left = int32(passed + popc(left)), int32(0)",
             "while passed < before:",
-            "    passed, left = int32(passed + 1), int32(left ^ (1 << highest_bit(left)))",
+            "    passed, left = int32(passed + 1), int32(left ^ (1 << find_leading_one(left)))",
         ]
 
     def _next_kv_block(self) -> list[str]:
@@ -166,7 +168,7 @@ class MmaEmitter(AttentionEmitter):
             "while left == 0:",
             "    word = int32(word - 1)",
             f"    left, whole = {self._mask_bits('word')}",
-            "bit = highest_bit(left)",
+            "bit = find_leading_one(left)",
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
 
@@ -179,18 +181,18 @@ class MmaEmitter(AttentionEmitter):
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
         shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block}'
-        self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
+        self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + ["comes_last = last"]
         size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
-        begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        begin = [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         theirs = ", ".join(v.name for v in (*use.lifted, self._split_output()))
         take = [
-            f"{theirs} = take_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)",
+            f"{theirs} = load_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)",
             "k = int32(k + 1)",
             *self.lines_of(self._combine_split),
         ]
         merge = [
             *begin,
-            f"{own.name} = no_sums()",
+            f"{own.name} = zero_output()",
             "k = int32(0)",
             "while k < count:",
             *indented(take),
@@ -200,7 +202,7 @@ class MmaEmitter(AttentionEmitter):
             *indented(self.lines_of(self.emit_epilogue)),
         ]
         level = [
-            f"leave_state(states_at + part * step, {held})",
+            f"store_state(states_at + part * step, {held})",
             f"groups = int32((parts + {COMBINE_FAN_IN - 1}) >> {COMBINE_FAN_IN.bit_length() - 1})",
             f"part = int32(part >> {COMBINE_FAN_IN.bit_length() - 1})",
             f"count = int32(minimum({COMBINE_FAN_IN}, parts - part * {COMBINE_FAN_IN}))",
@@ -249,7 +251,7 @@ class MmaEmitter(AttentionEmitter):
         room = s.row_bytes(width)
         step = self.step(k, along)
         if s.cp_async[number] and name == "left" and self.packed_gqa_axis is not None:
-            self._define_top("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
+            self._define_top("copy_left", f"copy_rows({lines}, {width * size}, {room}, {s.block}, True)")
             further = f"{self.step(k, self.packed_gqa_axis)} * {size}, n{along}"
             return [
                 f"copy_left(left_at, {self.base_address(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"
@@ -258,13 +260,13 @@ class MmaEmitter(AttentionEmitter):
             self._define_top(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.cp_async[number]:
-            self._define_top(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
+            self._define_top(f"copy_{name}", f"copy_rows({lines}, {width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {self.base_address(k)}, {step} * {size}, {first}, n{along})"]
         across = self.kernel.operands[k].strides[along] == "1"
         elements, d = room // s.itemsize, self.kernel.operands[k].dtype
         self._define_top("P", f'Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")')
-        self._define_top(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
-        self._define_top(f"put_{name}", f'put_lines("{s.smem_dtype}", {lines}, {elements})')
+        self._define_top(f"{name}_places", f"row_addresses({lines}, {elements}, {s.block}, {across})")
+        self._define_top(f"put_{name}", f'put_rows("{s.smem_dtype}", {lines}, {elements})')
         self._reader(name, d.name, size)
         strides = f"{step}, {self.step(k, inner)}"
         given = f"{self.base_address(k)}, int64({first}), {strides}, n{along}, n{inner}"
@@ -306,11 +308,11 @@ class MmaEmitter(AttentionEmitter):
         weighed = [*self._load_tile("weighed", "column_from"), *send] if self.has_output else []
         self.code += [*self._load_tile("left", "row_from"), "k = int32(0)", *self._next_kv_block(), *right, *send]
         if s.tensor_cores:
-            multiply = [f"{score} = multiply_scores(left_at, right_at)"]
+            multiply = [f"{score} = compute_qk(left_at, right_at)"]
         else:
             steps = s.row_bytes(s.head_dim) // STEP_BYTES
-            multiply = _steps(steps, [f"{score} = add_scores({score}, left_at, right_at, step)"])
-            multiply.insert(0, f"{score} = no_scores()")
+            multiply = _steps(steps, [f"{score} = accumulate_qk({score}, left_at, right_at, step)"])
+            multiply.insert(0, f"{score} = zero_scores()")
         loop = [
             f"column_from = {first}",
             f"entire = {self.full_test()}",
@@ -331,9 +333,9 @@ class MmaEmitter(AttentionEmitter):
         """Lines that accumulate p·v of a tile."""
         s, own, weight = self.schedule, self.weighted_sum.state.name, self.weighted_sum.p.name
         if s.tensor_cores:
-            return [f"{own} = add_weighed({own}, pack({weight}), weighed_at)"]
-        added = [f"{own} = add_weighed({own}, weights_at, weighed_at, step)"]
-        return [f"keep(weights_at, {weight})", *_steps(s.columns * s.itemsize // COPY_BYTES, added)]
+            return [f"{own} = accumulate_pv({own}, pack({weight}), weighed_at)"]
+        added = [f"{own} = accumulate_pv({own}, weights_at, weighed_at, step)"]
+        return [f"write_p(weights_at, {weight})", *_steps(s.columns * s.itemsize // COPY_BYTES, added)]
 
 
 def _steps(count: int, lines: list[str]) -> list[str]:

@@ -50,33 +50,35 @@ class Sm90Emitter(Sm90Mainloop):
     def source(self) -> str:
         s, short = self.schedule, SM90_PTX_TYPES[self.dtype_name]
         columns, width, out = s.columns, _round_up(s.head_dim, 16), _round_up(s.head_dim_v, 16)
-        quick, (copying, computing) = (
+        approx_names, (copying, computing) = (
             (*APPROX, "tanh"),
             warpgroup_registers(self.kernel, s.consumer_warpgroups, s.after_spill),
         )
         self.top += [
-            f"S, O = Fragment({columns}), Fragment({out})",
-            f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
-            f'begin_scores = score_product("{short}", {s.rows}, {columns}, {width})',
-            f'begin_sums = weighed_product("{short}", {columns}, {out})',
-            f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.dtype_name!r})",
-            "finish_scores, finish, no_sums = await_products(1), await_products(0), O.zeros()",
-            'rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()',
-            f"take, give = more_registers({computing}), fewer_registers({copying})",
+            f"score_fragment, output_fragment = Fragment({columns}), Fragment({out})",
+            f"{', '.join(approx_names)} = {', '.join(f'approx({name!r})' for name in approx_names)}",
+            f'start_qk = wgmma_qk("{short}", {s.rows}, {columns}, {width})',
+            f'start_pv = wgmma_pv("{short}", {columns}, {out})',
+            f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({self.dtype_name!r})",
+            "wait_qk, wait_all, zero_output = wgmma_wait(1), wgmma_wait(0), output_fragment.zeros()",
+            'rows_from, columns_from, below = row_positions("int64"), score_fragment.column_index("int64"), score_fragment.in_bounds()',
+            f"raise_registers, lower_registers = setmaxnreg_inc({computing}), setmaxnreg_dec({copying})",
         ]
         if self.bias:
             kind = self.kernel.operands[self.kernel.tma_boxes[BIAS_BOX].operand].dtype.name
-            self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
+            self.top.append(
+                f'read_beside, wide_beside = score_fragment.load_smem({s.rows}), score_fragment.unpack("{kind}")'
+            )
         for number, window in enumerate(self.kernel.tma_boxes):
             place = next(
                 k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
-            way = "send" if window.operand == self.tma_output else "copy"
-            self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
+            verb = "store" if window.operand == self.tma_output else "load"
+            self.top.append(f"map{number}, tma_{verb}{number} = param_address({place}), tma_{verb}({len(window.axes)})")
         self.load_scalars()
         self._init_smem()
         working = self.lines_of(self._consumer)
-        self.code += ["if group < 0:", "    give()", *indented(emit_producer(self))]
+        self.code += ["if group < 0:", "    lower_registers()", *indented(emit_producer(self))]
         self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
@@ -107,7 +109,7 @@ class Sm90Emitter(Sm90Mainloop):
         sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.bias_stages)
         sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
         sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
-        self.top.append(f"memory = dynamic_start({ALIGNMENT})")
+        self.top.append(f"memory = dynamic_smem({ALIGNMENT})")
         self.code.append("left_at = memory()")
         at = 0
         for name, size in sizes.items():
@@ -118,20 +120,20 @@ class Sm90Emitter(Sm90Mainloop):
             f"tiles_at = int32(left_at + {at + SCHEDULER_BYTES})",
             f"places_at = int32(left_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
             f"classes_at = int32(left_at + {at + info_bytes(self.kernel)})",
-            "group = int32(same(thread() >> 7) - 1)",
+            "group = int32(warp_uniform(thread() >> 7) - 1)",
             "if thread() == 0:",
-            "    init_barrier(place_full, 1)",
-            "    init_barrier(place_empty, 1)",
+            "    mbarrier_init(place_full, 1)",
+            "    mbarrier_init(place_empty, 1)",
             f"    for k in range({s.q_stages}):",
-            "        init_barrier(left_full + 8 * k, 1)",
-            f"        init_barrier(left_empty + 8 * k, {s.consumer_warpgroups})",
+            "        mbarrier_init(left_full + 8 * k, 1)",
+            f"        mbarrier_init(left_empty + 8 * k, {s.consumer_warpgroups})",
             f"    for k in range({b}):",
-            "        init_barrier(right_full + 8 * k, 1)",
-            "        init_barrier(weighed_full + 8 * k, 1)",
-            f"        init_barrier(right_empty + 8 * k, {s.consumer_warpgroups})",
-            f"        init_barrier(weighed_empty + 8 * k, {s.consumer_warpgroups})",
+            "        mbarrier_init(right_full + 8 * k, 1)",
+            "        mbarrier_init(weighed_full + 8 * k, 1)",
+            f"        mbarrier_init(right_empty + 8 * k, {s.consumer_warpgroups})",
+            f"        mbarrier_init(weighed_empty + 8 * k, {s.consumer_warpgroups})",
             *(f"    {line}" for line in self._init_bias_barriers()),
-            "    show_barriers()",
+            "    fence_mbarrier_init()",
             *indented(init_scheduler(self)),
             *(emit_smem_bounds(self, s) if s.persistent_blocks and mask_reads_memory(self.kernel) else []),
             "barrier()",
@@ -146,33 +148,33 @@ class Sm90Emitter(Sm90Mainloop):
             return []
         return [
             f"for k in range({s.bias_stages}):",
-            "    init_barrier(beside_full + 8 * k, 1)",
-            f"    init_barrier(beside_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
+            "    mbarrier_init(beside_full + 8 * k, 1)",
+            f"    mbarrier_init(beside_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
         ]
 
     # -- consumer warpgroups
 
     def _consumer(self) -> None:
         s = self.schedule
-        self.code += ["take()", f"lead = (thread() & {WARPGROUP - 1}) == 0", "note = int32(-32)"]
+        self.code += ["raise_registers()", f"lead = (thread() & {WARPGROUP - 1}) == 0", "note = int32(-32)"]
         if s.pingpong:
-            self.code += [f"if group == {s.consumer_warpgroups - 1}:", "    tell_group(1, 256)"]
+            self.code += [f"if group == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
         self.code += [
             "taken = int32(0)",
             *self._wait_work_tile(),
             *self._start_qk(NEXT_SCORES),
-            f"{NEXT_SCORES} = finish({NEXT_SCORES})",
+            f"{NEXT_SCORES} = wait_all({NEXT_SCORES})",
         ]
         work = self.lines_of(self._work_tile)
         self.code += ["more = True", "while more:", *indented(work)] if s.persistent_blocks else work
         if s.pingpong:
-            self.code += ["if group == 0:", "    meet_group(1, 256)"]
-        self.code += ["await_sent()"] if s.tma_store else []
+            self.code += ["if group == 0:", "    bar_sync(1, 256)"]
+        self.code += ["tma_store_wait()"] if s.tma_store else []
 
     def _wait_work_tile(self) -> list[str]:
         """Lines that wait for a work tile's q and first k tile."""
         return [
-            f"await_phase(left_full + {self.q_slot()} * 8, {self.q_parity()})",
+            f"mbarrier_wait_parity(left_full + {self.q_slot()} * 8, {self.q_parity()})",
             *self.wait_tile(),
             *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
         ]
@@ -188,7 +190,7 @@ class Sm90Emitter(Sm90Mainloop):
             self.code += self._next_work_tile()
         self.store_outputs()
         if self.schedule.persistent_blocks:
-            self.code.append(f"{NEXT_SCORES} = finish({NEXT_SCORES})")
+            self.code.append(f"{NEXT_SCORES} = wait_all({NEXT_SCORES})")
 
     def store(self, store: Store, axis: int) -> None:
         if store.operand == self.tma_output:

@@ -71,10 +71,10 @@ class Sm90Mainloop(AttentionEmitter):
             return []
         place, rows = self.bias_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         return [
-            f"await_phase(beside_full + {place} * 8, {self.bias_parity(KV_ITER)})",
+            f"mbarrier_wait_parity(beside_full + {place} * 8, {self.bias_parity(KV_ITER)})",
             f"beside = read_beside(beside_at + {place} * {self.bias_bytes()} + {rows})",
             "if (thread() & 31) == 0:",
-            f"    arrive(beside_empty + {place} * 8)",
+            f"    mbarrier_arrive(beside_empty + {place} * 8)",
         ]
 
     def _widen_bias(self) -> list[str]:
@@ -87,18 +87,18 @@ class Sm90Mainloop(AttentionEmitter):
 
     def wait_tile(self) -> list[str]:
         """Lines that wait for the next k tile, and load its tile info."""
-        wait = f"await_phase(right_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
-        return [wait, f"note = same(kept_word(tiles_at + {KV_ITER_AFTER} * 4))"]
+        wait = f"mbarrier_wait_parity(right_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
+        return [wait, f"note = warp_uniform(ld_shared(tiles_at + {KV_ITER_AFTER} * 4))"]
 
     def _start_qk(self, name: str) -> list[str]:
         left = f"left_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         right = f"right_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
-        return [f"{name} = begin_scores(near_matrix({left}), near_matrix({right}))"]
+        return [f"{name} = start_qk(k_major_descriptor({left}), k_major_descriptor({right}))"]
 
     def _start_pv(self, moved: str) -> list[str]:
         own = self.weighted_sum.state.name
         right = f"weighed_at + {self.kv_slot(moved)} * {self.kv_bytes()[1]}"
-        return [f"{own} = begin_sums({own}, weights, far_matrix_of({right}))"]
+        return [f"{own} = start_pv({own}, weights, v_descriptor({right}))"]
 
     @property
     def row_maxima(self) -> dict[str, str]:
@@ -133,7 +133,7 @@ class Sm90Mainloop(AttentionEmitter):
             return [], []
         groups = self.schedule.consumer_warpgroups
         following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next warpgroups
-        return ["meet_group(1 + group, 256)"], [f"tell_group({following} >> 4 * group & 15, 256)"]
+        return ["bar_sync(1 + group, 256)"], [f"bar_arrive({following} >> 4 * group & 15, 256)"]
 
     def _mainloop(self) -> list[str]:
         """The loop over key tiles, without the last p·v: q·k of a tile starts before p·v of the previous one."""
@@ -145,22 +145,22 @@ class Sm90Mainloop(AttentionEmitter):
             *self.wait_tile(),
             *wait,
             *self._start_qk(score),
-            f"await_phase(weighed_full + {self.kv_slot(KV_ITER_BEFORE)} * 8, {self.kv_parity(KV_ITER_BEFORE)})",
+            f"mbarrier_wait_parity(weighed_full + {self.kv_slot(KV_ITER_BEFORE)} * 8, {self.kv_parity(KV_ITER_BEFORE)})",
             *self._start_pv(KV_ITER_BEFORE),
             *tell,
             self._column_from(),
             *self.emit_index_masks(),
             *self._load_bias(),
-            f"{score} = finish_scores({score})",
+            f"{score} = wait_qk({score})",
             *self._release_k(),
             *self._widen_bias(),
             *self._tile_softmax(),
             *self._pin_order(),
-            *([f"risen = other_than_one({factor})"] if factor else []),
-            f"{own} = finish({own})",
-            *elect_one(f"arrive(weighed_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
+            *([f"needs_rescale = any_not_one({factor})"] if factor else []),
+            f"{own} = wait_all({own})",
+            *elect_one(f"mbarrier_arrive(weighed_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
             pack,
-            *(["if risen:", *indented(self.rescale_output())] if factor else self.rescale_output()),
+            *(["if needs_rescale:", *indented(self.rescale_output())] if factor else self.rescale_output()),
         ]
         return [*first, "while note & 1 == 0:", *indented(loop)]
 
@@ -179,28 +179,28 @@ class Sm90Mainloop(AttentionEmitter):
         if self._full_phases or self.has_index_masks:
             return []
         sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
-        return [f"hold({sums[-1].name if sums else self.weighted_sum.p.name})"]
+        return [f"wait_for_values({sums[-1].name if sums else self.weighted_sum.p.name})"]
 
     def _release_k(self) -> list[str]:
         """Lines that release the k stage, and the q stage after the last key tile."""
-        give_left = [f"    arrive(left_empty + {self.q_slot(WORK_ITER)} * 8)"]
-        return elect_one(f"arrive(right_empty + {self.kv_slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
+        give_left = [f"    mbarrier_arrive(left_empty + {self.q_slot(WORK_ITER)} * 8)"]
+        return elect_one(f"mbarrier_arrive(right_empty + {self.kv_slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
 
     def _last_pv(self) -> list[str]:
         """The last p·v of a work tile."""
         own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
         return [
-            f"await_phase(weighed_full + {self.kv_slot(KV_ITER)} * 8, {self.kv_parity(KV_ITER)})",
+            f"mbarrier_wait_parity(weighed_full + {self.kv_slot(KV_ITER)} * 8, {self.kv_parity(KV_ITER)})",
             *wait,
             *self._start_pv(KV_ITER),
             *tell,
-            f"{own} = finish({own})",
-            *elect_one(f"arrive(weighed_empty + {self.kv_slot(KV_ITER)} * 8)"),
+            f"{own} = wait_all({own})",
+            *elect_one(f"mbarrier_arrive(weighed_empty + {self.kv_slot(KV_ITER)} * 8)"),
         ]
 
     def _first_tile(self) -> list[str]:
         """Softmax of a work tile's first key tile, which may reach beyond the last key."""
-        place = [f"note = same(kept_word(tiles_at + {KV_ITER} * 4))", self._column_from()]
+        place = [f"note = warp_uniform(ld_shared(tiles_at + {KV_ITER} * 4))", self._column_from()]
         common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
         if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
             return [*place, *common, *beyond]

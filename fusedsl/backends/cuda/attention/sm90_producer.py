@@ -32,14 +32,14 @@ def _scheduler_warp(w: Sm90Emitter) -> list[str]:
         *count_kv_blocks(w),
         "item = int32(item + blocks())",
         "counted = count << 1 | int32(item >= items)",
-        "await_phase(place_empty, (taken & 1) ^ 1)",
+        "mbarrier_wait_parity(place_empty, (taken & 1) ^ 1)",
         "if lead:",
         *indented(_store_work_info(w)),
-        "    arrive(place_full)",
+        "    mbarrier_arrive(place_full)",
         "taken = int32(taken + 1)",
     ]
     start = ["lead = thread() == 32", "item, taken = block(), int32(0)"]
-    return [*start, "while item < kept_word(order_at):", *indented(item)]
+    return [*start, "while item < ld_shared(order_at):", *indented(item)]
 
 
 def _load_warp(w: Sm90Emitter) -> list[str]:
@@ -62,29 +62,29 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
     tile = [
         *next_kv_block(w),
         f"column_from = tile * {s.columns}",
-        f"await_phase(right_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        f"mbarrier_wait_parity(right_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
         "if lead:",
-        f"    keep_word(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
+        f"    st_shared(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
         *indented(_load_tile(w, K_BOX, "right", w.kv_slot(), keys, panels)),
         "if k == 0:",
-        f"    await_phase(left_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
+        f"    mbarrier_wait_parity(left_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
         "    if lead:",
         *indented(_load_tile(w, Q_BOX, "left", w.q_slot(), rows, panels), 2),
-        *(["        arrive(place_empty)"] if s.persistent_blocks else []),
+        *(["        mbarrier_arrive(place_empty)"] if s.persistent_blocks else []),
         *_load_bias(w),
-        f"await_phase(weighed_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        f"mbarrier_wait_parity(weighed_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
         "if lead:",
         *indented(_load_tile(w, V_BOX, "weighed", w.kv_slot(), values, out_panels)),
         "moved, k = int32(moved + 1), int32(k + 1)",
     ]
     if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
-        tile.append(f"counted = kept_word({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
+        tile.append(f"counted = ld_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
     item = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
     start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
     if not s.persistent_blocks:
         place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
         return [*start, "item = block()", *place, "if lead:", *indented(_store_work_info(w)), *item]
-    place = ["await_phase(place_full, taken & 1)", *load_work_info(w, WORK_INFO_SLOT)]
+    place = ["mbarrier_wait_parity(place_full, taken & 1)", *load_work_info(w, WORK_INFO_SLOT)]
     loop = [*place, *item, "more, taken = counted & 1 == 0, int32(taken + 1)"]
     return [*start, "more = True", "while more:", *indented(loop)]
 
@@ -94,7 +94,7 @@ def _load_bias(w: Sm90Emitter) -> list[str]:
     if not w.bias:
         return []
     return [
-        f"await_phase(beside_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
+        f"mbarrier_wait_parity(beside_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
         "if lead:",
         *indented(
             _load_tile(w, BIAS_BOX, "beside", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
@@ -105,8 +105,8 @@ def _load_bias(w: Sm90Emitter) -> list[str]:
 def _load_tile(w: Sm90Emitter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
     """Lines that load a tile of an operand, one 128-byte wide box at a time."""
     full, to = f"{name}_full + {slot} * 8", f"{name}_at + {slot} * {size} + panel * {size // panels}"
-    call = f"copy{number}({to}, map{number}(), {full}, {_box_coordinates(w, number)})"
-    return [f"expect_bytes({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
+    call = f"tma_load{number}({to}, map{number}(), {full}, {_box_coordinates(w, number)})"
+    return [f"mbarrier_expect_tx({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
 
 
 def _box_coordinates(w: Sm90Emitter, number: int) -> str:
@@ -128,10 +128,10 @@ def work_info_at(w: Sm90Emitter, taken: str) -> str:
 
 def _store_work_info(w: Sm90Emitter) -> list[str]:
     return [
-        f"keep_word({work_info_at(w, WORK_INFO_SLOT)} + {4 * k}, {word})" for k, word in enumerate(work_info_words(w))
+        f"st_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * k}, {word})" for k, word in enumerate(work_info_words(w))
     ]
 
 
 def load_work_info(w: Sm90Emitter, taken: str) -> list[str]:
     """Lines that load the info of work tile number `taken`."""
-    return [f"{word} = kept_word({work_info_at(w, taken)} + {4 * k})" for k, word in enumerate(work_info_words(w))]
+    return [f"{word} = ld_shared({work_info_at(w, taken)} + {4 * k})" for k, word in enumerate(work_info_words(w))]

@@ -24,14 +24,14 @@ def skip_inactive_tiles(w: Sm90Emitter, taken: str, moved: str) -> list[str]:
     place = work_info_at(w, taken)
     past = [
         *(line for lines in w.pingpong() for line in lines),
-        *elect_one(f"arrive(right_empty + {w.kv_slot(moved)} * 8)"),
-        f"await_phase(weighed_full + {w.kv_slot(moved)} * 8, {w.kv_parity(moved)})",
-        *elect_one(f"arrive(weighed_empty + {w.kv_slot(moved)} * 8)"),
+        *elect_one(f"mbarrier_arrive(right_empty + {w.kv_slot(moved)} * 8)"),
+        f"mbarrier_wait_parity(weighed_full + {w.kv_slot(moved)} * 8, {w.kv_parity(moved)})",
+        *elect_one(f"mbarrier_arrive(weighed_empty + {w.kv_slot(moved)} * 8)"),
         *w.wait_tile(),
     ]
     return [
-        f"strip_from = int32(kept_word({place}) + group * {ROWS})",
-        f"strip_end = kept_word({place} + {4 * work_info_words(w).index('row_end')})",
+        f"strip_from = int32(ld_shared({place}) + group * {ROWS})",
+        f"strip_end = ld_shared({place} + {4 * work_info_words(w).index('row_end')})",
         f"while {_tile_is_inactive(w)}:",
         *indented(past),
     ]

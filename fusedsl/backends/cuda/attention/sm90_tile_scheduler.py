@@ -36,13 +36,13 @@ def init_scheduler(w: Sm90Emitter) -> list[str]:
         lines += [f"if row_tiles * {s.rows} == n{w.query_axis}:", "    section = int64(1)"]
     words = ["row_tiles * others", "row_tiles", "section"]
     words += [f"(n{w.kv_axis} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.has_block_mask else []
-    return [*lines, *(f"keep_word(order_at + {4 * k}, {word})" for k, word in enumerate(words))]
+    return [*lines, *(f"st_shared(order_at + {4 * k}, {word})" for k, word in enumerate(words))]
 
 
 def decode_work_tile(w: Sm90Emitter) -> list[str]:
     """Lines that decode a work tile: its rows from `row_from` to `row_end`, and its outer coordinates."""
     lines = [
-        "items, row_tiles, section = kept_word(order_at), kept_word(order_at + 4), kept_word(order_at + 8)",
+        "items, row_tiles, section = ld_shared(order_at), ld_shared(order_at + 4), ld_shared(order_at + 8)",
         "turn = share(item, section * row_tiles)",
         "passed = int32(turn * section)",
         "onward = int32(share(items, row_tiles) - passed)",
@@ -72,29 +72,29 @@ def count_kv_blocks(w: Sm90Emitter) -> list[str]:
         before = emit_work_tile_bounds(w, w.schedule) if w.stream.block_mask and w.stream.block_mask.bounds else []
         asked = emit_warp_block_mask(w, w.schedule, known=True).format(word="word")
         found = [f"some, whole = {asked}", "if lead:"]
-        found += [f"    keep_word({_mask_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
+        found += [f"    st_shared({_mask_word(k)}, {word})" for k, word in enumerate(("some", "whole"))]
     else:
-        found = [f"some = kept_word({_mask_word(0)})"]
+        found = [f"some = ld_shared({_mask_word(0)})"]
     return [
         *before,
         "count, word, tile = int32(0), int32(0), int32(0)",
         f"while word * {32 * columns} < {n}:",
         *indented(found),
         "    if some != 0:",
-        "        tile = int32(word * 32 + highest_bit(some))",
-        "    count, word = int32(count + bit_count(some)), int32(word + 1)",
+        "        tile = int32(word * 32 + find_leading_one(some))",
+        "    count, word = int32(count + popc(some)), int32(word + 1)",
         "count = maximum(count, 1)",
     ]
 
 
 def _mask_word(part: int) -> str:
     """The address of the block mask bits of 32 key blocks: any active (0) or all active (1)."""
-    return f"classes_at + ((taken & {WORK_INFOS - 1}) * kept_word(order_at + 12) + word) * 8 + {4 * part}"
+    return f"classes_at + ((taken & {WORK_INFOS - 1}) * ld_shared(order_at + 12) + word) * 8 + {4 * part}"
 
 
 def first_kv_word(w: Sm90Emitter) -> list[str]:
     """Lines that reset the iteration over key blocks."""
-    return ["word, left, whole = kept_word(order_at + 12), int32(0), int32(0)"] if w.has_block_mask else []
+    return ["word, left, whole = ld_shared(order_at + 12), int32(0), int32(0)"] if w.has_block_mask else []
 
 
 def next_kv_block(w: Sm90Emitter) -> list[str]:
@@ -104,8 +104,8 @@ def next_kv_block(w: Sm90Emitter) -> list[str]:
     return [
         "while (left == 0) & (word > 0):",
         "    word = int32(word - 1)",
-        f"    left, whole = kept_word({_mask_word(0)}), kept_word({_mask_word(1)})",
+        f"    left, whole = ld_shared({_mask_word(0)}), ld_shared({_mask_word(1)})",
         "left = left | int32(left == 0)",
-        "bit = highest_bit(left)",
+        "bit = find_leading_one(left)",
         "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
     ]

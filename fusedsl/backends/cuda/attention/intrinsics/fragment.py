@@ -57,11 +57,11 @@ class Fragment(Places):
         a result is a tuple of elements."""
         return self._mapped(signature, self.count)
 
-    def stepwise(self, signature: str) -> Callable[[Callable], Callable]:
+    def in_chunks(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
         return self._mapped(signature, self.count, STEP)
 
-    def drawn(self, signature: str) -> Callable[[Callable], Callable]:
+    def index_mask(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a condition of scalars, row values and of where the columns stand (`positions`), for one element
         after another in a loop: words with a bit for each."""
         words = -(-self.count // 32)
@@ -100,8 +100,8 @@ class Fragment(Places):
 
         return place
 
-    def bits(self, kept: bool = False) -> Callable:
-        """`bits(words)`: the conditions that `drawn` gave, as elements. Words that are `kept` stand in registers until
+    def unpack_bits(self, packed: bool = False) -> Callable:
+        """`unpack_bits(words)`: the conditions of an index mask as elements. Words that are `packed` stay in registers until
         an element is asked for: LLVM would shift each bit to the end of a register of its own, and early."""
         result = types.UniTuple(types.boolean, self.count)
 
@@ -109,7 +109,7 @@ class Fragment(Places):
             def emit(e, given):
                 b, words = e.builder, e.unpack(given, len(kind))
                 asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-                if kept:
+                if packed:
                     found = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
                 else:
                     found = [b.and_(*pair) for pair in asked]
@@ -173,7 +173,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def box(self, rows: int) -> Callable:
+    def load_smem(self, rows: int) -> Callable:
         """`read(at)`: elements of 16 bits, in pairs, of a warp's rows of a box in shared memory that has `rows` lines a
         panel (hopper.py); `at` is where the group's lines begin."""
         result = types.UniTuple(types.uint32, self.count // 2)
@@ -187,7 +187,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def put_box(self, name: str, rows: int) -> Callable:
+    def store_smem(self, name: str, rows: int) -> Callable:
         """`put(at, values)`: elements rounded to 16 bits, to a warp's rows of such a box. Where these are is computed
         anew each time: in loops no register holds it."""
         kind = dtype(name)
@@ -219,7 +219,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def strange(self) -> Callable:
+    def any_nonfinite(self) -> Callable:
         """`strange(values)`: whether an element of the warp's rows is no finite number."""
 
         def rule(kind):
@@ -245,7 +245,7 @@ def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value
 
 
 @intrinsic(1)
-def other_than_one(values):
+def any_not_one(values):
     """Whether a row value of the warp is not 1."""
 
     def emit(e, given):
@@ -292,7 +292,7 @@ def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
     return rule_of.tree(e, chains)
 
 
-def join_rows(rule_of: Fold) -> Callable:
+def quad_all_reduce(rule_of: Fold) -> Callable:
     """`join(state…)`: row states of the four threads of a row as one, in all of them."""
     result = _row_states(rule_of)
 
@@ -313,7 +313,7 @@ def join_rows(rule_of: Fold) -> Callable:
     return intrinsic(len(rule_of.state))(rule)
 
 
-def both_rows(name: str) -> Callable:
+def splat_rows(name: str) -> Callable:
     """`both(value)`: a row value that is the same for both rows of a thread."""
     result = types.UniTuple(numba_type(name), ROWS)
 

@@ -22,7 +22,7 @@ class Places:
         """Elements of a thread."""
         return self.columns // 2
 
-    def positions(self, name: str) -> Callable:
+    def column_index(self, name: str) -> Callable:
         """`positions(start)`: where the columns stand, whose first is at `start`."""
         kind = numba_type(name)
         result = types.UniTuple(kind, self.count // 2)
@@ -40,13 +40,13 @@ class Places:
 
         return intrinsic(1)(rule)
 
-    def steps(self) -> Callable:
+    def column_offsets(self) -> Callable:
         """`steps()`: how far a thread's columns are from its first: constants, which addresses take up."""
         result = types.UniTuple(types.int64, self.count // 2)
         found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
 
-    def below(self) -> Callable:
+    def in_bounds(self) -> Callable:
         """`below(start, limit)`: whether each column is there, where the first stands at `start`."""
         result = types.UniTuple(types.boolean, self.count // 2)
 

@@ -12,7 +12,7 @@ from ...tile.shuffle import shuffle
 from .fragment_layout import ROWS
 
 
-def store_rows(name: str) -> Callable:
+def store_row_values(name: str) -> Callable:
     """`store(addresses, values, rows, limit)`: row values, by one of the four threads of a row where it is there."""
     kind = dtype(name)
 

@@ -43,7 +43,7 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
     return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, letters, [*left, *right, *sums], effect=True), 4)
 
 
-def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
+def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
     """`product(left, right)`: a warp's 16 x columns sums over `width`, of tiles whose lines lie along the sum."""
     result = types.UniTuple(types.float32, columns // 2)
 
@@ -71,7 +71,7 @@ def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def warp_sums(kind: str, columns: int, width: int) -> Callable:
+def mma_pv(kind: str, columns: int, width: int) -> Callable:
     """`product(sums, weights, right)`: a warp's 16 x width sums, with the products of weights (pairs in registers) and
     a tile of `columns` lines, which the sum goes across."""
     result = types.UniTuple(types.float32, width // 2)
@@ -118,7 +118,7 @@ def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
     return b.add(_first_line(e), b.lshr(lane, I32(2))), b.and_(lane, I32(3))
 
 
-def near_sums(name: str, rows: int, columns: int) -> Callable:
+def fma_qk(name: str, rows: int, columns: int) -> Callable:
     """`add(sums, left, right, step)`: a warp's 16 x columns sums, with the products of a step of 64 bytes of the lines
     of two tiles, which lie along the sum."""
     kind, count = dtype(name), columns // 2
@@ -152,7 +152,7 @@ def near_sums(name: str, rows: int, columns: int) -> Callable:
     return intrinsic(4)(rule)
 
 
-def keep_weights(name: str, rows: int, columns: int) -> Callable:
+def store_p(name: str, rows: int, columns: int) -> Callable:
     """`keep(to, weights)`: a warp's 16 x columns elements into its lines of a tile, where its lanes may read them."""
     kind, count = dtype(name), columns // 2
 
@@ -186,7 +186,7 @@ def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) ->
     return b.add(swizzled(e, line, chunk), b.shl(b.and_(t, I32(1)), I32(3))), panel
 
 
-def far_sums(name: str, rows: int, columns: int, width: int) -> Callable:
+def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
     """`add(sums, weights, right, step)`: a warp's 16 x width sums, with the products of 16 bytes of weights (kept in a
     tile of so many rows) and their lines of a tile of `columns` lines."""
     kind, count = dtype(name), width // 2

@@ -16,7 +16,7 @@ i32, i64 = types.int32, types.int64
 
 
 @dataclass(frozen=True)
-class Lookup:
+class PagedLookup:
     """What a lane finds of a tile of so many lines: those of its own number, 32 more, and so on."""
 
     lines: int

@@ -28,50 +28,52 @@ i32, i64 = types.int32, types.int64
 
 # -- barriers in memory: addresses are those of shared memory, 32 bits
 
-init_barrier = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
-show_barriers = _statement("fence.mbarrier_init.release.cluster;")
-expect_bytes = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
-arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
-await_phase = _statement(
+mbarrier_init = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+fence_mbarrier_init = _statement("fence.mbarrier_init.release.cluster;")
+mbarrier_expect_tx = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+mbarrier_arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+mbarrier_wait_parity = _statement(
     "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
     "@!done bra AGAIN${:uid};\n}",
     i32,
     i32,
 )
-meet_group = _statement("bar.sync $0, $1;", i32, i32)
-tell_group = _statement("bar.arrive $0, $1;", i32, i32)
+bar_sync = _statement("bar.sync $0, $1;", i32, i32)
+bar_arrive = _statement("bar.arrive $0, $1;", i32, i32)
 
 
-def more_registers(count: int) -> Callable:
+def setmaxnreg_inc(count: int) -> Callable:
     """`take()`: the threads of four warps have this many registers each from here on."""
     return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
-def fewer_registers(count: int) -> Callable:
+def setmaxnreg_dec(count: int) -> Callable:
     """`give()`: … and no more than this many."""
     return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
-def copy_box(rank: int) -> Callable:
+def tma_load(rank: int) -> Callable:
     """`copy(to, map, barrier, c0, …)`: begin to bring a box of an array to shared memory; the barrier hears of it."""
     corner = ", ".join(f"${3 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
-def send_box(rank: int) -> Callable:
+def tma_store(rank: int) -> Callable:
     """`send(from, map, c0, …)`: begin to bring a box from shared memory to an array; what is outside stays as it is."""
     corner = ", ".join(f"${2 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
     return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
 
 
-show_copier = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
-count_sent = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
-await_sent = _statement("cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;")  # until it may be overwritten
+fence_proxy_async = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
+tma_store_commit = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
+tma_store_wait = _statement(
+    "cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;"
+)  # until it may be overwritten
 
 
-def parameter_at(number: int) -> Callable:
+def param_address(number: int) -> Callable:
     """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
 
     def rule():
@@ -84,23 +86,23 @@ def parameter_at(number: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-def dynamic_start(alignment: int) -> Callable:
+def dynamic_smem(alignment: int) -> Callable:
     """`start()`: the address of the launch's shared memory, a multiple of this: kernels with no other have it so."""
     return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
-keep_word = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
-mark_word = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
+st_shared = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+or_shared = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
 
 
 @intrinsic(1)
-def kept_word(at):
+def ld_shared(at):
     """Read them."""
     return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
 
 
 @intrinsic(1)
-def same(number):
+def warp_uniform(number):
     """A number that all lanes of the warp have, so that ptxas knows it: what follows from it is computed once a warp,
     where descriptors of matrices are wanted."""
 
@@ -124,7 +126,7 @@ def ballot(flag):
 
 
 @intrinsic(1)
-def highest_bit(word):
+def find_leading_one(word):
     """The number of a word's highest bit that is set."""
 
     def emit(e, value):
@@ -135,7 +137,7 @@ def highest_bit(word):
 
 
 @intrinsic(1)
-def bit_count(word):
+def popc(word):
     """How many of a word's bits are set."""
     return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
 
@@ -147,12 +149,12 @@ NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # rows of a panel follow each othe
 
 
 @intrinsic(1)
-def near_matrix(at):
+def k_major_descriptor(at):
     """The descriptor of a matrix whose lines lie along the sum."""
     return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
 
 
-def far_matrix(lines: int) -> Callable:
+def mn_major_descriptor(lines: int) -> Callable:
     """`far(at)`: the descriptor of a matrix of so many lines, which the sum goes across."""
     fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
     return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
@@ -177,7 +179,7 @@ def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[s
     return e.unpack(made, count)
 
 
-def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
+def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
     """`product(left, right)`: begin 64 x columns sums over `width` of two matrices whose lines lie along the sum; the
     left one has `rows` lines."""
     count = columns // 2
@@ -205,7 +207,7 @@ def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def weighed_product(kind: str, steps: int, width: int) -> Callable:
+def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
     """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
     and a matrix of `steps` lines, a multiple of 16, which the sum goes across."""
     assert steps % 16 == 0, steps
@@ -231,7 +233,7 @@ def weighed_product(kind: str, steps: int, width: int) -> Callable:
 
 
 @intrinsic(1)
-def hold(values):
+def wait_for_values(values):
     """Nothing, once these numbers are there: ptxas waits for products early where only order forbids it, and that
     no number is less than -inf it does not know."""
 
@@ -246,7 +248,7 @@ def hold(values):
     return types.void, emit
 
 
-def await_products(left: int) -> Callable:
+def wgmma_wait(left: int) -> Callable:
     """`done(sums)`: the sums, once no more than `left` groups of products are under way."""
 
     def rule(kind):

@@ -63,7 +63,7 @@ class Panels:
             _copy(e, b.add(line_at, I32(place)), source, panel * SWIZZLE_BYTES, there, need)
 
 
-def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
+def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
     """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
     zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
     say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
@@ -95,7 +95,7 @@ def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = Fa
     return intrinsic(arity)(rule)
 
 
-def write_lines(lines: int, size: int) -> Callable:
+def store_rows(lines: int, size: int) -> Callable:
     """`write(tile, first, to, step, count)`: a warp writes so many lines of a tile of `lines`, from `first` on, to
     global memory: `size` bytes each, `step` bytes apart, 16 bytes of a line a thread."""
 
@@ -141,7 +141,7 @@ def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Va
     e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
 
 
-def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
+def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callable:
     """`places(piece)`: (lines, columns) of the elements of a tile that this thread takes, from number `piece` on;
     neighbouring threads have neighbouring columns, or `across` neighbouring lines. Those beyond the tile have none."""
     kind = types.UniTuple(i64, EACH)
@@ -164,7 +164,7 @@ def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
     return intrinsic(1)(rule)
 
 
-def put_lines(name: str, lines: int, width: int) -> Callable:
+def put_rows(name: str, lines: int, width: int) -> Callable:
     """`put(to, lines, columns, values)`: elements into a tile; those beyond it nowhere."""
     kind, size = dtype(name), dtype(name).itemsize
 

@@ -16,7 +16,7 @@ def _shape(rows: str, own: str, width: int) -> types.Type:
     return types.Tuple.from_types((*kinds, types.UniTuple(numba_type(own), width // 2)))
 
 
-def leave_part(rows: str, own: str, width: int, threads: int) -> Callable:
+def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
     """`leave(address, row values…, sums)`: a block writes its state; threads beside each other, 16 bytes each."""
     shape = _shape(rows, own, width)
 
@@ -35,7 +35,7 @@ def leave_part(rows: str, own: str, width: int, threads: int) -> Callable:
     return intrinsic(2 + len(shape) - 1)(rule)
 
 
-def take_part(rows: str, own: str, width: int, threads: int) -> Callable:
+def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
     """`take(address)`: such a state, read past the L1; the sums alone where rows have no other values."""
     shape = _shape(rows, own, width)
     result = shape if rows else shape[0]
