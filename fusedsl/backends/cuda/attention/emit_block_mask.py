@@ -20,7 +20,7 @@ LOAD_MASK_BITS = [
     "",
     "",
     '@once("int32, int32 -> int32, int32")',
-    "def classes(at, word):",
+    "def block_mask(at, word):",
     "    return ld_shared(at + 8 * word), ld_shared(at + 8 * word + 4)",
 ]
 
@@ -28,20 +28,20 @@ LOAD_MASK_BITS = [
 def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, known: bool = False) -> str:
     """The call of a function that evaluates 32 key tiles, one per lane; "{word}" stands for their index. Bounds of the
     work tile are `known` from `emit_work_tile_bounds`, or computed for each key tile."""
-    if (call := scope.function_names.get(("classes",))) is not None:
+    if (call := scope.function_names.get(("block_mask",))) is not None:
         return call
     kept = known and bool(kv_bounds(scope.kernel))
-    lines, some, every = _emit_mask_call(scope, schedule, known)
-    results = [f"here = first < n{scope.kv_axis}", f"return ballot(here & {some}), ballot(here & {every})"]
+    lines, any_active, all_active = _emit_mask_call(scope, schedule, known)
+    results = [f"here = first < n{scope.kv_axis}", f"return ballot(here & {any_active}), ballot(here & {all_active})"]
     place = [f"place = minimum(tile, int32((n{scope.kv_axis} - 1) // {schedule.columns}))"] if kept else []
     lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
     types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_bound_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
-    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def classes({', '.join(given)}):"]
+    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def block_mask({', '.join(given)}):"]
     scope.functions += [*head, *indented(lines)]
-    return scope.function_name(("classes",), f"classes({', '.join(['{word}', *given[1:]])})")
+    return scope.function_name(("block_mask",), f"block_mask({', '.join(['{word}', *given[1:]])})")
 
 
 def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
@@ -65,12 +65,12 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
         for extreme in each:
             _emit_bounds(scope, sieve, extreme, True)
         scope.load_leaves(v.name for v in sieve.body.args)
-        some, every = scope.call("asked", sieve.body, SCALAR)
+        any_active, all_active = scope.call("asked", sieve.body, SCALAR)
         scope.code += [
-            f"some, every = int32({some}), int32({every} & (first + {columns} <= {n}))",
+            f"any_active, all_active = int32({any_active}), int32({all_active} & (first + {columns} <= {n}))",
             "if (thread() & 31) == 0:",
-            "    or_shared(classes_at + 8 * (tile >> 5), some << (tile & 31))",
-            "    or_shared(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
+            "    or_shared(block_mask_at + 8 * (tile >> 5), any_active << (tile & 31))",
+            "    or_shared(block_mask_at + 8 * (tile >> 5) + 4, all_active << (tile & 31))",
             f"tile = int32(tile + {warps})",
         ]
 
@@ -78,8 +78,8 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
     return [
         "word = thread()",
         f"while word * {32 * columns} < {n}:",
-        "    st_shared(classes_at + 8 * word, 0)",
-        "    st_shared(classes_at + 8 * word + 4, 0)",
+        "    st_shared(block_mask_at + 8 * word, 0)",
+        "    st_shared(block_mask_at + 8 * word + 4, 0)",
         f"    word = int32(word + {schedule.block})",
         "barrier()",
         *before,
@@ -148,7 +148,7 @@ def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> 
 def _smem_bounds_address(scope: FragmentEmitter, schedule: AttentionTiling) -> str:
     """The address of the bounds in shared memory: behind the block mask bits."""
     columns = 32 * schedule.columns
-    return f"classes_at + {8 * WORK_INFOS} * int32((n{scope.kv_axis} + {columns - 1}) // {columns})"
+    return f"block_mask_at + {8 * WORK_INFOS} * int32((n{scope.kv_axis} + {columns - 1}) // {columns})"
 
 
 def _outer_size(axes: Sequence[int]) -> str:
@@ -191,8 +191,8 @@ def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: boo
         found.extend(scope.call("asked", sieve.body, SCALAR))
 
     lines = scope.lines_of(write)
-    some, every = found
-    return lines, some, f"{every} & (first + {schedule.columns} <= n{scope.kv_axis})"
+    any_active, all_active = found
+    return lines, any_active, f"{all_active} & (first + {schedule.columns} <= n{scope.kv_axis})"
 
 
 def _begin_scalars(scope: FragmentEmitter, sieve: BlockMask) -> None:

@@ -62,7 +62,7 @@ class FallbackRowEmitter(FragmentEmitter):
             f"score_row, own_row = Row({width}), Row({out})",
             f'multiply_row = score_row.product("{self.w.score.value.dtype}")',
         ]
-        warp = f"group * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
+        warp = f"warpgroup * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
         row = ["row_one = int64(again_from + again)"]
         if self.packed_gqa_axis is not None:
             row += [
@@ -134,7 +134,7 @@ class FallbackRowEmitter(FragmentEmitter):
         """What one element of the stream adds."""
         stream, score = self.stream, self.w.score.value
         self._look_up()
-        read = self._right_line("right", "score_row", 1, self.w.score.axis)
+        read = self._right_line("k", "score_row", 1, self.w.score.axis)
         self.code.append(f"{self.named(score.name)} = multiply_row(left_one, {read})")
         self.domain[score.name] = SCALAR
         weighing = self.weighted_sum
@@ -144,7 +144,7 @@ class FallbackRowEmitter(FragmentEmitter):
         ):
             self._apply(f"again_{number}", body)
         own, weight, kept = weighing.state, weighing.p, weighing.is_active.results[0].name
-        read = self._right_line("weighed", "own_row", -1, self.value_axis)
+        read = self._right_line("v", "own_row", -1, self.value_axis)
         signed = f"{own.dtype}, {weight.dtype}, bool, {own.dtype} -> {own.dtype}"
         self.define("add_kept", OUTPUT_ROW, signed, "sums, w, kept, x", ["return select(kept, fma(w, x, sums), sums)"])
         self.code.append(
@@ -163,9 +163,7 @@ class FallbackRowEmitter(FragmentEmitter):
             return self._line(row, number, axis, self.kv_axis)
         self.top.append(f"load_{name}_line = {row}.load({self._form(line.operand, axis)})")
         kind = self.kernel.operands[line.operand].dtype.compute.name
-        self.define(
-            f"no_{name}_line", QK_ROW if name == "right" else OUTPUT_ROW, f"{kind} -> {kind}", "x", ["return x"]
-        )
+        self.define(f"no_{name}_line", QK_ROW if name == "k" else OUTPUT_ROW, f"{kind} -> {kind}", "x", ["return x"])
         read = f"{name}_line = load_{name}_line({self.named(line.address.name)}, int64(1))"
         self.code += [f"{name}_line = no_{name}_line({kind}(0))", *either(self.named(line.predicate.name), [read], [])]
         return f"{name}_line"

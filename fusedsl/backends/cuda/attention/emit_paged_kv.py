@@ -45,7 +45,7 @@ class PagedLookupEmitter(FragmentEmitter):
         self.call("look_up", self.paged.body, PAGED_ROW)
         wanted = ["return select(wanted & (j < n), at, int64(0))"]
         self.define("begin_line", PAGED_ROW, "int64, bool, int64, int64 -> int64", "at, wanted, j, n", wanted)
-        for name, line in (("right", self.paged.k), ("weighed", self.paged.v)):
+        for name, line in (("k", self.paged.k), ("v", self.paged.v)):
             if line is not None:
                 at, flag = self.named(line.address.name), self.named(line.predicate.name)
                 self.code.append(f"{name}_lines = begin_line({at}, {flag}, places, n{self.kv_axis})")
@@ -57,7 +57,7 @@ class PagedLookupEmitter(FragmentEmitter):
 def paged_row(w: TileEmitter, name: str) -> PagedRow | None:
     """The paged row of operand "k" or "v"; None if the operand is a plain array."""
     gather = w.stream.paged
-    return getattr(gather, {"right": "k", "weighed": "v"}.get(name, ""), None) if gather is not None else None
+    return getattr(gather, name, None) if gather is not None else None
 
 
 def emit_valid_words(w: TileEmitter) -> list[str]:

@@ -74,7 +74,7 @@ class AttentionEmitter(TileEmitter):
     def _row_indices(self) -> list[str]:
         """Lines with the row indices of a thread, and the clamped ones for loads."""
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", ["return minimum(i, n - 1)"])
-        rows = [f"rows = rows_from(row_from + group * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
+        rows = [f"rows = rows_from(row_from + warpgroup * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
         if self.packed_gqa_axis is None:
             return rows
         lines = ["above = share(i, n)", "return above, i - above * n"]

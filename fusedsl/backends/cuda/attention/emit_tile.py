@@ -55,7 +55,7 @@ class TileEmitter(FragmentEmitter):
         """The test for a full tile at `column_from`."""
         if self.stream.block_mask is None:
             return f"column_from + {self.tiling.columns} <= n{self.kv_axis}"
-        return "(whole >> (tile & 31)) & 1"
+        return "(full >> (tile & 31)) & 1"
 
     def emit_phases(self, test: str) -> list[str]:
         """The phases of a tile, without masks if `test` holds."""
@@ -229,7 +229,7 @@ class TileEmitter(FragmentEmitter):
             self.code.append("column = columns_from(column_from)")
         self.in_bounds = "there" if partial else "True"
         if partial:
-            self.code.append(f"there = below(column_from, n{self.kv_axis})")
+            self.code.append(f"there = in_bounds(column_from, n{self.kv_axis})")
             if computed & places:
                 clamped = ["return minimum(j, n - 1)"]
                 self.define("clamp_columns", COLUMN, "int64, int64 -> int64", "j, n", clamped)

@@ -38,9 +38,10 @@ class MmaEmitter(AttentionEmitter):
     def source(self) -> str:
         s = self.schedule
         self.top.append(f"score_fragment = Fragment({s.columns})")
-        self.top.append(
-            'rows_from, columns_from, below = row_positions("int64"), score_fragment.column_index("int64"), score_fragment.in_bounds()'
-        )
+        self.top += [
+            'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
+            "in_bounds = score_fragment.in_bounds()",
+        ]
         if self.has_output:
             self.top += [
                 f"output_fragment = Fragment({self.out_columns})",
@@ -73,7 +74,8 @@ class MmaEmitter(AttentionEmitter):
             ]
         else:
             self.top.append(
-                f'zero_scores, accumulate_qk = score_fragment.zeros("{s.smem_dtype}"), fma_qk("{s.smem_dtype}", {s.rows}, {s.columns})'
+                f'zero_scores = score_fragment.zeros("{s.smem_dtype}")\n'
+                f'accumulate_qk = fma_qk("{s.smem_dtype}", {s.rows}, {s.columns})'
             )
             add = [
                 f'write_p = store_p("{s.smem_dtype}", {s.rows}, {s.columns})',
@@ -86,14 +88,14 @@ class MmaEmitter(AttentionEmitter):
         s = self.schedule
         start = f"dynamic_smem({SWIZZLE_BYTES})"
         self.top.append(f"memory, sent = {start}, arrived(0)" if self._uses_cp_async else f"memory = {start}")
-        self.code.append("left_at = memory()")
-        weighs = {"weighed_at"} | (set() if s.tensor_cores else {"weights_at"}) if self.has_output else set()
-        used = [name for name in s.smem_offsets if name in {"right_at", "classes_at"} | weighs]
+        self.code.append("q_at = memory()")
+        weighs = {"v_at"} | (set() if s.tensor_cores else {"p_at"}) if self.has_output else set()
+        used = [name for name in s.smem_offsets if name in {"k_at", "block_mask_at"} | weighs]
         kept = self.stream.block_mask is not None and mask_reads_memory(self.kernel)
         self.code += [
-            f"{name} = int32(left_at + {s.smem_offsets[name]})" for name in used if name != "classes_at" or kept
+            f"{name} = int32(q_at + {s.smem_offsets[name]})" for name in used if name != "block_mask_at" or kept
         ]
-        self.code += ["group, item = int32(thread() >> 7), block()", *self._decode_work_tile()]
+        self.code += ["warpgroup, work_tile = int32(thread() >> 7), block()", *self._decode_work_tile()]
         if kept:
             self.code += [*emit_smem_block_mask(self, s), "barrier()"]
         self.code += [*self._count_kv_blocks(), *(self._split_range() if s.is_split_kv else [])]
@@ -105,19 +107,22 @@ class MmaEmitter(AttentionEmitter):
         neighbours; with a block mask, the longest tiles come first."""
         lines = [
             f"row_tiles = int32(({self.row_limit} + {self.schedule.rows - 1}) // {self.schedule.rows})",
-            f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
+            f"work_tiles = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
         ]
         if self.schedule.is_split_kv:
-            lines += ["parts, part = share(blocks(), items), share(item, items)", "item = int32(item - part * items)"]
+            lines += [
+                "parts, part = share(blocks(), work_tiles), share(work_tile, work_tiles)",
+                "work_tile = int32(work_tile - part * work_tiles)",
+            ]
         if self.has_block_mask:
             lines += [
-                "others = share(items, row_tiles)",
-                "rest = share(item, others)",
-                "other = int32(item - rest * others)",
+                "others = share(work_tiles, row_tiles)",
+                "rest = share(work_tile, others)",
+                "other = int32(work_tile - rest * others)",
             ]
             lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.schedule.rows})")
         else:
-            lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
+            lines += ["other = share(work_tile, row_tiles)", "rest = int32(work_tile - other * row_tiles)"]
             lines.append(f"row_from = int32(rest * {self.schedule.rows})")
         return lines + self.outer_coordinates()
 
@@ -128,15 +133,15 @@ class MmaEmitter(AttentionEmitter):
         return [
             "count, word = int32(0), int32(0)",
             f"while word * {32 * self.schedule.columns} < n{self.kv_axis}:",
-            f"    some, whole = {self._mask_bits('word')}",
-            "    count, word = int32(count + popc(some)), int32(word + 1)",
-            "left, whole = int32(0), int32(0)",
+            f"    any_active, full = {self._mask_bits('word')}",
+            "    count, word = int32(count + popc(any_active)), int32(word + 1)",
+            "left, full = int32(0), int32(0)",
         ]
 
     def _mask_bits(self, word: str) -> str:
         """The call that returns the block mask bits of 32 key blocks: any active, all active."""
         if not self.is_warp_block_mask:
-            return f"classes(classes_at, {word})"
+            return f"block_mask(block_mask_at, {word})"
         return emit_warp_block_mask(self, self.schedule).format(word=word)
 
     def _split_range(self) -> list[str]:
@@ -152,7 +157,7 @@ class MmaEmitter(AttentionEmitter):
             "passed = int32(0)",
             "while (left == 0) & (word > 0):",
             "    word = int32(word - 1)",
-            f"    left, whole = {self._mask_bits('word')}",
+            f"    left, full = {self._mask_bits('word')}",
             "    if passed + popc(left) <= before:",
             "        passed, left = int32(passed + popc(left)), int32(0)",
             "while passed < before:",
@@ -167,7 +172,7 @@ class MmaEmitter(AttentionEmitter):
         return [
             "while left == 0:",
             "    word = int32(word - 1)",
-            f"    left, whole = {self._mask_bits('word')}",
+            f"    left, full = {self._mask_bits('word')}",
             "bit = find_leading_one(left)",
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
         ]
@@ -211,8 +216,8 @@ class MmaEmitter(AttentionEmitter):
             *indented(merge),
         ]
         self.code += [
-            f"states_at, step = workspace + int64(item) * parts * {size}, int64({size})",
-            "counter, more = int64(item) * parts, True",
+            f"states_at, step = workspace + int64(work_tile) * parts * {size}, int64({size})",
+            "counter, more = int64(work_tile) * parts, True",
             "while more:",
             *indented(level),
         ]
@@ -243,19 +248,17 @@ class MmaEmitter(AttentionEmitter):
 
     def _load_tile(self, name: str, first: str) -> list[str]:
         """Lines that load a tile of an operand to shared memory, from row `first` on."""
-        s, number = self.schedule, ("left", "right", "weighed").index(name)
+        s, number = self.schedule, ("q", "k", "v").index(name)
         k = self.operands.multiplied[number]
-        lines, along = (s.rows, self.query_axis) if name == "left" else (s.columns, self.kv_axis)
-        inner, width = (self.weighted_sum.axis, s.head_dim_v) if name == "weighed" else (self.score.axis, s.head_dim)
+        lines, along = (s.rows, self.query_axis) if name == "q" else (s.columns, self.kv_axis)
+        inner, width = (self.weighted_sum.axis, s.head_dim_v) if name == "v" else (self.score.axis, s.head_dim)
         size = self.kernel.operands[k].dtype.itemsize
         room = s.row_bytes(width)
         step = self.step(k, along)
-        if s.cp_async[number] and name == "left" and self.packed_gqa_axis is not None:
-            self._define_top("copy_left", f"copy_rows({lines}, {width * size}, {room}, {s.block}, True)")
+        if s.cp_async[number] and name == "q" and self.packed_gqa_axis is not None:
+            self._define_top("copy_q", f"copy_rows({lines}, {width * size}, {room}, {s.block}, True)")
             further = f"{self.step(k, self.packed_gqa_axis)} * {size}, n{along}"
-            return [
-                f"copy_left(left_at, {self.base_address(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"
-            ]
+            return [f"copy_q(q_at, {self.base_address(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
         if paged_row(self, name) is not None:
             self._define_top(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
@@ -303,15 +306,15 @@ class MmaEmitter(AttentionEmitter):
         first = f"tile * {s.columns}"
         gather = self.stream.paged
         right = PagedLookupEmitter(self, gather).emit_lookup(first) if gather else []
-        right += self._load_tile("right", first)
+        right += self._load_tile("k", first)
         send, sent = (["send()"], ["sent()"]) if self._uses_cp_async else ([], [])
-        weighed = [*self._load_tile("weighed", "column_from"), *send] if self.has_output else []
-        self.code += [*self._load_tile("left", "row_from"), "k = int32(0)", *self._next_kv_block(), *right, *send]
+        weighed = [*self._load_tile("v", "column_from"), *send] if self.has_output else []
+        self.code += [*self._load_tile("q", "row_from"), "k = int32(0)", *self._next_kv_block(), *right, *send]
         if s.tensor_cores:
-            multiply = [f"{score} = compute_qk(left_at, right_at)"]
+            multiply = [f"{score} = compute_qk(q_at, k_at)"]
         else:
             steps = s.row_bytes(s.head_dim) // STEP_BYTES
-            multiply = _steps(steps, [f"{score} = accumulate_qk({score}, left_at, right_at, step)"])
+            multiply = _steps(steps, [f"{score} = accumulate_qk({score}, q_at, k_at, step)"])
             multiply.insert(0, f"{score} = zero_scores()")
         loop = [
             f"column_from = {first}",
@@ -333,9 +336,9 @@ class MmaEmitter(AttentionEmitter):
         """Lines that accumulate p·v of a tile."""
         s, own, weight = self.schedule, self.weighted_sum.state.name, self.weighted_sum.p.name
         if s.tensor_cores:
-            return [f"{own} = accumulate_pv({own}, pack({weight}), weighed_at)"]
-        added = [f"{own} = accumulate_pv({own}, weights_at, weighed_at, step)"]
-        return [f"write_p(weights_at, {weight})", *_steps(s.columns * s.itemsize // COPY_BYTES, added)]
+            return [f"{own} = accumulate_pv({own}, pack({weight}), v_at)"]
+        added = [f"{own} = accumulate_pv({own}, p_at, v_at, step)"]
+        return [f"write_p(p_at, {weight})", *_steps(s.columns * s.itemsize // COPY_BYTES, added)]
 
 
 def _steps(count: int, lines: list[str]) -> list[str]:

@@ -70,16 +70,16 @@ class MmaAttentionSchedule:
     def smem_offsets(self) -> dict[str, int]:
         """Offsets in shared memory: tiles of q, k, v and p, then the block mask."""
         sizes = {
-            "left_at": self.tile_bytes(self.rows, self.head_dim),
-            "right_at": self.tile_bytes(self.columns, self.head_dim),
-            "weighed_at": self.tile_bytes(self.columns, self.head_dim_v),
-            "weights_at": 0 if self.tensor_cores or not self.head_dim_v else self.tile_bytes(self.rows, self.columns),
+            "q_at": self.tile_bytes(self.rows, self.head_dim),
+            "k_at": self.tile_bytes(self.columns, self.head_dim),
+            "v_at": self.tile_bytes(self.columns, self.head_dim_v),
+            "p_at": 0 if self.tensor_cores or not self.head_dim_v else self.tile_bytes(self.rows, self.columns),
         }
         found, at = {}, 0
         for name, size in sizes.items():
             found[name] = at
             at += size
-        return found | {"classes_at": at}
+        return found | {"block_mask_at": at}
 
 
 def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
@@ -209,7 +209,7 @@ def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: 
 
 def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block."""
-    return schedule.smem_offsets["classes_at"] + block_mask_bytes(schedule, kernel, extents)
+    return schedule.smem_offsets["block_mask_at"] + block_mask_bytes(schedule, kernel, extents)
 
 
 def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:

@@ -61,13 +61,14 @@ class Sm90Emitter(Sm90Mainloop):
             f'start_pv = wgmma_pv("{short}", {columns}, {out})',
             f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({self.dtype_name!r})",
             "wait_qk, wait_all, zero_output = wgmma_wait(1), wgmma_wait(0), output_fragment.zeros()",
-            'rows_from, columns_from, below = row_positions("int64"), score_fragment.column_index("int64"), score_fragment.in_bounds()',
+            'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
+            "in_bounds = score_fragment.in_bounds()",
             f"raise_registers, lower_registers = setmaxnreg_inc({computing}), setmaxnreg_dec({copying})",
         ]
         if self.bias:
             kind = self.kernel.operands[self.kernel.tma_boxes[BIAS_BOX].operand].dtype.name
             self.top.append(
-                f'read_beside, wide_beside = score_fragment.load_smem({s.rows}), score_fragment.unpack("{kind}")'
+                f'load_bias, widen_bias = score_fragment.load_smem({s.rows}), score_fragment.unpack("{kind}")'
             )
         for number, window in enumerate(self.kernel.tma_boxes):
             place = next(
@@ -78,7 +79,7 @@ class Sm90Emitter(Sm90Mainloop):
         self.load_scalars()
         self._init_smem()
         working = self.lines_of(self._consumer)
-        self.code += ["if group < 0:", "    lower_registers()", *indented(emit_producer(self))]
+        self.code += ["if warpgroup < 0:", "    lower_registers()", *indented(emit_producer(self))]
         self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
@@ -102,36 +103,36 @@ class Sm90Emitter(Sm90Mainloop):
         """Emit the shared memory layout, the mbarriers and the scheduler's state."""
         s, b = self.schedule, self.schedule.kv_stages
         keys, values = self.kv_bytes()
-        sizes = {"left_at": s.q_stages * self.q_bytes(), "right_at": b * keys, "weighed_at": b * values}
-        sizes |= {"beside_at": s.bias_stages * self.bias_bytes()}
+        sizes = {"q_at": s.q_stages * self.q_bytes(), "k_at": b * keys, "v_at": b * values}
+        sizes |= {"bias_at": s.bias_stages * self.bias_bytes()}
         sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
-        sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.q_stages)
-        sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.bias_stages)
-        sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
-        sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
+        sizes |= dict.fromkeys(("q_full", "q_empty"), 8 * s.q_stages)
+        sizes |= dict.fromkeys(("bias_full", "bias_empty"), 8 * s.bias_stages)
+        sizes |= dict.fromkeys(("work_full", "work_empty"), 8)
+        sizes |= dict.fromkeys(("k_full", "k_empty", "v_full", "v_empty"), 8 * b)
         self.top.append(f"memory = dynamic_smem({ALIGNMENT})")
-        self.code.append("left_at = memory()")
+        self.code.append("q_at = memory()")
         at = 0
         for name, size in sizes.items():
-            self.code += [f"{name} = int32(left_at + {at})"] if at and size else []
+            self.code += [f"{name} = int32(q_at + {at})"] if at and size else []
             at += size
         self.code += [
-            f"order_at = int32(left_at + {at})",
-            f"tiles_at = int32(left_at + {at + SCHEDULER_BYTES})",
-            f"places_at = int32(left_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
-            f"classes_at = int32(left_at + {at + info_bytes(self.kernel)})",
-            "group = int32(warp_uniform(thread() >> 7) - 1)",
+            f"scheduler_at = int32(q_at + {at})",
+            f"tile_infos_at = int32(q_at + {at + SCHEDULER_BYTES})",
+            f"work_infos_at = int32(q_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
+            f"block_mask_at = int32(q_at + {at + info_bytes(self.kernel)})",
+            "warpgroup = int32(warp_uniform(thread() >> 7) - 1)",
             "if thread() == 0:",
-            "    mbarrier_init(place_full, 1)",
-            "    mbarrier_init(place_empty, 1)",
+            "    mbarrier_init(work_full, 1)",
+            "    mbarrier_init(work_empty, 1)",
             f"    for k in range({s.q_stages}):",
-            "        mbarrier_init(left_full + 8 * k, 1)",
-            f"        mbarrier_init(left_empty + 8 * k, {s.consumer_warpgroups})",
+            "        mbarrier_init(q_full + 8 * k, 1)",
+            f"        mbarrier_init(q_empty + 8 * k, {s.consumer_warpgroups})",
             f"    for k in range({b}):",
-            "        mbarrier_init(right_full + 8 * k, 1)",
-            "        mbarrier_init(weighed_full + 8 * k, 1)",
-            f"        mbarrier_init(right_empty + 8 * k, {s.consumer_warpgroups})",
-            f"        mbarrier_init(weighed_empty + 8 * k, {s.consumer_warpgroups})",
+            "        mbarrier_init(k_full + 8 * k, 1)",
+            "        mbarrier_init(v_full + 8 * k, 1)",
+            f"        mbarrier_init(k_empty + 8 * k, {s.consumer_warpgroups})",
+            f"        mbarrier_init(v_empty + 8 * k, {s.consumer_warpgroups})",
             *(f"    {line}" for line in self._init_bias_barriers()),
             "    fence_mbarrier_init()",
             *indented(init_scheduler(self)),
@@ -139,7 +140,7 @@ class Sm90Emitter(Sm90Mainloop):
             "barrier()",
         ]
         if self.has_block_mask and not s.persistent_blocks:
-            self.code += ["item = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
+            self.code += ["work_tile = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
     def _init_bias_barriers(self) -> list[str]:
         """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
@@ -148,19 +149,19 @@ class Sm90Emitter(Sm90Mainloop):
             return []
         return [
             f"for k in range({s.bias_stages}):",
-            "    mbarrier_init(beside_full + 8 * k, 1)",
-            f"    mbarrier_init(beside_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
+            "    mbarrier_init(bias_full + 8 * k, 1)",
+            f"    mbarrier_init(bias_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
         ]
 
     # -- consumer warpgroups
 
     def _consumer(self) -> None:
         s = self.schedule
-        self.code += ["raise_registers()", f"lead = (thread() & {WARPGROUP - 1}) == 0", "note = int32(-32)"]
+        self.code += ["raise_registers()", f"elected = (thread() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)"]
         if s.pingpong:
-            self.code += [f"if group == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
+            self.code += [f"if warpgroup == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
         self.code += [
-            "taken = int32(0)",
+            "work_iter = int32(0)",
             *self._wait_work_tile(),
             *self._start_qk(NEXT_SCORES),
             f"{NEXT_SCORES} = wait_all({NEXT_SCORES})",
@@ -168,13 +169,13 @@ class Sm90Emitter(Sm90Mainloop):
         work = self.lines_of(self._work_tile)
         self.code += ["more = True", "while more:", *indented(work)] if s.persistent_blocks else work
         if s.pingpong:
-            self.code += ["if group == 0:", "    bar_sync(1, 256)"]
+            self.code += ["if warpgroup == 0:", "    bar_sync(1, 256)"]
         self.code += ["tma_store_wait()"] if s.tma_store else []
 
     def _wait_work_tile(self) -> list[str]:
         """Lines that wait for a work tile's q and first k tile."""
         return [
-            f"mbarrier_wait_parity(left_full + {self.q_slot()} * 8, {self.q_parity()})",
+            f"mbarrier_wait_parity(q_full + {self.q_slot()} * 8, {self.q_parity()})",
             *self.wait_tile(),
             *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
         ]
@@ -220,8 +221,8 @@ class Sm90Emitter(Sm90Mainloop):
     def _next_work_tile(self) -> list[str]:
         """Start the next work tile's first q·k: it overlaps the epilogue. After the last work tile it recomputes that
         tile's own scores, which are not used."""
-        ahead = [f"taken = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
-        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
+        ahead = [f"work_iter = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
+        return ["more = tile_info & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
 
 
 def _round_up(n: int, step: int) -> int:

@@ -1,7 +1,7 @@
 """Main loop of sm_90 attention over the key tiles of a work tile: q·k of a tile overlaps p·v of the tile before.
 
 Each iteration starts q·k, then p·v of the previous tile; the softmax runs while p·v does. mbarriers and stages follow
-from `note`, the tile info that the producer publishes in shared memory (sm90_producer.py).
+from `tile_info`, the tile info that the producer publishes in shared memory (sm90_producer.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .sm90_skip_tiles import elect_one
 
 NEXT_SCORES = "first_scores"  # of the next work tile
 WORK_ITER, KV_ITER = (
-    "(note >> 3 & 3)",
-    "(note >> 5 & 7)",
+    "(tile_info >> 3 & 3)",
+    "(tile_info >> 5 & 7)",
 )  # pipeline states: work tiles and key tiles so far, modulo the stages
-KV_ITER_BEFORE, KV_ITER_AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
+KV_ITER_BEFORE, KV_ITER_AFTER = "((tile_info >> 5) + 7 & 7)", "((tile_info >> 5) + 1 & 7)"
 MOST_HOISTED_WIDTH = 128  # head dimension
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
@@ -34,7 +34,7 @@ class Sm90Mainloop(AttentionEmitter):
         beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None
         self.bias = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
-    # -- pipeline: stage and parity of `moved` key tiles and `taken` work tiles so far
+    # -- pipeline: stage and parity of `kv_iter` key tiles and `work_iter` work tiles so far
 
     def q_bytes(self) -> int:
         return self.schedule.tile_bytes(self.schedule.rows, self.schedule.head_dim)
@@ -47,57 +47,60 @@ class Sm90Mainloop(AttentionEmitter):
     def bias_bytes(self) -> int:
         return self.schedule.tile_bytes(self.schedule.rows, self.schedule.columns)
 
-    def kv_slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.kv_stages - 1})"
+    def kv_slot(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} & {self.schedule.kv_stages - 1})"
 
-    def kv_parity(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.kv_stages.bit_length() - 1} & 1)"
+    def kv_parity(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} >> {self.schedule.kv_stages.bit_length() - 1} & 1)"
 
-    def bias_slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.bias_stages - 1})"
+    def bias_slot(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} & {self.schedule.bias_stages - 1})"
 
-    def bias_parity(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.bias_stages - 1} & 1)"
+    def bias_parity(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} >> {self.schedule.bias_stages - 1} & 1)"
 
-    def q_slot(self, taken: str = "taken") -> str:
-        return f"({taken} & {self.schedule.q_stages - 1})"
+    def q_slot(self, work_iter: str = "work_iter") -> str:
+        return f"({work_iter} & {self.schedule.q_stages - 1})"
 
-    def q_parity(self, taken: str = "taken") -> str:
-        return f"({taken} >> {self.schedule.q_stages - 1} & 1)"
+    def q_parity(self, work_iter: str = "work_iter") -> str:
+        return f"({work_iter} >> {self.schedule.q_stages - 1} & 1)"
 
     def _load_bias(self) -> list[str]:
         """Lines that load a tile's bias in pairs, while q·k runs."""
         if not self.bias:
             return []
-        place, rows = self.bias_slot(KV_ITER), f"group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        place, rows = self.bias_slot(KV_ITER), f"warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         return [
-            f"mbarrier_wait_parity(beside_full + {place} * 8, {self.bias_parity(KV_ITER)})",
-            f"beside = read_beside(beside_at + {place} * {self.bias_bytes()} + {rows})",
+            f"mbarrier_wait_parity(bias_full + {place} * 8, {self.bias_parity(KV_ITER)})",
+            f"bias_pairs = load_bias(bias_at + {place} * {self.bias_bytes()} + {rows})",
             "if (thread() & 31) == 0:",
-            f"    mbarrier_arrive(beside_empty + {place} * 8)",
+            f"    mbarrier_arrive(bias_empty + {place} * 8)",
         ]
 
     def _widen_bias(self) -> list[str]:
         if not self.bias:
             return []
         self.domain[self.bias] = ELEMENT
-        return [f"{self.bias} = wide_beside(beside)"]
+        return [f"{self.bias} = widen_bias(bias_pairs)"]
 
     # -- products in flight
 
     def wait_tile(self) -> list[str]:
         """Lines that wait for the next k tile, and load its tile info."""
-        wait = f"mbarrier_wait_parity(right_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
-        return [wait, f"note = warp_uniform(ld_shared(tiles_at + {KV_ITER_AFTER} * 4))"]
+        wait = f"mbarrier_wait_parity(k_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
+        return [wait, f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER_AFTER} * 4))"]
 
     def _start_qk(self, name: str) -> list[str]:
-        left = f"left_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + group * {ROWS * 2 * SWIZZLE_ELEMENTS}"
-        right = f"right_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
+        left = f"q_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        right = f"k_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
         return [f"{name} = start_qk(k_major_descriptor({left}), k_major_descriptor({right}))"]
 
-    def _start_pv(self, moved: str) -> list[str]:
+    def _wait_v(self, kv_iter: str) -> str:
+        return f"mbarrier_wait_parity(v_full + {self.kv_slot(kv_iter)} * 8, {self.kv_parity(kv_iter)})"
+
+    def _start_pv(self, kv_iter: str) -> list[str]:
         own = self.weighted_sum.state.name
-        right = f"weighed_at + {self.kv_slot(moved)} * {self.kv_bytes()[1]}"
+        right = f"v_at + {self.kv_slot(kv_iter)} * {self.kv_bytes()[1]}"
         return [f"{own} = start_pv({own}, weights, v_descriptor({right}))"]
 
     @property
@@ -133,7 +136,7 @@ class Sm90Mainloop(AttentionEmitter):
             return [], []
         groups = self.schedule.consumer_warpgroups
         following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next warpgroups
-        return ["bar_sync(1 + group, 256)"], [f"bar_arrive({following} >> 4 * group & 15, 256)"]
+        return ["bar_sync(1 + warpgroup, 256)"], [f"bar_arrive({following} >> 4 * warpgroup & 15, 256)"]
 
     def _mainloop(self) -> list[str]:
         """The loop over key tiles, without the last p·v: q·k of a tile starts before p·v of the previous one."""
@@ -145,7 +148,7 @@ class Sm90Mainloop(AttentionEmitter):
             *self.wait_tile(),
             *wait,
             *self._start_qk(score),
-            f"mbarrier_wait_parity(weighed_full + {self.kv_slot(KV_ITER_BEFORE)} * 8, {self.kv_parity(KV_ITER_BEFORE)})",
+            self._wait_v(KV_ITER_BEFORE),
             *self._start_pv(KV_ITER_BEFORE),
             *tell,
             self._column_from(),
@@ -158,11 +161,11 @@ class Sm90Mainloop(AttentionEmitter):
             *self._pin_order(),
             *([f"needs_rescale = any_not_one({factor})"] if factor else []),
             f"{own} = wait_all({own})",
-            *elect_one(f"mbarrier_arrive(weighed_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
+            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
             pack,
             *(["if needs_rescale:", *indented(self.rescale_output())] if factor else self.rescale_output()),
         ]
-        return [*first, "while note & 1 == 0:", *indented(loop)]
+        return [*first, "while tile_info & 1 == 0:", *indented(loop)]
 
     def _rescale_factor(self) -> str:
         """The row value that the output is rescaled by, if rescaling is one product; else empty."""
@@ -183,24 +186,26 @@ class Sm90Mainloop(AttentionEmitter):
 
     def _release_k(self) -> list[str]:
         """Lines that release the k stage, and the q stage after the last key tile."""
-        give_left = [f"    mbarrier_arrive(left_empty + {self.q_slot(WORK_ITER)} * 8)"]
-        return elect_one(f"mbarrier_arrive(right_empty + {self.kv_slot(KV_ITER)} * 8)", "if note & 1 != 0:", *give_left)
+        give_left = [f"    mbarrier_arrive(q_empty + {self.q_slot(WORK_ITER)} * 8)"]
+        return elect_one(
+            f"mbarrier_arrive(k_empty + {self.kv_slot(KV_ITER)} * 8)", "if tile_info & 1 != 0:", *give_left
+        )
 
     def _last_pv(self) -> list[str]:
         """The last p·v of a work tile."""
         own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
         return [
-            f"mbarrier_wait_parity(weighed_full + {self.kv_slot(KV_ITER)} * 8, {self.kv_parity(KV_ITER)})",
+            self._wait_v(KV_ITER),
             *wait,
             *self._start_pv(KV_ITER),
             *tell,
             f"{own} = wait_all({own})",
-            *elect_one(f"mbarrier_arrive(weighed_empty + {self.kv_slot(KV_ITER)} * 8)"),
+            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER)} * 8)"),
         ]
 
     def _first_tile(self) -> list[str]:
         """Softmax of a work tile's first key tile, which may reach beyond the last key."""
-        place = [f"note = warp_uniform(ld_shared(tiles_at + {KV_ITER} * 4))", self._column_from()]
+        place = [f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER} * 4))", self._column_from()]
         common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
         if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
             return [*place, *common, *beyond]
@@ -212,7 +217,7 @@ class Sm90Mainloop(AttentionEmitter):
         common, partial = self.emit_hoisted(), self.emit_partial(beyond=False)
         if not self._full_phases:
             return [*common, *partial]
-        return [*common, *either("note & 2 != 0", self.emit_full(), partial)]
+        return [*common, *either("tile_info & 2 != 0", self.emit_full(), partial)]
 
     def _column_from(self) -> str:
-        return f"column_from = int32((note >> 8) * {self.schedule.columns})"
+        return f"column_from = int32((tile_info >> 8) * {self.schedule.columns})"

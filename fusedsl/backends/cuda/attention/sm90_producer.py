@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .sm90_emit import Sm90Emitter
 
 Q_BOX, K_BOX, V_BOX, BIAS_BOX = range(4)  # TMA boxes
-WORK_INFO_SLOT = f"(taken & {WORK_INFOS - 1})"  # slot of this work tile's info
+WORK_INFO_SLOT = f"(work_iter & {WORK_INFOS - 1})"  # slot of this work tile's info
 
 
 def emit_producer(w: Sm90Emitter) -> list[str]:
@@ -27,19 +27,19 @@ def emit_producer(w: Sm90Emitter) -> list[str]:
 
 def _scheduler_warp(w: Sm90Emitter) -> list[str]:
     """Lines of the scheduler warp: publish the info of each work tile while the previous one is loaded."""
-    item = [
+    work_tile = [
         *decode_work_tile(w),
         *count_kv_blocks(w),
-        "item = int32(item + blocks())",
-        "counted = count << 1 | int32(item >= items)",
-        "mbarrier_wait_parity(place_empty, (taken & 1) ^ 1)",
-        "if lead:",
+        "work_tile = int32(work_tile + blocks())",
+        "counted = count << 1 | int32(work_tile >= work_tiles)",
+        "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
+        "if elected:",
         *indented(_store_work_info(w)),
-        "    mbarrier_arrive(place_full)",
-        "taken = int32(taken + 1)",
+        "    mbarrier_arrive(work_full)",
+        "work_iter = int32(work_iter + 1)",
     ]
-    start = ["lead = thread() == 32", "item, taken = block(), int32(0)"]
-    return [*start, "while item < ld_shared(order_at):", *indented(item)]
+    start = ["elected = thread() == 32", "work_tile, work_iter = block(), int32(0)"]
+    return [*start, "while work_tile < ld_shared(scheduler_at):", *indented(work_tile)]
 
 
 def _load_warp(w: Sm90Emitter) -> list[str]:
@@ -53,39 +53,39 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
     rows, keys, values = w.q_bytes(), *w.kv_bytes()
     bits = [
         "tile << 8",
-        "(moved & 7) << 5",
-        f"(taken & {WORK_INFOS - 1}) << 3",
+        "(kv_iter & 7) << 5",
+        f"(work_iter & {WORK_INFOS - 1}) << 3",
         "(counted & 1) << 2",
         "int32(k == (counted >> 1) - 1)",
     ]
-    bits += ["(whole >> bit & 1) << 1"] if w.has_block_mask else []
+    bits += ["(full >> bit & 1) << 1"] if w.has_block_mask else []
     tile = [
         *next_kv_block(w),
         f"column_from = tile * {s.columns}",
-        f"mbarrier_wait_parity(right_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
-        "if lead:",
-        f"    st_shared(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
-        *indented(_load_tile(w, K_BOX, "right", w.kv_slot(), keys, panels)),
+        f"mbarrier_wait_parity(k_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        "if elected:",
+        f"    st_shared(tile_infos_at + (kv_iter & 7) * 4, {' | '.join(bits)})",
+        *indented(_load_tile(w, K_BOX, "k", w.kv_slot(), keys, panels)),
         "if k == 0:",
-        f"    mbarrier_wait_parity(left_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
-        "    if lead:",
-        *indented(_load_tile(w, Q_BOX, "left", w.q_slot(), rows, panels), 2),
-        *(["        mbarrier_arrive(place_empty)"] if s.persistent_blocks else []),
+        f"    mbarrier_wait_parity(q_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
+        "    if elected:",
+        *indented(_load_tile(w, Q_BOX, "q", w.q_slot(), rows, panels), 2),
+        *(["        mbarrier_arrive(work_empty)"] if s.persistent_blocks else []),
         *_load_bias(w),
-        f"mbarrier_wait_parity(weighed_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
-        "if lead:",
-        *indented(_load_tile(w, V_BOX, "weighed", w.kv_slot(), values, out_panels)),
-        "moved, k = int32(moved + 1), int32(k + 1)",
+        f"mbarrier_wait_parity(v_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        "if elected:",
+        *indented(_load_tile(w, V_BOX, "v", w.kv_slot(), values, out_panels)),
+        "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
     ]
     if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
         tile.append(f"counted = ld_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
-    item = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
-    start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
+    work_tile = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
+    start = ["elected = thread() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
     if not s.persistent_blocks:
         place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
-        return [*start, "item = block()", *place, "if lead:", *indented(_store_work_info(w)), *item]
-    place = ["mbarrier_wait_parity(place_full, taken & 1)", *load_work_info(w, WORK_INFO_SLOT)]
-    loop = [*place, *item, "more, taken = counted & 1 == 0, int32(taken + 1)"]
+        return [*start, "work_tile = block()", *place, "if elected:", *indented(_store_work_info(w)), *work_tile]
+    place = ["mbarrier_wait_parity(work_full, work_iter & 1)", *load_work_info(w, WORK_INFO_SLOT)]
+    loop = [*place, *work_tile, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
     return [*start, "more = True", "while more:", *indented(loop)]
 
 
@@ -94,10 +94,10 @@ def _load_bias(w: Sm90Emitter) -> list[str]:
     if not w.bias:
         return []
     return [
-        f"mbarrier_wait_parity(beside_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
-        "if lead:",
+        f"mbarrier_wait_parity(bias_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
+        "if elected:",
         *indented(
-            _load_tile(w, BIAS_BOX, "beside", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
+            _load_tile(w, BIAS_BOX, "bias", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
         ),
     ]
 
@@ -121,9 +121,9 @@ def work_info_words(w: Sm90Emitter) -> list[str]:
     return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
 
 
-def work_info_at(w: Sm90Emitter, taken: str) -> str:
+def work_info_at(w: Sm90Emitter, work_iter: str) -> str:
     """The address of a work info; its first row comes first."""
-    return f"places_at + {taken} * {4 * len(work_info_words(w))}"
+    return f"work_infos_at + {work_iter} * {4 * len(work_info_words(w))}"
 
 
 def _store_work_info(w: Sm90Emitter) -> list[str]:
@@ -132,6 +132,6 @@ def _store_work_info(w: Sm90Emitter) -> list[str]:
     ]
 
 
-def load_work_info(w: Sm90Emitter, taken: str) -> list[str]:
-    """Lines that load the info of work tile number `taken`."""
-    return [f"{word} = ld_shared({work_info_at(w, taken)} + {4 * k})" for k, word in enumerate(work_info_words(w))]
+def load_work_info(w: Sm90Emitter, work_iter: str) -> list[str]:
+    """Lines that load the info of work tile number `work_iter`."""
+    return [f"{word} = ld_shared({work_info_at(w, work_iter)} + {4 * k})" for k, word in enumerate(work_info_words(w))]

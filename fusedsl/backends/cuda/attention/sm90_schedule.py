@@ -216,9 +216,9 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     if blocks >= 1 << 31:
         return None
     reason = (
-        f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; one group "
-        f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
-        f"{'; results leave through shared memory' if made.tma_store else ''}"
+        f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; a producer "
+        f"warpgroup loads {stages} tiles ahead, {groups} take turns at products and exponentials"
+        f"{'; outputs are stored by TMA' if made.tma_store else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
 
@@ -307,8 +307,8 @@ def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents:
 
 def sm90_grid(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one per work tile, or the persistent blocks."""
-    items = _work_tiles(schedule, kernel, extents)
-    return min(items, schedule.persistent_blocks) if schedule.persistent_blocks else items
+    work_tiles = _work_tiles(schedule, kernel, extents)
+    return min(work_tiles, schedule.persistent_blocks) if schedule.persistent_blocks else work_tiles
 
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:

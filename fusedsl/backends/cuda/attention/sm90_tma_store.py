@@ -23,7 +23,8 @@ def store_output_tma(w: Sm90Emitter, values: str) -> None:
     window, panels = w.kernel.tma_boxes[number], -(-s.head_dim_v // SWIZZLE_ELEMENTS)
     kind, step = w.kernel.operands[window.operand].dtype, w.byte_step(window.operand, w.query_axis)
     w.top.append(
-        f'put_results, write_results = output_fragment.store_smem("{kind}", {s.rows}), store_rows({s.rows}, {2 * s.head_dim_v})'
+        f'put_results = output_fragment.store_smem("{kind}", {s.rows})\n'
+        f"write_results = store_rows({s.rows}, {2 * s.head_dim_v})"
     )
     corner = ", ".join(
         [
@@ -40,9 +41,9 @@ def store_output_tma(w: Sm90Emitter, values: str) -> None:
     to = f"{w.base_address(window.operand)} + int64(row_from + strip) * {step}"
     w.code += [
         "tma_store_wait()",
-        f"put_results(results_at + group * {ROWS * SWIZZLE_ROW_BYTES}, {values})",
+        f"put_results(results_at + warpgroup * {ROWS * SWIZZLE_ROW_BYTES}, {values})",
         "fence_proxy_async()",
-        f"strip = warp_uniform(group * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS})",
+        f"strip = warp_uniform(warpgroup * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS})",
         f"if row_from + strip + {WARP_ROWS} <= row_end:",
         "    if (thread_again() & 31) == 0:",
         *indented(send, 2),

@@ -42,7 +42,7 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     alone = packed is None and extents[found.query_axis] > ROWS
     if items >= 1 << 31 or (alone and items >= hardware.multiprocessors):
         return None
-    shared = made.smem_offsets["classes_at"] + block_mask_bytes(made, kernel, extents)
+    shared = made.smem_offsets["block_mask_at"] + block_mask_bytes(made, kernel, extents)
     slots = hardware.multiprocessors * max(1, min(MOST_WARPS // warps, hardware.shared // shared))
     parts = num_splits(items, tiles, slots)
     block = "warps" if warps == 1 else f"blocks of {warps} warps"

@@ -101,8 +101,8 @@ class Fragment(Places):
         return place
 
     def unpack_bits(self, packed: bool = False) -> Callable:
-        """`unpack_bits(words)`: the conditions of an index mask as elements. Words that are `packed` stay in registers until
-        an element is asked for: LLVM would shift each bit to the end of a register of its own, and early."""
+        """`unpack_bits(words)`: the conditions of an index mask as elements. `packed` words
+        stay in registers until an element is read: LLVM would otherwise shift each bit into a register early."""
         result = types.UniTuple(types.boolean, self.count)
 
         def rule(kind):
