@@ -1,4 +1,4 @@
-"""Groups of folds over scores, each along one stream for the same rows: the candidates for a pass."""
+"""Groups reductions over scores by kv axis and rows: the candidates for attention kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .score_products import direct_reductions, hoist_score_factors, scores, spli
 
 @dataclass(eq=False)
 class ReductionSet:
-    """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
+    """Reductions over one kv axis for the same rows: the source's folds on one axis (`rewritten`), and output axes."""
 
     rewritten: dict[Node, Node]
     folds: list[Node]

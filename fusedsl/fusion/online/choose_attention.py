@@ -1,4 +1,4 @@
-"""Chooses the passes over scores of a program: which folds they find, what they read, and what is stored for them."""
+"""Chooses the attention kernels of a program: the reductions they compute, their operands, and staged operands."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .staged_operands import stage_operands
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """The program as its passes read it, the pass that finds each of their folds, and what was refused."""
+    """The program that attention kernels read, the pattern of each of their folds, and refusals."""
 
     program: Lowered
     pattern_of: dict[Node, AttentionPattern]
@@ -49,7 +49,7 @@ def choose_attention(program: Lowered, fits: Fits, scores: str) -> AttentionChoi
 def _share_equal_values(
     found: AttentionMatches, fits: Fits, level: bool, refused: tuple[Decision, ...]
 ) -> AttentionChoice:
-    """The passes of a program in which what is alike is computed once."""
+    """The attention kernels of a program in which equal values are computed once."""
     streaming = {f: one for one in found.patterns for f in one.folds}
     shared = share_alike(found.program, found.patterns, needed_folds(found.program, streaming))
     if shared is found.program:
@@ -72,7 +72,7 @@ def needed_folds(program: Lowered, streaming: dict[Node, AttentionPattern]) -> l
 
 
 def external_folds(one: AttentionPattern) -> list[Node]:
-    """What a pass over scores reads of other kernels."""
+    """The folds of other kernels that an attention pattern reads."""
     own = {*one.folds, *(p.fold for p in one.score_products)}
     values = [*one.values, *(p.fold.args[0] for p in one.score_products)]
     return [n for n in direct_reductions(values) if n not in own]

@@ -1,4 +1,4 @@
-"""Finds folds over sums of products, as in attention: the products are used where they are computed, and never stored.
+"""Matches attention: reductions over scores (sums of products), which one kernel computes without storing the scores.
 
 `softmax(q @ k.mT) @ v` lowers to folds over one axis (the stream) of elements that hold a fold of their own (a score).
 What rewrite/online/discover.py brings into one pass becomes a kernel of its own; what it cannot says why.
@@ -34,7 +34,7 @@ TILE_ROWS = 16  # of the smallest tile
 
 @dataclass(frozen=True)
 class ScoreProduct:
-    """A score: the sum over `axis` of left * right. Left depends on rows; right on the stream, and on no lane."""
+    """Score q·k: the sum over `axis` of q * k. q depends on rows, k on the kv axis and on no query axis."""
 
     fold: Node
     axis: Axis
@@ -44,7 +44,7 @@ class ScoreProduct:
 
 @dataclass(frozen=True)
 class ValueProduct:
-    """A component with an axis of its own: the sum over the stream of what `weight` adds, times right."""
+    """Weighted sum p·v: a component with an output axis, the sum over the kv axis of p * v."""
 
     component: Component
     axis: Axis
@@ -54,7 +54,7 @@ class ValueProduct:
 
 @dataclass(frozen=True)
 class AttentionPattern:
-    """One pass over a stream of scores: `lanes` are the rows that no right operand depends on."""
+    """Attention pattern over one kv axis; no k and no v depends on the `query_axes`."""
 
     reduction: StreamFold
     rows: tuple[Axis, ...]
@@ -64,7 +64,7 @@ class AttentionPattern:
 
     @property
     def folds(self) -> tuple[Node, ...]:
-        """The folds that the pass finds."""
+        """The folds that the pattern computes."""
         return tuple(f for f, _ in self.reduction.finish)
 
     @property
@@ -77,7 +77,7 @@ class AttentionPattern:
 
     @property
     def values(self) -> tuple[Node, ...]:
-        """What the pass computes an element from."""
+        """The element values of the folds."""
         return tuple(f.args[0] for f in self.folds)
 
 

@@ -1,4 +1,4 @@
-"""Scores: the sums of products that elements of a stream hold; and what weighs what in such an element."""
+"""Recognises scores (q·k sums inside reduced elements), and factors elements into weights and operands (p, v)."""
 
 from __future__ import annotations
 

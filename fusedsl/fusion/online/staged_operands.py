@@ -1,5 +1,5 @@
-"""Operands of products in passes over scores: those that no kernel multiplies as they are read are stored first, in the
-dtype of their product, so that scores need not be."""
+"""Stages operands of attention: computed q, k or v are stored first in the dtype of their product, so that scores
+need not be stored."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class FallbackRowEmitter(FragmentEmitter):
         """Lines that loop over the rows of a warp."""
         width, out = self.w.tiling.head_dim, self.w.tiling.head_dim_v
         self.top += [
-            f"score_row, own_row = Row({width}), Row({out})",
+            f"score_row, own_row = WarpRow({width}), WarpRow({out})",
             f'multiply_row = score_row.product("{self.w.score.value.dtype}")',
         ]
         warp = f"warpgroup * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"

@@ -21,7 +21,7 @@ WORDS = {
     "scan_sort.decoupled_lookback": "scan_linked next_tile tile_row tiles_done",
     "elementwise.transpose_intrinsics": "Patch shared_bytes",
     "scan_sort.sort_keys": "order",
-    "attention.intrinsics.warp_row": "Row row_of",
+    "attention.intrinsics.warp_row": "WarpRow row_of",
     "scan_sort.topk_intrinsics": "enter values_of columns_of best shared_room sort_tile take pick",
     "scan_sort.external_sort": "choice reset push settle keep_run merge_runs",
     "tile.thread_group": "Team",

@@ -1,4 +1,4 @@
-"""Functions of float32 by the hardware's units, a few roundings from right; of other types they are as everywhere."""
+"""Approximate float32 functions by PTX .approx instructions, within a few ulp; other types use the usual functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sums that a thread of four warps holds of a product of 64 rows: maps over them, and folds along rows."""
+"""Fragment: the accumulator elements of a thread in a warpgroup's 64-row product; maps and row reductions over them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ...tile.reduce import Fold, State
 from ...tile.scalar import elements_of, mapped, scalar_function
 from ...tile.shuffle import shuffle
 from ...tile.thread_index import thread_here
-from .fragment_layout import ROWS, Places
+from .fragment_layout import ROWS, FragmentLayout
 
-STEP = 8  # elements of a map that reads them a few at a time
-CHAINS = 2  # folds of a row's elements go on side by side
+STEP = 8  # elements of a chunk of `in_chunks`
+CHAINS = 2  # independent reductions of a row, for instruction-level parallelism
 
 
-class Fragment(Places):
-    """What a thread holds of 64 rows of so many columns.
+class Fragment(FragmentLayout):
+    """The elements of a thread in 64 rows of so many columns.
 
     Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
     """
@@ -58,12 +58,12 @@ class Fragment(Places):
         return self._mapped(signature, self.count)
 
     def in_chunks(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
+        """Decorator: the same in chunks of a few elements, so that loads do not fill registers all at once."""
         return self._mapped(signature, self.count, STEP)
 
     def index_mask(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: a condition of scalars, row values and of where the columns stand (`positions`), for one element
-        after another in a loop: words with a bit for each."""
+        """Decorator: a condition of scalars, row values and column indices, evaluated in a loop over elements: words
+        with a bit for each."""
         words = -(-self.count // 32)
 
         def wrap(function: Callable) -> Callable:
@@ -136,7 +136,7 @@ class Fragment(Places):
         return mapped(signature, count, values_of, step)
 
     def fold(self, rule_of: Fold) -> Callable:
-        """`fold(lifted…)`: the state of each row's elements that this thread holds, part by part."""
+        """`fold(lifted…)`: the reduction of this thread's elements of each row."""
 
         def rule(*kinds):
             result = _row_states(rule_of)
@@ -154,13 +154,13 @@ class Fragment(Places):
         return intrinsic(len(rule_of.state))(rule)
 
     def zeros(self, name: str = "float32") -> Callable:
-        """`zeros()`: sums of nothing."""
+        """`zeros()`: accumulators of 0."""
         result = types.UniTuple(numba_type(name), self.count)
         zero = ir.Constant(element_type(dtype(name)), 0.0)
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
     def pack(self, name: str) -> Callable:
-        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product over the columns."""
+        """`pack(values)`: elements rounded to 16 bits, in pairs: the A operand of a product over the columns."""
         kind = dtype(name)
         result = types.UniTuple(types.uint32, self.count // 2)
 
@@ -246,7 +246,7 @@ def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value
 
 @intrinsic(1)
 def any_not_one(values):
-    """Whether a row value of the warp is not 1."""
+    """True if a row value of a lane of the warp is not 1."""
 
     def emit(e, given):
         b, one = e.builder, ir.Constant(F32, 1.0)
@@ -257,7 +257,7 @@ def any_not_one(values):
 
 
 def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
-    """Whether a lane of the warp says so."""
+    """vote.any over the warp."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
     return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
 
@@ -293,7 +293,7 @@ def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
 
 
 def quad_all_reduce(rule_of: Fold) -> Callable:
-    """`join(state…)`: row states of the four threads of a row as one, in all of them."""
+    """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
     result = _row_states(rule_of)
 
     def rule(*kinds):
@@ -314,7 +314,7 @@ def quad_all_reduce(rule_of: Fold) -> Callable:
 
 
 def splat_rows(name: str) -> Callable:
-    """`both(value)`: a row value that is the same for both rows of a thread."""
+    """`splat(value)`: a scalar as the value of both rows of a thread."""
     result = types.UniTuple(numba_type(name), ROWS)
 
     def rule(kind):

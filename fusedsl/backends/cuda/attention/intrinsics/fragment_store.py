@@ -1,4 +1,4 @@
-"""Stores of a fragment: its elements and row values, to lines of any stride or to lines of neighbours."""
+"""Stores of a fragment to global memory: elements and row values, contiguous or strided."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of warps, of tiles in shared memory (lines.py): by tensor cores, or by fused multiply-adds.
+"""Warp products of tiles in swizzled shared memory (smem_swizzle.py): mma.sync, or fused multiply-adds.
 
 A warp has 16 rows; its sums are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8 columns 2 t
 and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
@@ -44,7 +44,7 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
 
 
 def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`product(left, right)`: a warp's 16 x columns sums over `width`, of tiles whose lines lie along the sum."""
+    """`compute_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
     result = types.UniTuple(types.float32, columns // 2)
 
     def rule(*kinds):
@@ -72,8 +72,8 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def mma_pv(kind: str, columns: int, width: int) -> Callable:
-    """`product(sums, weights, right)`: a warp's 16 x width sums, with the products of weights (pairs in registers) and
-    a tile of `columns` lines, which the sum goes across."""
+    """`accumulate_pv(sums, p, v)`: a warp's 16 x width sums plus the product of p (pairs in registers) and an MN-major
+    tile of `columns` rows."""
     result = types.UniTuple(types.float32, width // 2)
 
     def rule(held, weights, form):

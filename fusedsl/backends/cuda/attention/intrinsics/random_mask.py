@@ -1,5 +1,5 @@
-"""Conditions on random numbers, drawn for a fragment: a counter gives those of four neighbouring columns, of which a
-thread has two and its neighbour the others, so each of both draws for one of their two rows."""
+"""Random masks of a fragment: a Philox counter gives the numbers of four neighbouring columns. A thread has two of them
+and its neighbour the others, so each computes the counter of one of their two rows."""
 
 from __future__ import annotations
 

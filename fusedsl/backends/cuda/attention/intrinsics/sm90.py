@@ -1,5 +1,4 @@
-"""What Hopper's units do on their own: boxes that the copy engine brings, barriers in memory that tell of them, and
-products that groups of four warps start and wait for."""
+"""sm_90 instructions: mbarriers, named barriers, setmaxnreg, TMA loads and stores, wgmma."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
 
 
 def _statement(text: str, *kinds: types.Type) -> Callable:
-    """A piece of PTX with these operands ($0, $1 …) and no result, that stays where it stands."""
+    """A volatile PTX statement with operands $0, $1 … and no result."""
     letters = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
     def rule(*given):
@@ -26,7 +25,7 @@ def _statement(text: str, *kinds: types.Type) -> Callable:
 
 i32, i64 = types.int32, types.int64
 
-# -- barriers in memory: addresses are those of shared memory, 32 bits
+# -- mbarriers: 32-bit addresses in shared memory
 
 mbarrier_init = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
 fence_mbarrier_init = _statement("fence.mbarrier_init.release.cluster;")
@@ -43,38 +42,40 @@ bar_arrive = _statement("bar.arrive $0, $1;", i32, i32)
 
 
 def setmaxnreg_inc(count: int) -> Callable:
-    """`take()`: the threads of four warps have this many registers each from here on."""
+    """`raise_registers()`: raise the registers of each thread of a warpgroup to this count."""
     return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
 def setmaxnreg_dec(count: int) -> Callable:
-    """`give()`: … and no more than this many."""
+    """`lower_registers()`: lower them to this count."""
     return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
 def tma_load(rank: int) -> Callable:
-    """`copy(to, map, barrier, c0, …)`: begin to bring a box of an array to shared memory; the barrier hears of it."""
+    """`tma_load(to, map, mbarrier, c0, …)`: load a box of an array to shared memory; completes the mbarrier."""
     corner = ", ".join(f"${3 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
 def tma_store(rank: int) -> Callable:
-    """`send(from, map, c0, …)`: begin to bring a box from shared memory to an array; what is outside stays as it is."""
+    """`tma_store(from, map, c0, …)`: store a box from shared memory to an array; elements out of bounds are skipped."""
     corner = ", ".join(f"${2 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
     return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
 
 
-fence_proxy_async = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
-tma_store_commit = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
+fence_proxy_async = _statement(
+    "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
+)  # makes the warp's stores visible to TMA
+tma_store_commit = _statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
 tma_store_wait = _statement(
     "cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;"
-)  # until it may be overwritten
+)  # until their shared memory may be overwritten
 
 
 def param_address(number: int) -> Callable:
-    """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
+    """`param_address()`: the generic address of a kernel parameter, for a tensor map."""
 
     def rule():
         def emit(e):
@@ -87,7 +88,7 @@ def param_address(number: int) -> Callable:
 
 
 def dynamic_smem(alignment: int) -> Callable:
-    """`start()`: the address of the launch's shared memory, a multiple of this: kernels with no other have it so."""
+    """`dynamic_smem()`: the aligned address of dynamic shared memory; the kernel has no static shared memory."""
     return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
@@ -97,14 +98,14 @@ or_shared = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of 
 
 @intrinsic(1)
 def ld_shared(at):
-    """Read them."""
+    """Load 32 bits from shared memory."""
     return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
 
 
 @intrinsic(1)
 def warp_uniform(number):
-    """A number that all lanes of the warp have, so that ptxas knows it: what follows from it is computed once a warp,
-    where descriptors of matrices are wanted."""
+    """A value that all lanes of the warp have, marked as uniform for ptxas: dependent values, such as matrix
+    descriptors, go to uniform registers."""
 
     def emit(e, value):
         text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
@@ -114,7 +115,7 @@ def warp_uniform(number):
 
 
 def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
-    """A bit for each lane of the warp."""
+    """A word with a bit for each lane of the warp (vote.ballot)."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
     return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
 
@@ -127,7 +128,7 @@ def ballot(flag):
 
 @intrinsic(1)
 def find_leading_one(word):
-    """The number of a word's highest bit that is set."""
+    """The index of the highest bit set in a word."""
 
     def emit(e, value):
         b = e.builder
@@ -138,24 +139,24 @@ def find_leading_one(word):
 
 @intrinsic(1)
 def popc(word):
-    """How many of a word's bits are set."""
+    """The number of bits set in a word."""
     return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
 
 
-# -- matrices in shared memory, in panels of 64 elements (128 bytes) side by side; 16-byte chunks are swizzled
+# -- wgmma: matrices in shared memory with the 128-byte swizzle, 64 elements of 16 bits a row
 
 PANEL = 64
-NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # rows of a panel follow each other; sums run along them
+NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # K-major, 128-byte swizzle
 
 
 @intrinsic(1)
 def k_major_descriptor(at):
-    """The descriptor of a matrix whose lines lie along the sum."""
+    """The descriptor of a K-major matrix."""
     return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
 
 
 def mn_major_descriptor(lines: int) -> Callable:
-    """`far(at)`: the descriptor of a matrix of so many lines, which the sum goes across."""
+    """`descriptor(at)`: the descriptor of an MN-major matrix of so many rows."""
     fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
     return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
 
@@ -180,8 +181,7 @@ def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[s
 
 
 def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`product(left, right)`: begin 64 x columns sums over `width` of two matrices whose lines lie along the sum; the
-    left one has `rows` lines."""
+    """`start_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
     count = columns // 2
     result = types.UniTuple(types.float32, count)
 
@@ -208,8 +208,8 @@ def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
 
 
 def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
-    """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
-    and a matrix of `steps` lines, a multiple of 16, which the sum goes across."""
+    """`start_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
+    MN-major matrix of `steps` rows, a multiple of 16."""
     assert steps % 16 == 0, steps
     count, held = width // 2, steps // 4
     result = types.UniTuple(types.float32, count)
@@ -234,8 +234,8 @@ def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
 
 @intrinsic(1)
 def wait_for_values(values):
-    """Nothing, once these numbers are there: ptxas waits for products early where only order forbids it, and that
-    no number is less than -inf it does not know."""
+    """Wait until these values are computed, and do nothing: else ptxas moves the wait for wgmma before them. It does
+    not know that no number is less than -inf."""
 
     def emit(e, given):
         found = e.unpack(given, len(values))
@@ -249,7 +249,7 @@ def wait_for_values(values):
 
 
 def wgmma_wait(left: int) -> Callable:
-    """`done(sums)`: the sums, once no more than `left` groups of products are under way."""
+    """`wait(sums)`: the sums, after wgmma.wait_group with at most `left` groups in flight."""
 
     def rule(kind):
         count = len(kind)

@@ -1,4 +1,4 @@
-"""Tiles of lines in shared memory: panels of 128 bytes of each line, whose chunks of 16 bytes are swizzled.
+"""Swizzled tiles in shared memory: panels of 128 bytes of each row, whose 16-byte chunks are permuted.
 
 Chunk c of line i of a panel stands at 16 * (c ^ (i % 8)) of its 128 bytes: eight lines' chunks are in different banks.
 """
@@ -33,7 +33,7 @@ def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
 
 
 @dataclass(frozen=True)
-class Panels:
+class SwizzledTile:
     """A tile of so many lines of `size` bytes, and zeros up to `room` of them; `each` are brought at a time."""
 
     lines: int
@@ -68,7 +68,7 @@ def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = Fal
     zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
     say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
     each = threads // CHUNKS  # lines at a time: a multiple of 8, or 4 of a single warp
-    panels = Panels(lines, size, room, each)
+    panels = SwizzledTile(lines, size, room, each)
 
     def rule(*kinds):
         def emit(e, *values):

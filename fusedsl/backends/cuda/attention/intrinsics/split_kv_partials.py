@@ -1,4 +1,4 @@
-"""States of a block's rows in global memory: what blocks made of parts of a stream, for the one that merges."""
+"""Split-KV partial states in global memory: stored by the block of a split, loaded by the block that combines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _shape(rows: str, own: str, width: int) -> types.Type:
 
 
 def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`leave(address, row values…, sums)`: a block writes its state; threads beside each other, 16 bytes each."""
+    """`store_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
     shape = _shape(rows, own, width)
 
     def rule(address, *kinds):
@@ -36,7 +36,7 @@ def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callab
 
 
 def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`take(address)`: such a state, read past the L1; the sums alone where rows have no other values."""
+    """`load_state(address)`: load such a state past the L1; the sums alone if rows have no other values."""
     shape = _shape(rows, own, width)
     result = shape if rows else shape[0]
 
