@@ -66,7 +66,7 @@ def judged(way: str, seed: int) -> dict[str, Any]:
     from fusedsl.backends.cuda.attention import schedule
 
     if way == "warps":
-        schedule.WAYS = schedule.WAYS[-1:]
+        schedule.SCHEDULERS = schedule.SCHEDULERS[-1:]
     program = draw(seed)
     told: dict[str, Any] = {"seed": seed, "what": program.words, "layouts": program.layouts, "text": program.text}
     try:

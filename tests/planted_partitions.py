@@ -153,23 +153,23 @@ def _temporaries(change: Callable) -> Change:
 
 
 def _turned_group(g: Group) -> Group | None:
-    return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.streaming else None
+    return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.attention else None
 
 
 def _without_rows(g: Group) -> Group | None:
-    return copied(g, rows=g.rows[1:]) if g.rows and not g.streaming else None
+    return copied(g, rows=g.rows[1:]) if g.rows and not g.attention else None
 
 
 def _without_folds(g: Group) -> Group | None:
-    return copied(g, folds=g.folds[:-1]) if g.folds and not g.streaming else None
+    return copied(g, folds=g.folds[:-1]) if g.folds and not g.attention else None
 
 
 def _another_column(g: Group) -> Group | None:
-    return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.streaming else None
+    return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.attention else None
 
 
 def _row_twice(g: Group) -> Group | None:
-    return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.streaming else None
+    return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.attention else None
 
 
 def _operands_exchanged(g: Group, r: Root) -> list[Root] | None:

@@ -207,10 +207,10 @@ def test_tiles_that_a_mask_leaves_whole_drop_weights_and_need_no_mask():
     with emulated_gpu() as gpu:
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
     written = kernel.source(*specs(kernel, 64), device="cuda")
-    assert "if note & 2 != 0:" in written
+    assert "if tile_info & 2 != 0:" in written
     assert written.count(" = draw_drawn_0(") == 2  # of the first tile, and in the loop
     never = fd.kernel(SCORES + "softmax(where(doc[:, None] * iota(s, -1) < 1.5 * iota(s, -2), s, -inf)) @ v")
-    assert "if note & 2" not in never.source(*specs(never, 64), device="cuda")
+    assert "if tile_info & 2" not in never.source(*specs(never, 64), device="cuda")
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_numbers_are_drawn_by_four_where_they_follow_the_columns(numbers, by_fou
     drawn = f"uniform(7, {numbers})"
     drawn = f"({drawn}).mT" if ".mT" in numbers else drawn
     kernel = fd.kernel(SCORES + f"where({drawn} < 0.8, softmax(s), 0) @ v")
-    assert ("drawn_by_four(" in kernel.source(*specs(kernel, 64), device="cuda")) is by_four
+    assert ("philox_mask(" in kernel.source(*specs(kernel, 64), device="cuda")) is by_four
 
 
 @pytest.mark.parametrize("n, width, out", [(130, 80, 48), (129, 128, 72), (193, 64, 64)])
@@ -243,9 +243,9 @@ def test_results_leave_in_boxes_and_line_by_line_where_a_tile_is_not_full(n, wid
 )
 def test_results_leave_through_shared_memory_where_it_has_room(text, width, boxed):
     kernel = fd.kernel(text)
-    assert ("send_box(" in kernel.source(*specs(kernel, width), device="cuda")) is boxed
+    assert ("tma_store(" in kernel.source(*specs(kernel, width), device="cuda")) is boxed
     told = str(kernel.explain(*specs(kernel, width), device="cuda", compile=False))
-    assert ("results leave through shared memory" in told) is boxed
+    assert ("outputs are stored by TMA" in told) is boxed
 
 
 @pytest.mark.parametrize("cc", [(9, 0), (8, 0)])

@@ -196,7 +196,7 @@ def test_what_spills_takes_fewer_columns(name, monkeypatch, tmp_path):
 
     def spilling(kernel, schedule, *where):
         built = compiled(kernel, schedule, *where)
-        return built if schedule.spilled else replace(built, spill_bytes=built.spill_bytes + 8)
+        return built if schedule.after_spill else replace(built, spill_bytes=built.spill_bytes + 8)
 
     for what, stand_in in (("_compiled", spilling), ("disk", lambda: own), ("_built", LRU(lambda: 1000))):
         monkeypatch.setattr(compile, what, stand_in)

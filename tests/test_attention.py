@@ -123,7 +123,9 @@ def test_it_is_the_kernel_that_plain_text_gives():
         kernel = fd.kernel(text)
         facts = list(describe_all(kernel.params, [Q, K[:, :1], V[:, :1]]).values())
         plan = kernel._program.plans.plan(facts, extents_of(facts))
-        return [(k.stream is not None, len(k.stream.scores), len(k.stream.weighings)) for k in plan.kernels]
+        return [
+            (k.attention is not None, len(k.attention.scores), len(k.attention.weighted_sums)) for k in plan.kernels
+        ]
 
     assert shape("attention(q, k, v)") == shape("softmax(q @ k.mT * 0.25) @ v") == [(True, 1, 1)]
 

@@ -75,9 +75,9 @@ def test_more_parts_than_one_block_merges(monkeypatch):
 
 
 def test_parts_follow_from_how_many_blocks_there_are():
-    assert split_kv_schedule.parts_of(8, 2048, 792) == 99
-    assert split_kv_schedule.parts_of(100_000, 4, 792) == 1
-    assert split_kv_schedule.parts_of(8, 2, 792) == 1
+    assert split_kv_schedule.num_splits(8, 2048, 792) == 99
+    assert split_kv_schedule.num_splits(100_000, 4, 792) == 1
+    assert split_kv_schedule.num_splits(8, 2, 792) == 1
 
 
 @pytest.mark.parametrize("cc", [80, 90])

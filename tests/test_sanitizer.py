@@ -53,7 +53,7 @@ def watched() -> None:
     from fusedsl.backends.cuda.attention import schedule
 
     cupy.cuda.set_allocator(None)
-    ways, launched = schedule.WAYS, 0
+    ways, launched = schedule.SCHEDULERS, 0
 
     def run(text, arrays):
         kernel = fd.kernel(text, fallback=False)
@@ -61,11 +61,11 @@ def watched() -> None:
         check(kernel, arrays, [cupy.asnumpy(x) for x in (found if isinstance(found, tuple) else (found,))])
 
     for file, dtype, (n, m), (width, out) in WAYS:
-        schedule.WAYS = tuple(way for way in ways if way.__module__.endswith(f".{file}"))
+        schedule.SCHEDULERS = tuple(way for way in ways if way.__module__.endswith(f".{file}"))
         for text in FORMULAS.values():
             run(text, given(n, m, width=width, out=out, dtype=np.dtype(dtype).type))
             launched += 1
-    schedule.WAYS = ways
+    schedule.SCHEDULERS = ways
     for text, sizes, dtype in test_decode.CASES.values():
         run(text, test_decode.arrays(*sizes, dtype))
         launched += 1

@@ -8,7 +8,7 @@ from oracle import graph_of
 
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.online.find_attention import find_streams
+from fusedsl.fusion.online.find_attention import match_attention
 from fusedsl.ir.interp import interpret
 from fusedsl.program.call_steps import extents_of
 from fusedsl.program.first_call import interpreted
@@ -111,7 +111,7 @@ def test_what_streams_is_right(name):
 @pytest.mark.parametrize("name", ["causal", "with entropy", "sigmoid", "entropy, guarded", "entropy of more than 0"])
 def test_a_stream_prints_and_keeps_its_rules(name):
     graph, _ = graph_of(SCORES + FORMULAS[name][0], arrays(6, 9))
-    found = find_streams(lower(rewrite(graph)), lambda d, n: n > 0)
+    found = match_attention(lower(rewrite(graph)), lambda d, n: n > 0)
     for one in found.passes:
         check(one.fold)
         assert "for each" in show(one.fold)

@@ -161,7 +161,9 @@ def test_passes_give_way_to_products_that_take_less(rows, keys, out, dtype, resu
     def explained(slow=None):
         with monkeypatch.context() as patch:
             if slow is not None:
-                patch.setattr(call_steps, "_are_slow", lambda bounds, _: slow and any(b.kernel.stream for b in bounds))
+                patch.setattr(
+                    call_steps, "_are_slow", lambda bounds, _: slow and any(b.kernel.attention for b in bounds)
+                )
             return fd.kernel(f"s = q @ k.mT * 0.2; {results}").explain(**given, cc=80, compile=False)
 
     one, several = explained(False), explained(True)

@@ -11,7 +11,7 @@ from test_attend import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 import fusedsl as fd
 from fusedsl import hardware
 from fusedsl.backends.cuda.attention import schedule
-from fusedsl.backends.cuda.attention.mma_schedule import schedule_warps
+from fusedsl.backends.cuda.attention.mma_schedule import schedule_mma
 from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
@@ -23,7 +23,7 @@ MASKED = SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v"
 @pytest.fixture
 def warps_alone(monkeypatch):
     """Hopper's own kernel is not there: warps work on sm_90 as well."""
-    monkeypatch.setattr(schedule, "WAYS", (schedule_warps,))
+    monkeypatch.setattr(schedule, "WAYS", (schedule_mma,))
 
 
 def check(kernel, arrays, found):

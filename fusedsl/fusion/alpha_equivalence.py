@@ -14,7 +14,7 @@ from typing import Any
 from ..ir.graph import Node, Type, node, walk
 from ..rewrite.scalar_builder import bound_axes, kept_axes, replaced
 from .coordinates import Axis, Computed, Coordinate
-from .online.find_attention import Streaming
+from .online.find_attention import AttentionPattern
 from .scalar_program import Lowered, Root, Source
 
 
@@ -63,7 +63,7 @@ def _nameless(attr: Any, places: dict[Axis, int]) -> Any:
     return tuple(_nameless(part, places) for part in attr) if isinstance(attr, tuple) else attr
 
 
-def share_alike(program: Lowered, passes: Sequence[Streaming], needed: Iterable[Node]) -> Lowered:
+def share_alike(program: Lowered, passes: Sequence[AttentionPattern], needed: Iterable[Node]) -> Lowered:
     """The program in which each of the `needed` folds, scans and orders is computed once: those that are alike are read
     from a temporary of the first of them, or of the one that a pass over scores finds."""
     forms, found = Forms(), {f: one for one in passes for f in one.folds}

@@ -9,7 +9,7 @@ from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
 from .cost_model import Computation, computed
-from .online.find_attention import Streaming
+from .online.find_attention import AttentionPattern
 from .scalar_program import Root, Source
 
 
@@ -40,7 +40,7 @@ class Group:
     stores: list[Root] = field(default_factory=list)
     row_stores: list[Root] = field(default_factory=list)
     rank_stores: list[Root] = field(default_factory=list)
-    streaming: Streaming | None = None  # the pass over scores that finds the folds
+    attention: AttentionPattern | None = None  # the pass over scores that finds the folds
     own_stores: list[Root] = field(default_factory=list)  # … of values with an axis of their own
     cross: list[Node] = field(default_factory=list)
     cross_stores: list[Root] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Group:
     @property
     def is_plain(self) -> bool:
         """A map, or folds of rows: its elements may be computed by several kernels."""
-        return not (self.scans or self.ranked or self.cross or self.streaming)
+        return not (self.scans or self.ranked or self.cross or self.attention)
 
     @property
     def ranks(self) -> Axis | None:

@@ -100,7 +100,7 @@ def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear, k
     """Whether the kernel that folds what the factor is computed from, for it alone, stores the factor instead."""
     user, below = groups[dear.group], set(walk([dear.value]))
     needed = [f for f in user.imports if f in below]
-    home = next((g for g in groups if needed and needed[0] in g.folds and not g.streaming), None)
+    home = next((g for g in groups if needed and needed[0] in g.folds and not g.attention), None)
     if len(needed) != 1 or home is None or set(home.rows) != set(dear.axes):
         return False
     (f,) = needed
@@ -120,7 +120,7 @@ def _stored_where_computed(groups: list[Group], temporaries: list, dear: Dear, k
 def _dear(groups: list[Group], k: int, prices: Prices, fits: Callable[[Dim, int], bool]) -> Iterator[Dear]:
     """The factors of a kernel that are worth storing."""
     group = groups[k]
-    if not group.folds or group.streaming:
+    if not group.folds or group.attention:
         return
     free = free_axes(group.values)
     pairs = [factors(f, free, group.rows) for f in group.folds]

@@ -41,7 +41,7 @@ def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Em
     found = [Emitted(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
-        if g.streaming is None:
+        if g.attention is None:
             alike.setdefault(_shape(g), []).append(k)
     for members in alike.values():
         if len(members) < ALIKE:

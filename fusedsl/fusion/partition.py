@@ -16,8 +16,8 @@ from .cost_model import Computation, Prices, computed, cost
 from .fusion_group import Decision, Group, Partition, loaded, ordered
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
 from .messages import LONG, called, mismatch, spaces, why_alone
-from .online.choose_attention import Passes, foreign_folds, needed_folds
-from .online.find_attention import Streaming
+from .online.choose_attention import AttentionChoice, external_folds, needed_folds
+from .online.find_attention import AttentionPattern
 from .producer_map import ProducerMap
 from .scalar_program import Root
 
@@ -31,7 +31,7 @@ STEADY_BLOCK = 1 << 20  # … where a single row is folded as each of many is
 
 
 def partition(
-    chosen: Passes,
+    chosen: AttentionChoice,
     fits: Callable[[Dim, int], bool] = lambda count, limit: False,
     prices: Prices | None = None,
     together: bool = True,
@@ -53,7 +53,7 @@ def partition(
 class _Partitioner(ProducerMap):
     def __init__(
         self,
-        chosen: Passes,
+        chosen: AttentionChoice,
         fits: Callable[[Dim, int], bool],
         prices: Prices | None,
         together: bool,
@@ -61,7 +61,7 @@ class _Partitioner(ProducerMap):
         fewest: bool,
         first: int,
     ):
-        self.program, self.streaming, self.refused = chosen.program, chosen.streaming, chosen.refused
+        self.program, self.streaming, self.refused = chosen.program, chosen.pattern_of, chosen.refused
         self.fits = fits
         self.prices = prices
         self.together = together
@@ -95,19 +95,19 @@ class _Partitioner(ProducerMap):
 
     # -- placing
 
-    def _place_stream(self, one: Streaming) -> bool:
+    def _place_stream(self, one: AttentionPattern) -> bool:
         """A kernel for a pass over scores, once what it reads has one."""
-        foreign = foreign_folds(one)
+        foreign = external_folds(one)
         if not all(f in self.home for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in one.values))
         if not all(n.attr[0].index in self.writer for n in reads):
             return False
         after = {self.home[f] for f in foreign} | {self.writer[n.attr[0].index] for n in reads}
-        group = Group(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
+        group = Group(one.rows, one.reduction.stream, list(one.folds), after=after, attention=one)
         self.groups.append(group)
         self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
-        scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.products))
+        scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.score_products))
         decision = Decision(True, (self._named(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds")
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
@@ -124,7 +124,7 @@ class _Partitioner(ProducerMap):
                 if self._crosses(k, f, needs):
                     return True
                 continue
-            if g.streaming:
+            if g.attention:
                 continue
             along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
@@ -141,7 +141,7 @@ class _Partitioner(ProducerMap):
                 return True
             else:
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
-        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
+        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.attention]
         if others:
             kernels = " and ".join(map(self._named, others))
             self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
@@ -200,7 +200,7 @@ class _Partitioner(ProducerMap):
         self.take(k, r.value)
         if not self.direct(r.value).isdisjoint(g.cross):
             g.cross_stores.append(r)
-        elif g.streaming:
+        elif g.attention:
             (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
         elif not g.is_map and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
@@ -217,7 +217,7 @@ class _Partitioner(ProducerMap):
             if self._finishes(k, r, axes, needs):
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k
-            if g.streaming and k not in needs:
+            if g.attention and k not in needs:
                 continue
             if k in needs and self._reads_again(g, axes):
                 self._refuse(r, "its rows are longer than a chip holds: a second kernel reads them again", k)
@@ -255,8 +255,8 @@ class _Partitioner(ProducerMap):
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows):
             return True
-        if g.streaming:
-            return any(axes == frozenset((*g.rows, a)) for a in g.streaming.own)
+        if g.attention:
+            return any(axes == frozenset((*g.rows, a)) for a in g.attention.value_axes)
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
@@ -312,11 +312,11 @@ class _Partitioner(ProducerMap):
 
     def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
         """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
-        if g.streaming:
-            for f in foreign_folds(g.streaming):
+        if g.attention:
+            for f in external_folds(g.attention):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
-        values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
+        values = [] if g.attention else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
         for value in [*values, *(r.value for r in g.all_stores)]:
             for f in sorted(self.direct(value), key=place.__getitem__):
                 if self.home[f] != k and f not in g.imports:
@@ -326,7 +326,7 @@ class _Partitioner(ProducerMap):
         """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
         home = self.groups[self.home[f]]
         axes, stores = home.rows, home.row_stores
-        if home.streaming and (own := [a for a in home.streaming.own if a in self.free[f]]):
+        if home.attention and (own := [a for a in home.attention.value_axes if a in self.free[f]]):
             axes, stores = (*home.rows, *own), home.own_stores
         elif f in home.cross:
             axes, stores = home.columns, home.cross_stores

@@ -16,7 +16,7 @@ from .fusion_group import Decision, Partition, chained
 from .lower import lower_segment
 from .materialize import Stored, everything, materialize
 from .matmul_operands import ALONE, store_factors
-from .online.choose_attention import choose_passes
+from .online.choose_attention import choose_attention
 from .partition import partition
 from .recompute_or_store import store_dear
 from .register_budget import within
@@ -140,7 +140,7 @@ class _Splitter:
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
             self.check.lowered(lowered, segment, memory)
-        chosen = choose_passes(lowered, fits, self.scores)
+        chosen = choose_attention(lowered, fits, self.scores)
         cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
         kept = len(chosen.program.temporaries)
         cut = finish_rows(cut, kept)

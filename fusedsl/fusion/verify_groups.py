@@ -11,7 +11,7 @@ from ..ir.verify import require
 from ..rewrite.scalar_builder import bound_axes, free_axes, replaced
 from .coordinates import Axis
 from .fusion_group import Group, loaded
-from .online.score_products import reached
+from .online.score_products import reachable_reductions
 from .scalar_program import Root
 
 Stores = Mapping[int, Sequence[Root]]  # of each temporary
@@ -26,7 +26,7 @@ def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
     own = replaced([*g.values, *g.folds, *g.cross], g.imports)
     _finds_what_it_computes(g)
     free = free_axes(own.values())
-    if g.streaming is None:
+    if g.attention is None:
         _folds_run_along_columns(g, own, free)
     else:
         _is_its_pass(g)
@@ -62,7 +62,7 @@ def _axes_are_distinct(g: Group) -> None:
 
 def _stores_run_over_its_axes(g: Group) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
-    own = frozenset() if g.streaming is None else frozenset(g.streaming.own)
+    own = frozenset() if g.attention is None else frozenset(g.attention.value_axes)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
     kinds: list[tuple[list[Root], Callable[[frozenset[Axis]], bool]]] = [
         (g.stores, lambda axes: axes == rows | columns),
@@ -90,10 +90,10 @@ def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
 def _finds_what_it_computes(g: Group) -> None:
     """All folds, scans and orders that a kernel computes with are its own, or imported."""
     own = {*g.folds, *g.cross, *g.scans, *g.ranked}
-    scores = [] if g.streaming is None else [p.fold for p in g.streaming.products]
+    scores = [] if g.attention is None else [p.fold for p in g.attention.score_products]
     roots = [*g.values, *(p.args[0] for p in scores)]
     own.update(scores)
-    for n in reached(roots, g.imports.__contains__):
+    for n in reachable_reductions(roots, g.imports.__contains__):
         require(n in own or n in g.imports, "what a kernel folds, it finds or imports", n)
 
 
@@ -112,8 +112,10 @@ def _folds_run_along_columns(g: Group, own: Mapping[Node, Node], free: Mapping[N
 
 
 def _is_its_pass(g: Group) -> None:
-    one = g.streaming
+    one = g.attention
     assert one is not None
-    require(g.rows == one.rows and g.columns == one.fold.stream, "a pass over scores has its rows", g.rows, g.columns)
+    require(
+        g.rows == one.rows and g.columns == one.reduction.stream, "a pass over scores has its rows", g.rows, g.columns
+    )
     require(tuple(g.folds) == one.folds, "a pass over scores finds its folds", *g.folds)
     require(not (g.scans or g.ranked or g.cross or g.stores), "a pass over scores folds, and nothing else")

@@ -1,4 +1,4 @@
-"""A pass over scores as data: its scores, its tiles, what they weigh, and the results."""
+"""Attention kernel as data: scores, softmax phases of a key tile, weighted sums, block mask and output epilogues."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from .phase import Body, FoldUse, Phase, Store, Value
 
 @dataclass(frozen=True)
 class Score:
-    """`value`, an element of a stream: the sum along iteration axis `axis` of left * right.
+    """Score of a (query, key) pair: `value` is the sum along iteration axis `axis` of q * k.
 
-    The results of the bodies are elements of the two operands: left depends on rows, right on no lane.
+    The bodies result in an element of each operand. q depends on the row axes, k on no query axis.
     """
 
     value: Value
     axis: int
-    left: Body
-    right: Body
+    q: Body
+    k: Body
 
 
 @dataclass(frozen=True)
-class Weighing:
-    """A state with the iteration axis `axis` of its own: the sum over the stream of `weight` times right's result.
+class WeightedSum:
+    """Accumulator with the iteration axis `axis` of its own: the sum over keys of p * v.
 
-    `state` is its name once the stream is over. `merge` takes row values, the state so far and that of a tile (`sides`)
-    and gives the state of both. Elements where `kept` is False weigh nothing, whatever they weigh; None: all count.
-    `parts` does what `merge` does with the states of two parts of a stream that were worked apart.
+    `state` names the final sum. `combine_tile` reads row values and `sides` (the accumulated sum, that of the tile)
+    and results in the sum of both. `is_active` masks elements: p counts as 0 if it is False, even if p is NaN.
+    `combine_splits` combines the sums of two splits of the keys.
     """
 
     axis: int
-    weight: Value
-    right: Body
+    p: Value
+    v: Body
     state: Value
     sides: tuple[Value, Value]
-    merge: Body
-    kept: Body | None = None
-    parts: Body | None = None
+    combine_tile: Body
+    is_active: Body | None = None
+    combine_splits: Body | None = None
 
 
 @dataclass(frozen=True)
-class Ending:
-    """Stores of values with the iteration axis `axis` beside the rows, once the stream is over."""
+class OutputEpilogue:
+    """Epilogue after the last key tile: stores of values with the iteration axis `axis` beside the rows."""
 
     axis: int
     body: Body
@@ -49,82 +49,85 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Extreme:
-    """The least and the greatest of what a body computes along axis `axis` of a tile: of conditions, all and any."""
+class TileBounds:
+    """Bounds of a body's result along axis `axis` of a tile: minimum and maximum; of conditions, all and any."""
 
     axis: int
     body: Body
-    least: Value
-    greatest: Value
+    lower: Value
+    upper: Value
 
 
 @dataclass(frozen=True)
-class Sieve:
-    """What a kernel asks of a tile before it works on it: `body` says whether anything in it counts, and whether
-    everything does; then its phases are `whole` (none: that is never known), whose values have other `names` than those
-    of partial tiles.
+class BlockMask:
+    """Block mask, evaluated per (query tile, key tile): `body` results in (any element active, all elements active).
 
-    `ends` name the first and the last position on the axes of a tile.
+    Tiles without an active element are skipped. Tiles with all active use `full_phases`, which have no element mask
+    (empty: no tile is known to be full); `full_names` pairs the names of partial phases' values with theirs.
+    `ranges` names the first and the last position of a tile on each axis.
     """
 
-    ends: tuple[tuple[int, Value, Value], ...]
-    extremes: tuple[Extreme, ...]
+    ranges: tuple[tuple[int, Value, Value], ...]
+    bounds: tuple[TileBounds, ...]
     body: Body
-    whole: tuple[Phase, ...]
-    names: tuple[tuple[str, str], ...]
+    full_phases: tuple[Phase, ...]
+    full_names: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
-class Line:
-    """The lines of array `operand` along its own axis `inner`: where one begins, and whether it is wanted; else it is
-    all 0."""
+class PagedRow:
+    """Row of array `operand` along its axis `inner_axis`: its `address`, loaded if `predicate` holds, else all 0."""
 
     operand: int
-    inner: int
+    inner_axis: int
     address: Value
-    wanted: Value
+    predicate: Value
 
 
 @dataclass(frozen=True)
-class Gather:
-    """Right operands whose lines are read at computed places: of a place on the stream, `body` results in what there is
-    to say of the line of each, and in conditions that elements are computed with (`there`)."""
+class PagedOperands:
+    """Paged k and v: for a key index, `body` computes each operand's row address and predicate, and the conditions
+    `valid`, which the elements of a tile are computed with."""
 
     body: Body
-    right: Line | None
-    weighed: Line | None
-    there: tuple[Value, ...]
+    k: PagedRow | None
+    v: PagedRow | None
+    valid: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
-class Stream:
-    """One pass over a stream of scores (rewrite/online/), a tile after the other, for a tile of rows at a time.
+class AttentionBody:
+    """Online softmax (rewrite/online/) over one kv axis, key tile by key tile, for a query tile at a time.
 
-    The stream is the iteration axis behind the rows; axes of scores and weighings come after it. `lanes` are the row
-    axes that no right operand depends on, of which a tile of rows takes some. `tile` phases make a tile's state as if
-    it were a row, `state` says what of it is kept and how it merges (its body also results in row values that the
-    merges of weighings read); then come `row`, its stores, and the endings.
+    The kv axis is the iteration axis behind the rows; the axes of q·k and of outputs follow it. No k and no v depends
+    on the `query_axes`; a query tile lies along them. `tile_phases` reduce one key tile as if it were a row. `state`
+    combines the result with the accumulated state; its body also results in the row values that `combine_tile` of the
+    weighted sums reads. After the last tile follow `row_epilogue`, `row_outputs` and `epilogues`.
     """
 
-    lanes: tuple[int, ...]
+    query_axes: tuple[int, ...]
     scores: tuple[Score, ...]
-    tile: tuple[Phase, ...]
+    tile_phases: tuple[Phase, ...]
     state: FoldUse
-    weighings: tuple[Weighing, ...]
-    row: Body | None
-    row_stores: tuple[Store, ...]
-    endings: tuple[Ending, ...]
-    sieve: Sieve | None = None
-    inputs: tuple[Body, ...] = ()  # what is read for each element of a tile, whatever is made of it; a result each
-    row_inputs: tuple[Body, ...] = ()  # … and for each row
-    join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
-    rise: Body | None = None  # … and from where it is measured, where references may stay behind
-    parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
-    gather: Gather | None = None  # right operands that are no arrays as they lie
-    told: str = ""  # which tiles are skipped or need no masks, in words
+    weighted_sums: tuple[WeightedSum, ...]
+    row_epilogue: Body | None
+    row_outputs: tuple[Store, ...]
+    epilogues: tuple[OutputEpilogue, ...]
+    block_mask: BlockMask | None = None
+    mask_inputs: tuple[Body, ...] = ()  # loads and index masks of each (query, key) element; a result each
+    row_inputs: tuple[Body, ...] = ()  # … of each row
+    update_row_max: Body | None = (
+        None  # with a running reference: the tile's row maximum and the running one, combined first
+    )
+    choose_reference: Body | None = (
+        None  # … and the reference that the tile is measured from: it may stay below the maximum
+    )
+    combine_splits: FoldUse | None = None  # combines the row states of two splits of the keys
+    paged: PagedOperands | None = None  # paged k and v
+    mask_summary: str = ""  # text of explain(): which tiles are skipped or need no mask
 
     @property
-    def level(self) -> bool:
-        """Whether tiles are measured from the references of all so far: what they weigh is added as it is, to states
-        that the merges of weighings have moved."""
-        return self.join is not None
+    def running_reference(self) -> bool:
+        """True if tiles are measured from the running reference: their sums are added to accumulators that
+        `combine_tile` has rescaled."""
+        return self.update_row_max is not None

@@ -1,4 +1,4 @@
-"""Passes over scores on NumPy: a part of the stream after the other, and the state with each."""
+"""Evaluates attention kernels on NumPy: one chunk of keys at a time, and the state after each."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.types import numpy_dtype
-from .attention import Score, Stream, Weighing
+from .attention import AttentionBody, Score, WeightedSum
 from .evaluate import Run
 from .evaluate_phases import finish_row, parts, work
 from .phase import Body
 
 
-def run_scores(run: Run) -> None:
-    """Run a pass over scores."""
-    stream = run.kernel.stream
+def run_attention(run: Run) -> None:
+    """Run the attention body of a kernel."""
+    stream = run.kernel.attention
     assert stream is not None
     use = stream.state
     run.known |= {v.name: x for v, x in zip(use.state, run.identity(use))}
-    for w in stream.weighings:
+    for w in stream.weighted_sums:
         run.known[w.state.name] = run.single(0).astype(numpy_dtype(w.state.dtype))
     for part in parts(run):
         run.part = part
@@ -26,48 +26,48 @@ def run_scores(run: Run) -> None:
         _tile(run, stream)
     run.part = slice(0, run.axes[run.columns[0]])
     run.read()
-    run.body(stream.row)
-    for store in stream.row_stores:
+    run.body(stream.row_epilogue)
+    for store in stream.row_outputs:
         run.store(store)
-    for ending in stream.endings:
+    for ending in stream.epilogues:
         run.body(ending.body)
         for store in ending.stores:
             run.store(store)
 
 
-def _tile(run: Run, stream: Stream) -> None:
-    """One part of the stream."""
-    for one in (*stream.inputs, *stream.row_inputs):
+def _tile(run: Run, stream: AttentionBody) -> None:
+    """Compute one chunk of keys and combine it with the state."""
+    for one in (*stream.mask_inputs, *stream.row_inputs):
         run.body(one)
-    if stream.gather is not None:
-        run.body(stream.gather.body)
+    if stream.paged is not None:
+        run.body(stream.paged.body)
     for score in stream.scores:
         run.known[score.value.name] = _score(run, score)
-    joined = stream.join is None
-    for phase in stream.tile:
+    joined = stream.update_row_max is None
+    for phase in stream.tile_phases:
         work(run, phase)
         for use in phase.folds:
             state = run.folded(use, run.columns[:1])
             run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
-        if phase.folds and not joined and stream.join is not None:
-            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.join))}
+        if phase.folds and not joined and stream.update_row_max is not None:
+            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.update_row_max))}
             joined = True
         finish_row(run, phase)
-    _merge(run, stream)
+    _combine_tile(run, stream)
 
 
 def _score(run: Run, score: Score) -> np.ndarray:
     """The sum of products along the axis of a score."""
-    left, right = _only(run, score.left), _only(run, score.right)
-    return _summed(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
+    left, right = _single_result(run, score.q), _single_result(run, score.k)
+    return _contract(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
-def _only(run: Run, one: Body) -> np.ndarray:
+def _single_result(run: Run, one: Body) -> np.ndarray:
     (value,) = run.body(one)
     return value
 
 
-def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+def _contract(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     shape = np.broadcast_shapes(x.shape, y.shape)
     if np.prod([max(n, 1) for n in shape]) * run.axes[axis] > MOST_ELEMENTS:
         raise TooLarge
@@ -75,24 +75,24 @@ def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     return run.over(np.multiply(x, y, dtype=wide), (axis,)).sum(axis, keepdims=True, dtype=wide)
 
 
-def _merge(run: Run, stream: Stream) -> None:
-    """The state so far with that of a tile."""
+def _combine_tile(run: Run, stream: AttentionBody) -> None:
+    """Combine the state of a tile with the accumulated state."""
     use = stream.state
-    weights = [(w, _weighed(run, w)) for w in stream.weighings]
+    weights = [(w, _weighted_sum(run, w)) for w in stream.weighted_sums]
     moved = run.body(use.merge)
     run.known |= {v.name: x for v, x in zip(use.state, moved)}
     for w, total in weights:
         before, tile = w.sides
         run.known[before.name], run.known[tile.name] = run.known[w.state.name], total
-        (state,) = run.body(w.merge)
-        run.known[w.state.name] = state + total if stream.level else state
+        (state,) = run.body(w.combine_tile)
+        run.known[w.state.name] = state + total if stream.running_reference else state
 
 
-def _weighed(run: Run, w: Weighing) -> np.ndarray:
-    """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
-    weight, right = run.known[w.weight.name], _only(run, w.right)
-    if w.kept is not None:
-        counted = _only(run, w.kept)
+def _weighted_sum(run: Run, w: WeightedSum) -> np.ndarray:
+    """The product p·v of a tile. Inactive elements contribute 0, even if p or v is NaN."""
+    weight, right = run.known[w.p.name], _single_result(run, w.v)
+    if w.is_active is not None:
+        counted = _single_result(run, w.is_active)
         zero = weight.dtype.type(0)
         weight, right = np.where(counted, weight, zero), np.where(counted, right, right.dtype.type(0))
-    return _summed(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))
+    return _contract(run, weight, right, run.columns[0]).astype(numpy_dtype(w.state.dtype))

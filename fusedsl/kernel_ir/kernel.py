@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import DType
-from .attention import Stream
+from .attention import AttentionBody
 from .batched_calls import Table
 from .phase import Body, FoldUse, Phase, Product, Store, Value
 
@@ -60,7 +60,7 @@ class Finish:
 
 
 @dataclass(frozen=True)
-class Window:
+class TmaBox:
     """Boxes of an operand, that the copy engine brings: its axes from the innermost outwards, a box's extents."""
 
     operand: int
@@ -100,8 +100,8 @@ class KernelIR:
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
     table: Table | None = None  # … with other calls of itself, whose slots stand here
     finish: Finish | None = None  # of the folds over its rows, if it has any
-    stream: Stream | None = None  # … it is a pass over scores instead of phases
-    windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
+    attention: AttentionBody | None = None  # … it is a pass over scores instead of phases
+    tma_boxes: tuple[TmaBox, ...] = ()  # of operands whose boxes are copied
     fast: bool = False  # functions, divisions and roots may be the hardware's approximations
     steady: int = 0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
     chained: bool = False  # other launches of the same call come before or after it, and may overlap in starting
@@ -123,7 +123,7 @@ class KernelIR:
     @property
     def products(self) -> tuple[Product, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        if self.stream is not None or self.steady:
+        if self.attention is not None or self.steady:
             return ()
         (first, *others) = self.phases
         return () if others or first.stores or self.finish is not None else first.products

@@ -31,9 +31,9 @@ def slots(kernel: KernelIR) -> tuple[Slot, ...]:
     """
     found = [Slot("pointer", k) for k in range(len(kernel.operands))]
     found += [Slot(kind, 0) for kind in ("workspace", "tickets") if getattr(kernel, kind)]
-    if kernel.windows:
+    if kernel.tma_boxes:
         found += [Slot("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
-        found += [Slot("window", k, word) for k in range(len(kernel.windows)) for word in range(WINDOW_WORDS)]
+        found += [Slot("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
     found += [Slot("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
         found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]

@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
-from .attention import Ending, Extreme, Gather, Line, Score, Sieve, Stream, Weighing
+from .attention import AttentionBody, BlockMask, OutputEpilogue, PagedOperands, PagedRow, Score, TileBounds, WeightedSum
 from .kernel import Finish, Load, Position
 from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 
@@ -77,11 +77,13 @@ class KernelPlan:
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
     fast: bool = False  # the hardware's approximations will do
     steady: bool = False  # the schedule of a row may not depend on other rows
-    stream: Stream | None = None  # a pass over scores; its columns are the stream, then axes of products and results
+    attention: AttentionBody | None = (
+        None  # a pass over scores; its columns are the stream, then axes of products and results
+    )
 
     @property
     def is_map(self) -> bool:
-        return self.stream is None and not any(p.folds or p.scans or p.select for p in self.resident)
+        return self.attention is None and not any(p.folds or p.scans or p.select for p in self.resident)
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ CLASSES = {
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
         *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
+        *(Implied, AttentionBody, Score, WeightedSum, OutputEpilogue, BlockMask, TileBounds, PagedOperands, PagedRow),
     )
 }
 

@@ -17,10 +17,10 @@ from ..ir.places import Box, Places
 from ..ir.samples import Samples, sampled
 from ..ir.verify import require
 from .evaluate import Call, Memory, Run
-from .evaluate_attention import run_scores
+from .evaluate_attention import run_attention
 from .evaluate_phases import run_resident, run_streamed
 from .plan import ArrayUse, KernelPlan, Plan
-from .verify_attention import verify_stream
+from .verify_attention import verify_attention
 from .verify_bodies import bodies_of, verify_bodies
 from .verify_kernel import axes_of, verify_kernel
 
@@ -36,7 +36,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan.parameters, types, places)
-        (verify_bodies if kernel.stream is None else verify_stream)(kernel)
+        (verify_bodies if kernel.attention is None else verify_attention)(kernel)
     kernels_wait_for_what_they_read(plan)
     arrays_are_stored_once(plan, types, places)
     if graph is None:
@@ -53,8 +53,8 @@ def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
     with np.errstate(all="ignore"):
         for kernel in plan.kernels:
             run = Run(kernel, memory, call.numbers)
-            if kernel.stream is not None:
-                run_scores(run)
+            if kernel.attention is not None:
+                run_attention(run)
             elif streamed and kernel.streamed:
                 run_streamed(run)
             else:

@@ -1,88 +1,88 @@
-"""What holds of the names in a pass over scores: a tile's, those of the state and its merging, and of the results."""
+"""Verifies attention kernels: every name is defined before it is read, in tiles, in the state and in the outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from ..ir.verify import require
-from .attention import Sieve, Stream
+from .attention import AttentionBody, BlockMask
 from .phase import Body, Phase
 from .plan import KernelPlan
 from .verify_bodies import Given, Known, Scope, are_known, body, given_to
 
 
-def verify_stream(kernel: KernelPlan) -> None:
-    """VerifyError where a name of a pass over scores is read before it is defined."""
-    stream = kernel.stream
+def verify_attention(kernel: KernelPlan) -> None:
+    """Raise VerifyError if a name of an attention body is read before it is defined."""
+    stream = kernel.attention
     assert stream is not None
     given = given_to(kernel)
-    elements = _read(stream, given)
-    tile = _tile(stream, stream.tile, elements)
-    if stream.sieve is not None:
-        _verify_sieve(stream, stream.sieve, given, elements, tile)
-    state = _merged(stream, tile)
-    _verify_results(stream, given, state)
+    elements = _element_values(stream, given)
+    tile = _tile(stream, stream.tile_phases, elements)
+    if stream.block_mask is not None:
+        _verify_block_mask(stream, stream.block_mask, given, elements, tile)
+    state = _combined_state(stream, tile)
+    _verify_outputs(stream, given, state)
 
 
-def _all(bodies: Iterable[Body | None], known: Known) -> Known:
-    """What bodies define that all read the same."""
+def _results_of(bodies: Iterable[Body | None], known: Known) -> Known:
+    """The results of bodies that read the same values."""
     return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
 
 
-def _read(stream: Stream, given: Given) -> Known:
-    """What the elements of a tile are computed of."""
+def _element_values(stream: AttentionBody, given: Given) -> Known:
+    """The values that elements of a tile are computed from."""
     known = dict(given.elements)
-    if stream.gather is not None:
-        places = body(stream.gather.body, given.elements)
-        for line in (stream.gather.right, stream.gather.weighed):
-            are_known([] if line is None else [line.address, line.wanted], places, line)
-        are_known(stream.gather.there, places, stream.gather)
-        known |= {v.name: v.dtype for v in stream.gather.there}
-    known |= _all((*stream.inputs, *stream.row_inputs), given.elements)
+    if stream.paged is not None:
+        places = body(stream.paged.body, given.elements)
+        for line in (stream.paged.k, stream.paged.v):
+            are_known([] if line is None else [line.address, line.predicate], places, line)
+        are_known(stream.paged.valid, places, stream.paged)
+        known |= {v.name: v.dtype for v in stream.paged.valid}
+    known |= _results_of((*stream.mask_inputs, *stream.row_inputs), given.elements)
     for score in stream.scores:
-        _all((score.left, score.right), given.elements)
+        _results_of((score.q, score.k), given.elements)
         known[score.value.name] = score.value.dtype
-    _all((w.right for w in stream.weighings), given.elements)
+    _results_of((w.v for w in stream.weighted_sums), given.elements)
     return known
 
 
-def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Scope:
-    """What is known once a tile's phases are over; where tiles are level, the first folds are joined to all so far."""
-    scope, joined = Scope(dict(elements), dict(elements)), stream.join is None
+def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> Scope:
+    """The values defined after a tile's phases; the first reductions update the row maximum, if there is one."""
+    scope, joined = Scope(dict(elements), dict(elements)), stream.update_row_max is None
     for phase in phases:
         scope.folded(phase)
         if phase.folds and not joined:
-            _join(stream, scope)
+            _update_row_max(stream, scope)
             joined = True
         scope.finished(phase)
     return scope
 
 
-def _join(stream: Stream, scope: Scope) -> None:
+def _update_row_max(stream: AttentionBody, scope: Scope) -> None:
     before = {v.name: v.dtype for v in stream.state.state}
-    for one in (stream.join, stream.rise):
+    for one in (stream.update_row_max, stream.choose_reference):
         if one is not None:
             body(one, scope.rows | before)
-            require(len(one.results) <= len(stream.state.lifted), "what is joined is the state of a tile", one)
+            require(len(one.results) <= len(stream.state.lifted), "the row maximum is part of a tile's state", one)
             scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
 
 
-def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, tile: Scope) -> None:
+def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: Given, elements: Known, tile: Scope) -> None:
     known = dict(given.elements)
-    known |= {v.name: v.dtype for _, *ends in sieve.ends for v in ends}
-    for extreme in sieve.extremes:
+    known |= {v.name: v.dtype for _, *ends in sieve.ranges for v in ends}
+    for extreme in sieve.bounds:
         body(extreme.body, given.elements)
-        known |= {v.name: v.dtype for v in (extreme.least, extreme.greatest)}
+        known |= {v.name: v.dtype for v in (extreme.lower, extreme.upper)}
     body(sieve.body, known)
-    if sieve.whole:
-        whole = _tile(stream, sieve.whole, elements)
-        for partial, other in sieve.names:
+    if sieve.full_phases:
+        whole = _tile(stream, sieve.full_phases, elements)
+        for partial, other in sieve.full_names:
             there = partial in tile.elements and other in whole.elements
-            require(there, "tiles that count whole have the values of others", partial, other)
+            require(there, "full tiles have the values of partial tiles", partial, other)
 
 
-def _merged(stream: Stream, tile: Scope) -> Known:
-    """The state with that of a tile, and what its sums are moved by."""
+def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
+    """The state after a tile, and the row values that its sums are rescaled by."""
     use = stream.state
     before = {v.name: v.dtype for v in use.state}
     are_known(use.lifted, tile.rows | before, "state")
@@ -91,27 +91,27 @@ def _merged(stream: Stream, tile: Scope) -> Known:
     merged = body(use.merge, known)
     require(len(use.merge.results) >= len(use.state), "two states merge to one", use)
     known |= merged
-    for w in stream.weighings:
-        are_known([w.weight], tile.elements | tile.rows, w)
-        if w.kept is not None:
-            body(w.kept, tile.elements)
+    for w in stream.weighted_sums:
+        are_known([w.p], tile.elements | tile.rows, w)
+        if w.is_active is not None:
+            body(w.is_active, tile.elements)
         before[w.state.name] = w.state.dtype
-        body(w.merge, known | {v.name: v.dtype for v in (*w.sides, w.state)})
-    if stream.parts is not None:
-        own = {v.name: v.dtype for v in (*stream.parts.state, *stream.parts.lifted)}
-        moving = body(stream.parts.merge, {**tile.rows, **before, **own})
-        for w in stream.weighings:
-            if w.parts is not None:
-                sides = {v.name: v.dtype for v in w.parts.args if v.name.startswith("part_")}
-                body(w.parts, {**tile.rows, **before, **own, **moving, **sides})
+        body(w.combine_tile, known | {v.name: v.dtype for v in (*w.sides, w.state)})
+    if stream.combine_splits is not None:
+        own = {v.name: v.dtype for v in (*stream.combine_splits.state, *stream.combine_splits.lifted)}
+        moving = body(stream.combine_splits.merge, {**tile.rows, **before, **own})
+        for w in stream.weighted_sums:
+            if w.combine_splits is not None:
+                sides = {v.name: v.dtype for v in w.combine_splits.args if v.name.startswith("part_")}
+                body(w.combine_splits, {**tile.rows, **before, **own, **moving, **sides})
     return before
 
 
-def _verify_results(stream: Stream, given: Given, state: Known) -> None:
+def _verify_outputs(stream: AttentionBody, given: Given, state: Known) -> None:
     known = {**given.elements, **state}
-    if stream.row is not None:
-        known |= body(stream.row, {**given.rows, **state})
+    if stream.row_epilogue is not None:
+        known |= body(stream.row_epilogue, {**given.rows, **state})
     scope = Scope(known, known)
-    scope.stores(stream.row_stores, {**given.rows, **known})
-    for ending in stream.endings:
+    scope.stores(stream.row_outputs, {**given.rows, **known})
+    for ending in stream.epilogues:
         scope.stores(ending.stores, {**known, **body(ending.body, known)})

@@ -42,7 +42,7 @@ def verify_bodies(kernel: KernelPlan) -> None:
 
 def bodies_of(kernel: KernelPlan) -> list[Body]:
     """The bodies of a kernel's phases."""
-    phases = [*kernel.resident, *kernel.streamed, *(kernel.stream.tile if kernel.stream else ())]
+    phases = [*kernel.resident, *kernel.streamed, *(kernel.attention.tile_phases if kernel.attention else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile)]
     return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
 

@@ -93,10 +93,10 @@ Stored = list[tuple[int, frozenset[int]]]  # outputs, each with the axes along w
 
 def _ways(kernel: KernelPlan) -> list[Stored]:
     """What a kernel stores where rows are resident, and where they are not."""
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         rows = frozenset(range(len(kernel.rows)))
-        stored = [(store.operand, rows) for store in kernel.stream.row_stores]
-        return [stored + [(s.operand, rows | {e.axis}) for e in kernel.stream.endings for s in e.stores]]
+        stored = [(store.operand, rows) for store in kernel.attention.row_outputs]
+        return [stored + [(s.operand, rows | {e.axis}) for e in kernel.attention.epilogues for s in e.stores]]
     ways = [kernel.resident, kernel.streamed] if kernel.streamed else [kernel.resident]
     return [_stored(phases, kernel) for phases in ways]
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 from math import prod
 
 from ..backends.cuda.attention.mma_schedule import ROWS as WARP_ROWS
-from ..backends.cuda.attention.mma_schedule import WarpSchedule
-from ..backends.cuda.attention.sm90_schedule import ROWS, AttendSchedule, operands_of
+from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
+from ..backends.cuda.attention.sm90_schedule import ROWS, Sm90AttentionSchedule, operands_of
 from ..backends.cuda.schedule import Geometry
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
@@ -30,7 +30,7 @@ SATURATING_WARPS = 8  # that keep a multiprocessor busy
 
 def of_pass(
     kernel: KernelIR,
-    schedule: AttendSchedule | WarpSchedule,
+    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
     launch: Geometry,
     hardware: Hardware,
@@ -39,16 +39,18 @@ def of_pass(
     numbers: Mapping[str, int],
 ) -> Work:
     """The work of a launch that reads and writes so many bytes; `numbers` are scalars that are known."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
     some, every = counted(kernel, schedule, bound.extents, numbers)
     busy = _padding(kernel, schedule, bound) / share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
     shown = busy * EXPOSED
     found = scores(kernel, bound, (some - every) * shown, every * shown)
     terms = multiplied(kernel, bound) * some * busy
-    tensor = isinstance(schedule, AttendSchedule) or schedule.tensor
+    tensor = isinstance(schedule, Sm90AttentionSchedule) or schedule.tensor_cores
     slower = (
-        1.0 if isinstance(schedule, AttendSchedule) else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
+        1.0
+        if isinstance(schedule, Sm90AttentionSchedule)
+        else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
     )
     wide = stream.scores[0].value.dtype.bits == 64
     return Work(
@@ -64,27 +66,27 @@ def of_pass(
 
 def multiplied(kernel: KernelIR, bound: Bound) -> float:
     """Multiply-adds of the products of all rows and scores."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
 def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
     """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
     scores, with masks and in tiles that need none."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
     found = [0.0, 0.0, 0.0]
     rows = prod(bound.extents[: kernel.row_axes])
     every = rows * bound.extents[kernel.row_axes]
-    without = stream.sieve.whole if stream.sieve is not None else ()
-    _of_tiles(found, kernel, stream.tile, every * masked)
+    without = stream.block_mask.full_phases if stream.block_mask is not None else ()
+    _of_tiles(found, kernel, stream.tile_phases, every * masked)
     _of_tiles(found, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
-    for body in stream.inputs:
+    for body in stream.mask_inputs:
         count(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
-    for ending in stream.endings:
+    for ending in stream.epilogues:
         count(found, ending.body, rows * bound.extents[ending.axis])
     return found[0], found[1], found[2]
 
@@ -97,24 +99,24 @@ def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], tim
             count(found, use.merge, times)
 
 
-def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
+def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> int:
     """The rows that tiles of rows lie along."""
     found = operands_of(kernel)
     assert found is not None
-    packed = schedule.packed if isinstance(schedule, WarpSchedule) else None
-    return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
+    packed = schedule.packed_gqa_axis if isinstance(schedule, MmaAttentionSchedule) else None
+    return bound.extents[found.query_axis] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
+def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> float:
     """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
-    unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
+    unit = ROWS if isinstance(schedule, Sm90AttentionSchedule) else WARP_ROWS
     return -(-rows // unit) * unit / max(1, rows)
 
 
 def share_at_work(
     kernel: KernelIR,
-    schedule: AttendSchedule | WarpSchedule,
+    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
     launch: Geometry,
     hardware: Hardware,
@@ -135,5 +137,5 @@ def _left_bytes(kernel: KernelIR, bound: Bound) -> int:
     """Bytes of the operand that rows are of."""
     found = operands_of(kernel)
     assert found is not None
-    size = kernel.operands[found.left].dtype.itemsize
-    return size * prod(n for n, stride in zip(bound.extents, bound.strides[found.left]) if stride)
+    size = kernel.operands[found.q].dtype.itemsize
+    return size * prod(n for n, stride in zip(bound.extents, bound.strides[found.q]) if stride)

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..backends.cuda.attention.schedule import schedule_scores
+from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.schedule import can_cross
 from ..errors import FusedslError
 from ..hardware import Hardware, facts
@@ -119,7 +119,7 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
 
 def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
     """The axes of what a kernel computes: of a pass over scores, its scores."""
-    return kernel.rows + (kernel.columns if kernel.stream is None else kernel.columns[:1])
+    return kernel.rows + (kernel.columns if kernel.attention is None else kernel.columns[:1])
 
 
 def bind_kernels(
@@ -143,14 +143,14 @@ def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
 
 def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
-    streams = [b for b in bounds if b.kernel.stream is not None]
-    return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
+    streams = [b for b in bounds if b.kernel.attention is not None]
+    return hardware is None or all(schedule_attention(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
 def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     """Whether the passes over scores of a call would take less as products of matrices: where a row's results do not
     depend on other rows, they are what they are."""
-    passes = [b for b in bounds if b.kernel.stream is not None and not b.kernel.steady]
+    passes = [b for b in bounds if b.kernel.attention is not None and not b.kernel.steady]
     if not passes:
         return False
     from .occupancy_fallback import take_less_stored

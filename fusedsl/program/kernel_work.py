@@ -32,7 +32,7 @@ def work_of(
     numbers: Mapping[str, int],
 ) -> Work:
     """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars that are known."""
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         return of_pass(kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers)
     issued, special, double = computed(kernel, bound)
     issued += _of_order(kernel, schedule, bound)
@@ -57,7 +57,7 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
     found = [0.0, 0.0, 0.0]
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         issued, special, double = scores(kernel, bound)
         return issued + multiplied(kernel, bound), special, double
     products = sides(kernel)

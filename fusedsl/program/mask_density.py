@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.cuda.attention.sm90_schedule import Tiles, operands_of
+from ..backends.cuda.attention.sm90_schedule import AttentionTiling, operands_of
 from ..ir.ops import OPS
 from ..ir.types import DTYPES
-from ..kernel_ir.attention import Sieve
+from ..kernel_ir.attention import BlockMask
 from ..kernel_ir.kernel import KernelIR
 
 MOST_TILES = 1 << 20  # that are asked: of more, every so many rows of tiles
@@ -25,29 +25,29 @@ NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_
 
 
 def counted(
-    kernel: KernelIR, schedule: Tiles, extents: tuple[int, ...], numbers: Mapping[str, int]
+    kernel: KernelIR, schedule: AttentionTiling, extents: tuple[int, ...], numbers: Mapping[str, int]
 ) -> tuple[float, float]:
     """(the share of tiles where something counts, the share where everything does): (1, 0) where neither is known.
 
     `numbers` are scalars of the kernel that are known. What memory has may let everything count.
     """
-    sieve, found = kernel.stream.sieve if kernel.stream else None, operands_of(kernel)
+    sieve, found = kernel.attention.block_mask if kernel.attention else None, operands_of(kernel)
     if sieve is None or found is None:
         return 1.0, 0.0
-    rows, columns = extents[found.lane], extents[kernel.row_axes]
+    rows, columns = extents[found.query_axis], extents[kernel.row_axes]
     across = -(-columns // schedule.columns)
     apart = schedule.rows * max(1, -(-rows // schedule.rows) * across // MOST_TILES)
     places = {
-        found.lane: np.arange(0, rows, apart)[:, None],
+        found.query_axis: np.arange(0, rows, apart)[:, None],
         kernel.row_axes: np.arange(0, columns, schedule.columns)[None, :],
     }
-    sizes = {found.lane: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}
+    sizes = {found.query_axis: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}
     known: dict[str, Answer] = dict(numbers)
-    for axis, first, last in sieve.ends:
+    for axis, first, last in sieve.ranges:
         if axis in places:
             size, extent = sizes[axis]
             known |= {first.name: places[axis], last.name: np.minimum(places[axis] + size, extent) - 1}
-    shape = (places[found.lane].size, across)
+    shape = (places[found.query_axis].size, across)
     some, every = _answers(sieve, known)
     return (
         1.0 if some is None else float(np.broadcast_to(some, shape).mean()),
@@ -55,9 +55,9 @@ def counted(
     )
 
 
-def _answers(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answer]:
+def _answers(sieve: BlockMask, known: dict[str, Answer]) -> tuple[Answer, Answer]:
     """Whether something in a tile counts, and whether everything does, as far as that is known."""
-    certain = bool(sieve.whole) and all(v.name in known for v in sieve.body.args)
+    certain = bool(sieve.full_phases) and all(v.name in known for v in sieve.body.args)
     for line in sieve.body.lines:
         name, _, value = line.partition("  # ")[0].partition(" = ")
         known[name] = _value(ast.parse(value, mode="eval").body, known)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.attention.mma_schedule import WarpSchedule
-from ..backends.cuda.attention.sm90_schedule import AttendSchedule
+from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..backends.cuda.schedule import geometry
 from ..fusion.roofline import Work, seconds
@@ -37,13 +37,17 @@ def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
 
 
-def _scheduled(bound: Bound, hardware: Hardware) -> tuple[KernelIR, AttendSchedule | WarpSchedule, Bound]:
+def _scheduled(
+    bound: Bound, hardware: Hardware
+) -> tuple[KernelIR, Sm90AttentionSchedule | MmaAttentionSchedule, Bound]:
     kernel, schedule = scheduled_cuda(bound, hardware)
-    assert isinstance(schedule, (AttendSchedule, WarpSchedule))
+    assert isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
     return kernel, schedule, bound
 
 
-def pass_seconds(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound, hardware: Hardware) -> float:
+def pass_seconds(
+    kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound, hardware: Hardware
+) -> float:
     """How long a pass takes whose masks are not known."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
@@ -55,9 +59,9 @@ def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: se
     """How long products of matrices take that store their scores, and a kernel of their rows between. Scores that are
     `known` are stored by another pass.
     """
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    rows = prod(bound.extents[a] for a in stream.lanes)
+    rows = prod(bound.extents[a] for a in stream.query_axes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
     size = max(score.value.dtype.itemsize for score in stream.scores)
     columns, held = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
@@ -70,7 +74,7 @@ def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: se
     issued, special, double = scores(kernel, bound)
     issued += held // size
     each = Work(held, 0, issued, special, double, chain=issued * size / held * OF_THREAD if held else 0)
-    for weighing in stream.weighings:
+    for weighing in stream.weighted_sums:
         sides = batch, rows, bound.extents[weighing.axis], columns
         total += _weighed(sides, wide, each, hardware)
     return total + seconds(each, hardware)
@@ -86,8 +90,8 @@ def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardwa
 
 def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
     """What says whether scores of two passes are the same: how they are computed, from which arrays."""
-    lines = (*score.left.lines, *score.right.lines, *score.left.results, *score.right.results)
-    names = {value.name for value in (*score.left.args, *score.right.args)}
+    lines = (*score.q.lines, *score.k.lines, *score.q.results, *score.k.results)
+    names = {value.name for value in (*score.q.args, *score.k.args)}
     read = [load.operand for load in kernel.loads if load.value.name in names]
     arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)
     return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from ..backends.cuda.attention.mma_schedule import FEWEST, WIDEST
-from ..backends.cuda.attention.schedule import schedule_scores
-from ..backends.cuda.attention.sm90_schedule import NOTHING, operands_of
+from ..backends.cuda.attention.mma_schedule import LEAST_ROWS, WIDEST
+from ..backends.cuda.attention.schedule import schedule_attention
+from ..backends.cuda.attention.sm90_schedule import ABSENT, operands_of
 from ..fusion.messages import STORED
 from ..hardware import Hardware
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import decisions
 from ..runtime.bind_shapes import Bound
@@ -52,7 +52,7 @@ def refusals(case: Case) -> tuple[Refusal, ...]:
 def _structure(case: Case) -> list[str]:
     """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
     found = []
-    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
+    passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.attention is not None]
     if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
         names = " and ".join(f"kernel {k}" for k in passes)
         found.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
@@ -62,7 +62,7 @@ def _structure(case: Case) -> list[str]:
         found.append(f"kernel {last} goes over the same scores again, with what {names} found")
     for k, kernel in enumerate(case.plan.kernels):
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
-        if kernel.stream is None and readers:
+        if kernel.attention is None and readers:
             found.append(_before(case, k, readers[0]))
     return found or ["the kernels run over different rows and columns"]
 
@@ -77,8 +77,8 @@ def _before(case: Case, k: int, reader: int) -> str:
 
 def _operands(kernel: KernelPlan) -> tuple[tuple[str, int], ...]:
     """The arrays that scores are products of."""
-    assert kernel.stream is not None
-    names = {v.name for s in kernel.stream.scores for body in (s.left, s.right) for v in (*body.args, *body.results)}
+    assert kernel.attention is not None
+    names = {v.name for s in kernel.attention.scores for body in (s.q, s.k) for v in (*body.args, *body.results)}
     uses = [kernel.arrays[load.operand] for load in kernel.loads if load.value.name in names]
     return tuple((use.kind, use.index) for use in uses)
 
@@ -99,30 +99,30 @@ def _limit(case: Case) -> str:
     hardware = case.target.hardware
     for plan, bound in case.streaming() if hardware is not None else ():
         assert hardware is not None
-        stream = bound.kernel.stream
-        if stream is not None and schedule_scores(bound.kernel, bound.extents, hardware) is None:
+        stream = bound.kernel.attention
+        if stream is not None and schedule_attention(bound.kernel, bound.extents, hardware) is None:
             return _hit(case, plan, bound, stream, hardware)
     return ""
 
 
-def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: Stream, hardware: Hardware) -> str:
+def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: AttentionBody, hardware: Hardware) -> str:
     """The limit that one pass hits."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
-    if len(stream.weighings) > 1:
-        return f"scores weigh {len(stream.weighings)} arrays at once, and a pass over scores weighs one"
+    if len(stream.weighted_sums) > 1:
+        return f"scores weigh {len(stream.weighted_sums)} arrays at once, and a pass over scores weighs one"
     kernel, found = bound.kernel, operands_of(bound.kernel)
     if found is None:
         return "what is multiplied is no array of one dtype as it lies"
-    rows, row = bound.extents[found.lane], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
+    rows, row = bound.extents[found.query_axis], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
-    if found.weighed != NOTHING:
-        wide = bound.extents[stream.weighings[0].axis]
+    if found.v != ABSENT:
+        wide = bound.extents[stream.weighted_sums[0].axis]
         if wide > WIDEST.get(kind, wide):
-            name = array_name(case, plan.arrays[found.weighed])
+            name = array_name(case, plan.arrays[found.v])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
-    if rows < FEWEST:
-        return f"a tile has {FEWEST} rows or more, and these are {rows}"
+    if rows < LEAST_ROWS:
+        return f"a tile has {LEAST_ROWS} rows or more, and these are {rows}"
     shared = hardware.block_shared >> 10
     return f"tiles of rows that are {width} wide in {kind} do not fit the {shared} KiB of shared memory of a block"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ..ir.dims import Dim, evaluate
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
 from .body_formulas import Formulas
@@ -27,10 +27,10 @@ def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     names = _Names(case, plan)
     formulas = Formulas(names.leaves)
-    if plan.stream is not None and plan.stream.join is not None:
-        _read_references(plan.stream, plan.stream.join, formulas)
+    if plan.attention is not None and plan.attention.update_row_max is not None:
+        _read_references(plan.attention, plan.attention.update_row_max, formulas)
     formulas.read(_bodies(plan))
-    found = [] if plan.stream is None else _stream_members(plan.stream, names, formulas)
+    found = [] if plan.attention is None else _stream_members(plan.attention, names, formulas)
     for phase in plan.resident:
         found += _phase_members(phase, names, formulas)
     for store in plan.finish.stores if plan.finish else ():
@@ -51,23 +51,23 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
     return found
 
 
-def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[str]:
+def _stream_members(stream: AttentionBody, names: _Names, formulas: Formulas) -> list[str]:
     """The scores, folds, weighings and results of a pass over scores."""
     found = []
     for score in stream.scores:
-        product = formulas.product(score.left.results[0].name, score.right.results[0].name)
+        product = formulas.product(score.q.results[0].name, score.k.results[0].name)
         found.append(f"{names.leaves[score.value.name]} = sum of {product}")
-    for phase in stream.tile:
+    for phase in stream.tile_phases:
         found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
-    for w in stream.weighings:
-        product = formulas.product(w.weight.name, w.right.results[0].name)
+    for w in stream.weighted_sums:
+        product = formulas.product(w.p.name, w.v.results[0].name)
         found.append(f"{names.leaves[w.state.name]} = sum of {product}")
-    for stores in (stream.row_stores, *(ending.stores for ending in stream.endings)):
+    for stores in (stream.row_outputs, *(ending.stores for ending in stream.epilogues)):
         found += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
     return found
 
 
-def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
+def _read_references(stream: AttentionBody, join: Body, formulas: Formulas) -> None:
     """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
     both are called after the tile's."""
     formulas.read([join])
@@ -79,13 +79,17 @@ def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
 
 def _bodies(plan: KernelPlan) -> Iterator[Body]:
     """The bodies of a kernel, each before those that use what it computes."""
-    stream, found = plan.stream, list[Body | None]()
+    stream, found = plan.attention, list[Body | None]()
     if stream is not None:
-        found += [stream.gather.body] if stream.gather else []
-        found += [*stream.inputs, *stream.row_inputs]
-        found += [body for score in stream.scores for body in (score.left, score.right)]
-        found += [body for phase in stream.tile for body in (phase.element, phase.row)]
-        found += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
+        found += [stream.paged.body] if stream.paged else []
+        found += [*stream.mask_inputs, *stream.row_inputs]
+        found += [body for score in stream.scores for body in (score.q, score.k)]
+        found += [body for phase in stream.tile_phases for body in (phase.element, phase.row)]
+        found += [
+            *(w.v for w in stream.weighted_sums),
+            stream.row_epilogue,
+            *(ending.body for ending in stream.epilogues),
+        ]
     for phase in plan.resident:
         found += [body for part in phase.tile for body in (part.element, part.row)]
         found += [phase.element, *(step.element for step in phase.scans), phase.row]
@@ -128,14 +132,14 @@ class _Names:
         self.leaves[value] = name if self.taken[name] == 1 else f"{name}_{self.taken[name]}"
 
     def _name_folds(self) -> None:
-        stream = self.plan.stream
+        stream = self.plan.attention
         if stream is not None:
             for score in stream.scores:
                 self._name(score.value.name, "score")
-            self._name_states(stream.tile)
+            self._name_states(stream.tile_phases)
             for tile, state in zip(stream.state.lifted, stream.state.state):
                 self._follow(tile, state)
-            for w in stream.weighings:
+            for w in stream.weighted_sums:
                 self._name(w.state.name, "weighed")
         for phase in self.plan.resident:
             self._name_states(phase.tile)
@@ -163,12 +167,12 @@ class _Names:
 
     def _load(self, operand: int) -> str:
         """An array, with its indices where these are not those of the kernel's own last axes, or not the only ones."""
-        use, stream = self.plan.arrays[operand], self.plan.stream
+        use, stream = self.plan.arrays[operand], self.plan.attention
         loaded = [self.plan.arrays[k] for k in {load.operand for load in self.plan.loads}]
         others = {a.at for a in loaded if (a.kind, a.index) == (use.kind, use.index)}
         plain = len(others) == 1 and all(self._is_plain(c) for c in use.at)
         if stream is not None:
-            inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)}
+            inner = {*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)}
             plain = plain and any(c.axis in inner for c in use.at)
         name = array_name(self.case, use)
         return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"
@@ -190,8 +194,8 @@ def _letters(plan: KernelPlan) -> list[str]:
     """The names of positions: i along rows and j along the stream, or i, j, k, or where there are more i0, i1, …"""
     count = len(plan.rows) + len(plan.columns) + len(plan.ranks)
     found = [f"i{k}" for k in range(count)]
-    if plan.stream is not None:
-        found[plan.stream.lanes[-1] if plan.stream.lanes else len(plan.rows) - 1] = "i"
+    if plan.attention is not None:
+        found[plan.attention.query_axes[-1] if plan.attention.query_axes else len(plan.rows) - 1] = "i"
         found[len(plan.rows)] = "j"
     elif count <= len(LETTERS):
         found = list(LETTERS[:count])

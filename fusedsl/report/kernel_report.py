@@ -140,7 +140,7 @@ def _report_kernel(
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
     work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
-    issued = issued if kernel.stream is None else round(work.instructions)  # tensor cores do the rest
+    issued = issued if kernel.attention is None else round(work.instructions)  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _settled(schedule, launch.threads, built, hardware)
@@ -152,12 +152,14 @@ def _report_kernel(
 
 def _masks(kernel: KernelIR) -> str:
     """What becomes of tiles of scores with masks."""
-    return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
+    return (
+        f"; {kernel.attention.mask_summary}" if kernel.attention is not None and kernel.attention.mask_summary else ""
+    )
 
 
 def _open(kernel: KernelIR) -> str:
     """What the time does not know."""
-    if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
+    if kernel.attention is None or kernel.attention.block_mask is None or not kernel.attention.block_mask.bounds:
         return ""
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
@@ -238,8 +240,8 @@ def _passes(kernel: KernelIR, operand: int) -> int:
 
 def _iteration(bound: Bound, kernel: KernelIR) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
-    if kernel.stream is not None:
-        columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})
+    if kernel.attention is not None:
+        columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.attention.scores})
         products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
         return f"{rows:,} rows × {columns:,} scores of {products} products"
     if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:

@@ -9,7 +9,7 @@ from ..backends.cuda.batch_invariant import steady_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
-from ..kernel_ir.attention import Stream
+from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.kernel import KernelIR, Operand, Position
 from ..kernel_ir.memory_access import (
     WIDE,
@@ -67,7 +67,7 @@ class Bound:
         """Nothing is stored: no launch."""
         if self.kernel.finish is not None:
             return False
-        if self.kernel.stream is not None:
+        if self.kernel.attention is not None:
             return 0 in self.extents[: self.kernel.row_axes]
         rows_only = self.kernel.phases[-1].folds or self.streamed
         outputs = self.kernel.row_axes if rows_only else len(self.extents)
@@ -117,7 +117,7 @@ def bind(
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
     placed = _place(plan, layouts, extents)
-    if plan.stream is not None:
+    if plan.attention is not None:
         return _bind_stream(plan, rows + columns, placed, loose)
     merged, row_axes = _merged(plan, rows, columns, placed, loose)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
@@ -142,7 +142,7 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
     rows, columns = ([evaluate(d, extents) for d in dims] for dims in (plan.rows, plan.columns))
     placed = _place(plan, layouts, extents)
     uses = [{c.axis for c in use.at} for use in plan.arrays]
-    if plan.stream is not None:
+    if plan.attention is not None:
         bound = _bind_stream(plan, (*rows, *columns), placed, True)
         operands = [
             operand if use.gathered is not None else _any_strides(operand, range(len(rows + columns)), axes)
@@ -242,13 +242,13 @@ def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
 
 def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
-    assert plan.stream is not None
+    assert plan.attention is not None
     lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
     access = [
-        _access(line, use.dtype.itemsize, address) if plan.stream.level else "element"
+        _access(line, use.dtype.itemsize, address) if plan.attention.running_reference else "element"
         for use, line, address in zip(plan.arrays, lines, placed.addresses)
     ]
-    for k, axis, whole in _gathered(plan, plan.stream, placed):
+    for k, axis, whole in _gathered(plan, plan.attention, placed):
         lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
         access[k] = "vector" if whole else "element"
     operands = tuple(
@@ -268,7 +268,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         (),
         pointers=plan.pointers,
         lengths=_lengths(plan),
-        stream=plan.stream,
+        attention=plan.attention,
         fast=plan.fast,
         steady=int(plan.steady),
     )
@@ -282,15 +282,15 @@ def _lengths(plan: KernelPlan) -> tuple[str, ...]:
     return tuple(s.value.name for s in uses if s.value.dtype is INT64)
 
 
-def _gathered(plan: KernelPlan, stream: Stream, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
+def _gathered(plan: KernelPlan, stream: AttentionBody, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
     """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
     whether every line begins at a multiple of 16 bytes."""
-    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighings))
-    for line, axis in zip((stream.gather.right, stream.gather.weighed) if stream.gather else (), axes):
+    axes = (stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
+    for line, axis in zip((stream.paged.k, stream.paged.v) if stream.paged else (), axes):
         if line is None:
             continue
         steps, size = list(placed.steps[line.operand]), plan.arrays[line.operand].dtype.itemsize
-        if steps.pop(line.inner) == size:
+        if steps.pop(line.inner_axis) == size:
             whole = not placed.addresses[line.operand] and all(step % ALIGNMENT == 0 for step in steps)
             yield line.operand, axis, whole
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from .. import config, debug, logs
 from ..backends.cpu.processor import Processor, host
-from ..backends.cuda.attention.schedule import schedule_scores
-from ..backends.cuda.attention.sm90_schedule import AttendSchedule, in_columns, narrower, windows
+from ..backends.cuda.attention.schedule import schedule_attention
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, narrower_schedules, tma_boxes, with_columns
 from ..backends.cuda.combo import Bundle, BundleSchedule, schedule_bundle
 from ..backends.cuda.matmul.schedule import schedule_contract
 from ..backends.cuda.rows.looped import streams
@@ -66,12 +66,12 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
 
 
 def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
-    if bound.kernel.stream is not None:
-        attending = schedule_scores(bound.kernel, bound.extents, hardware)
+    if bound.kernel.attention is not None:
+        attending = schedule_attention(bound.kernel, bound.extents, hardware)
         assert attending is not None
-        if not isinstance(attending, AttendSchedule):
+        if not isinstance(attending, Sm90AttentionSchedule):
             return shared_parameters(bound.kernel, attending, bound.extents), attending
-        return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
+        return dataclasses.replace(bound.kernel, tma_boxes=tma_boxes(attending, bound.kernel)), attending
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
@@ -196,7 +196,7 @@ def _shape_of(kernel: KernelIR | Bundle) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.windows, kernel.chained)
+    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.tma_boxes, kernel.chained)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
@@ -228,7 +228,7 @@ def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
     if (kept := _recorder.get()) is not None:
         kept[plain_key(key)] = found
     if found.columns:
-        kernel, schedule = in_columns(kernel, schedule, found.columns)
+        kernel, schedule = with_columns(kernel, schedule, found.columns)
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 
@@ -325,8 +325,8 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
 def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
     """What holds fewer values in registers, for a kernel that spills: the kernel with its schedule, and the scores that
     it takes at a time, if these are fewer. All else of a launch is the same."""
-    if isinstance(schedule, AttendSchedule):
-        for less in narrower(kernel, schedule):
+    if isinstance(schedule, Sm90AttentionSchedule):
+        for less in narrower_schedules(kernel, schedule):
             yield less, less[1].columns
     if isinstance(schedule, CrossSchedule) and schedule.kept:
         yield (kernel, dataclasses.replace(schedule, kept=())), 0

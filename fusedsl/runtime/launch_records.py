@@ -14,7 +14,7 @@ from ..backends.cuda.combo import bundle_geometries
 from ..backends.cuda.schedule import magic_divisors
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
-from ..kernel_ir.kernel import KernelIR, Operand, Window
+from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameters import slots
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import Bound
@@ -106,11 +106,11 @@ def pointer_slots(
         found.append(PointerSlot(8 * len(found), where.tickets))
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "window" and slot.axis == 0:
-            found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
+            found.append(found[kernel.tma_boxes[slot.index].operand]._replace(offset=8 * at))
     return found
 
 
-def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
+def window_words(window: TmaBox, operand: Operand, bound: Bound) -> tuple[int, ...]:
     """The tensor map of a window but for its address, which a call fills in: the first of its words."""
     from .driver import driver
     from .tensor_map import tensor_map
@@ -123,7 +123,7 @@ def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, .
 def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
-    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
+    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
     values = []
     for slot in slots(kernel):
         if slot.kind == "extent":

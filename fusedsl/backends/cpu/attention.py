@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...ir.types import BOOL, DType
-from ...kernel_ir.attention import Sieve, Stream
+from ...kernel_ir.attention import AttentionBody, BlockMask
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
@@ -48,9 +48,9 @@ class AttentionEmitter:
     lane: int
 
     @property
-    def stream(self) -> Stream:
-        assert self.kernel.stream is not None
-        return self.kernel.stream
+    def stream(self) -> AttentionBody:
+        assert self.kernel.attention is not None
+        return self.kernel.attention
 
     @property
     def along(self) -> int:
@@ -70,20 +70,20 @@ class AttentionEmitter:
                 ScratchArray(score.value.name, d, f"{TILE * ATTENTION_ROWS}"),
             ]
             arrays += (
-                [] if self.contiguous_operand(score.right, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
+                [] if self.contiguous_operand(score.k, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
             )
-        for k, w in enumerate(self.stream.weighings):
+        for k, w in enumerate(self.stream.weighted_sums):
             d, width = w.state.dtype, f"n{w.axis}"
             arrays += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
             arrays += (
-                [] if self.contiguous_operand(w.right, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
+                [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
             )
-            arrays += [ScratchArray(f"kept{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.kept else []
+            arrays += [ScratchArray(f"kept{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.is_active else []
         arrays += [
             ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()
         ]
         for count, bodies in (
-            (str(TILE * ATTENTION_ROWS), self.stream.inputs),
+            (str(TILE * ATTENTION_ROWS), self.stream.mask_inputs),
             (str(ATTENTION_ROWS), self.stream.row_inputs),
         ):
             arrays += [ScratchArray(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
@@ -93,7 +93,7 @@ class AttentionEmitter:
     @cached_property
     def tile_values(self) -> dict[str, Value]:
         """Per-element values that a phase of a tile stores: weights, and operands of later phases."""
-        phases, weights = self.stream.tile, {w.weight.name for w in self.stream.weighings}
+        phases, weights = self.stream.tile_phases, {w.p.name for w in self.stream.weighted_sums}
         leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
         read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
@@ -103,10 +103,10 @@ class AttentionEmitter:
     @cached_property
     def rows(self) -> dict[str, Value]:
         """Row values: the states of a tile, the running states, and values computed from them."""
-        values = [v for phase in self.stream.tile for use in phase.folds for v in use.state]
-        values += [v for phase in self.stream.tile if phase.row for v in phase.row.results]
+        values = [v for phase in self.stream.tile_phases for use in phase.folds for v in use.state]
+        values += [v for phase in self.stream.tile_phases if phase.row for v in phase.row.results]
         values += [*self.stream.state.state, *self.stream.state.merge.results]
-        values += list(self.stream.row.results) if self.stream.row else []
+        values += list(self.stream.row_epilogue.results) if self.stream.row_epilogue else []
         return {v.name: v for v in values}
 
     def contiguous_operand(self, body: Body, d: DType) -> int | None:
@@ -123,7 +123,7 @@ class AttentionEmitter:
         """Loads of values at the indices i<axis>, `lane` and, of an element, `place`; `tiles` are arrays by value."""
         lines = []
         if tiles is not None:
-            for place, bodies in (("place", self.stream.inputs), ("lane", self.stream.row_inputs)):
+            for place, bodies in (("place", self.stream.mask_inputs), ("lane", self.stream.row_inputs)):
                 names = [name for b in bodies if (name := b.results[0].name) in wanted]
                 lines += [f"{name} = {reduce.get(f'{name}_read', place)}" for name in names]
                 wanted = wanted.difference(names)
@@ -168,9 +168,9 @@ class AttentionEmitter:
             *decode("left", axes, {a: f"i{a}" for a in axes}),
         ]
         for k, score in enumerate(self.stream.scores):
-            d = score.left.results[0]
+            d = score.q.results[0]
             store = reduce.put(f"left{k}", f"i{score.axis} * {ATTENTION_ROWS} + lane", d.name)
-            inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.left), store])]
+            inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.q), store])]
             lines += ["", f"# the left operand of score {k}", *self.lane_loop(inner)]
         lines += self.lane_loop(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
         once = [*self.init_state(), *self.key_loop("attempt" if self.exact else "0")]
@@ -184,14 +184,14 @@ class AttentionEmitter:
     @property
     def exact(self) -> bool:
         """True if masked keys may have NaN in v, which must not reach the result."""
-        return any(w.kept for w in self.stream.weighings)
+        return any(w.is_active for w in self.stream.weighted_sums)
 
     def init_state(self) -> list[str]:
         """Reset the running state."""
         use = self.stream.state
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
         lines = [f"for lane in range({ATTENTION_ROWS}):", *indented(lines)] if lines else []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
             lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([zero])]
         return lines
@@ -199,7 +199,7 @@ class AttentionEmitter:
     def check_finite(self) -> list[str]:
         """Test if a result is not finite."""
         lines = []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             value = reduce.get(w.state.name, "place")
             strange = f"strange = strange | not_(isfinite({value}))"
             lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([strange])]
@@ -211,33 +211,35 @@ class AttentionEmitter:
         for k, score in enumerate(self.stream.scores):
             d = score.value.dtype
             lines += ["", f"# score {k}"]
-            right, strides = self.operand(score.right, score.axis, d, f"right{k}", lines)
+            right, strides = self.operand(score.k, score.axis, d, f"right{k}", lines)
             operands = f"{score.value.name}_at, {right}, left{k}_at"
             lines.append(f"product_{d}({operands}, count, n{score.axis}, {strides})")
         lines += self.score_phases()
-        for k in range(len(self.stream.weighings)):
+        for k in range(len(self.stream.weighted_sums)):
             lines += ["", f"# weighing {k}", *self.weighted_sum(k, attempt)]
         lines += ["", "# both states in one", *self.merge_states()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
-        if self.stream.sieve is not None:
+        if self.stream.block_mask is not None:
             lines = [
-                *self.block_mask(self.stream.sieve),
-                f"if {self.stream.sieve.body.results[0].name}:",
+                *self.block_mask(self.stream.block_mask),
+                f"if {self.stream.block_mask.body.results[0].name}:",
                 *indented(lines),
             ]
         return ["for tile in range(tiles):", *indented([*start, *lines])]
 
     def score_phases(self) -> list[str]:
         """The phases of a tile; a full tile has no element mask."""
-        partial = self.element_inputs(self.stream.tile, [w.kept for w in self.stream.weighings if w.kept])
-        for phase in self.stream.tile:
+        partial = self.element_inputs(
+            self.stream.tile_phases, [w.is_active for w in self.stream.weighted_sums if w.is_active]
+        )
+        for phase in self.stream.tile_phases:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
-        block_mask = self.stream.sieve
-        if block_mask is None or not block_mask.whole:
+        block_mask = self.stream.block_mask
+        if block_mask is None or not block_mask.full_phases:
             return partial
-        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(block_mask.names)
-        whole = self.element_inputs(block_mask.whole, [])
-        for phase in block_mask.whole:
+        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(block_mask.full_names)
+        whole = self.element_inputs(block_mask.full_phases, [])
+        for phase in block_mask.full_phases:
             whole += ["", "# … all of which count", *self.phase(phase, tiles)]
         asked = block_mask.body.results[1].name
         asked = f"{asked} & (attempt == 0)" if self.exact else asked
@@ -255,7 +257,7 @@ class AttentionEmitter:
         """Loads of these phases for each element of a tile, row by row: rows are mostly contiguous."""
         bodies = [*(phase.element for phase in phases), *others]
         read = {v.name for body in bodies for v in (*body.args, *body.results)}
-        wanted = [b for b in self.stream.inputs if b.results[0].name in read]
+        wanted = [b for b in self.stream.mask_inputs if b.results[0].name in read]
         if not wanted:
             return []
         inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
@@ -271,16 +273,16 @@ class AttentionEmitter:
             return "first", "first + count - 1"
         return ("top", "top + rows - 1") if axis == self.lane else (f"i{axis}", f"i{axis}")
 
-    def block_mask(self, sieve: Sieve) -> list[str]:
+    def block_mask(self, sieve: BlockMask) -> list[str]:
         """Evaluate the block mask of a tile: empty, partial or full."""
         lines = ["", "# what counts"]
-        for axis, *ends in sieve.ends:
+        for axis, *ends in sieve.ranges:
             lines += [f"{value.name} = {text}" for value, text in zip(ends, self.bounds(axis))]
-        for extreme in sieve.extremes:
-            low, high = extreme.least.name, extreme.greatest.name
+        for extreme in sieve.bounds:
+            low, high = extreme.lower.name, extreme.upper.name
             lifted, join = extreme.body.results[0].name, ("minimum({}, {})", "maximum({}, {})")
-            lines += [f"{low} = {_limit(extreme.least.dtype, 1)}", f"{high} = {_limit(extreme.least.dtype, -1)}"]
-            if extreme.least.dtype is BOOL:
+            lines += [f"{low} = {_limit(extreme.lower.dtype, 1)}", f"{high} = {_limit(extreme.lower.dtype, -1)}"]
+            if extreme.lower.dtype is BOOL:
                 join = ("{} & {}", "{} | {}")
             inner = [f"{one} = {text.format(one, lifted)}" for one, text in zip((low, high), join)]
             first, last = self.bounds(extreme.axis)
@@ -321,20 +323,20 @@ class AttentionEmitter:
 
     def weighted_sum(self, k: int, attempt: str) -> list[str]:
         """The product of weights and v for one tile; exact if masked keys may have NaN in v."""
-        w = self.stream.weighings[k]
+        w = self.stream.weighted_sums[k]
         d, tile, lines = w.state.dtype, w.sides[1].name, []  # type: DType, str, list[str]
-        right, strides = self.operand(w.right, w.axis, d, f"weighed{k}", lines)
+        right, strides = self.operand(w.v, w.axis, d, f"weighed{k}", lines)
         along, across = strides.split(", ")
-        plain = f"product_{d}({tile}_at, {right}, {w.weight.name}_at, n{w.axis}, count, {across}, {along})"
-        if w.kept is None:
+        plain = f"product_{d}({tile}_at, {right}, {w.p.name}_at, n{w.axis}, count, {across}, {along})"
+        if w.is_active is None:
             return [*lines, plain]
-        valid = w.kept.results[0].name
-        mark = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.kept, self.tiles_of)]
+        valid = w.is_active.results[0].name
+        mark = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.is_active, self.tiles_of)]
         mark.append(reduce.put(f"kept{k}", "place", f"{d}({valid})"))
         marks = [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
         place = f"element * {ATTENTION_ROWS} + lane"
-        part = f"{reduce.get(w.weight.name, place)} * {value}"
+        part = f"{reduce.get(w.p.name, place)} * {value}"
         chosen = f"select({reduce.get(f'kept{k}', place)} != {d}(0), {part}, {d}(0))"
         add = [f"total = {d}(0)", "for element in range(count):", f"    total = total + {chosen}"]
         each = [*add, reduce.put(tile, f"i{w.axis} * {ATTENTION_ROWS} + lane", "total")]
@@ -349,27 +351,27 @@ class AttentionEmitter:
         lines = self.body(use.merge) + self.store_row_values(v for v in moving)
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
         lines = self.lane_loop(lines) if use.state else []
-        for w in self.stream.weighings:
+        for w in self.stream.weighted_sums:
             inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
-            inner += [*self.body(w.merge), reduce.put(w.state.name, "place", w.merge.results[0].name)]
+            inner += [*self.body(w.combine_tile), reduce.put(w.state.name, "place", w.combine_tile.results[0].name)]
             lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.lane_loop(inner))]
         return lines
 
     def epilogue(self) -> list[str]:
         """The epilogue: row bodies and stores of the final states."""
-        row = self.stream.row
+        row = self.stream.row_epilogue
         lines = [*self.body(row), *self.store_row_values(row.results)] if row else []
-        stored = {store.value for store in self.stream.row_stores}
+        stored = {store.value for store in self.stream.row_outputs}
         computed = {v.name for v in row.results} if row else set()
         lines += self.read(stored - computed)
-        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_stores]
+        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_outputs]
         epilogue = self.lane_loop(lines, "rows") if lines else []
-        for ending in self.stream.endings:
+        for ending in self.stream.epilogues:
             inner = [f"place = i{ending.axis} * {ATTENTION_ROWS} + lane"]
             inner += [
                 f"{w.state.name} = {reduce.get(w.state.name, 'place')}"
-                for w in self.stream.weighings
+                for w in self.stream.weighted_sums
                 if w.axis == ending.axis
             ]
             inner += self.body(ending.body)

@@ -46,7 +46,7 @@ def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
 def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     rows, elements = prod(extents[: kernel.row_axes]), prod(extents)
     width = _width(kernel)
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         return _attention_seconds(kernel, extents, width)
     matmul = sides(kernel)
     if matmul is not None and worthwhile(kernel, matmul, tuple(extents)):
@@ -69,12 +69,12 @@ def _sort_seconds(kernel: KernelIR, columns: int) -> float:
 
 def _attention_seconds(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
     """Attention time: both matmuls, and the element work of each score."""
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
-    uses: Iterable[FoldUse] = [use for phase in stream.tile for use in phase.folds]
-    bodies = [*(phase.element for phase in stream.tile), *(use.merge for use in uses), *stream.inputs]
+    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
+    uses: Iterable[FoldUse] = [use for phase in stream.tile_phases for use in phase.folds]
+    bodies = [*(phase.element for phase in stream.tile_phases), *(use.merge for use in uses), *stream.mask_inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _body_seconds(bodies, width))
 
 

@@ -61,8 +61,8 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "products:" and letters: matmuls
     - "stream:" and the axis of a tile's query rows: attention
     """
-    if kernel.stream is not None:
-        return f"stream:{max(kernel.stream.lanes, key=lambda axis: extents[axis])}"
+    if kernel.attention is not None:
+        return f"stream:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.select for phase in kernel.phases):
         return "rows"
@@ -109,8 +109,8 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 def general(kernel: KernelIR) -> str:
     """The schedule that is valid for any extents and strides, if slower than the chosen one."""
-    if kernel.stream is not None:
-        return f"stream:{min(kernel.stream.lanes)}"
+    if kernel.attention is not None:
+        return f"stream:{min(kernel.attention.query_axes)}"
     if kernel.finish is not None:
         return "cross"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
@@ -153,7 +153,7 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
 
 def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
     """The number of units of work of one stage: rows, or blocks of rows and columns."""
-    if kernel.stream is not None:
+    if kernel.attention is not None:
         lane = int(schedule.partition(":")[2])
         return prod(extents[: kernel.row_axes]) // max(1, extents[lane]) * -(-extents[lane] // ATTENTION_ROWS)
     if schedule.startswith("map"):

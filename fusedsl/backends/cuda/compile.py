@@ -11,8 +11,8 @@ from typing import Any
 from ...hardware import Hardware, facts, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import slots
-from .attention.mma_emit import warps_source
-from .attention.sm90_emit import attend_source
+from .attention.mma_emit import emit_mma
+from .attention.sm90_emit import emit_sm90
 from .batched_emit import many_source
 from .columns.emit import column_source
 from .combo import Bundle, BundleSchedule, threads_of
@@ -26,16 +26,16 @@ from .rows.emit_cooperative import gang_source
 from .rows.emit_persistent import staying_source
 from .rows_and_columns.emit import cross_source
 from .schedule import (
-    AttendSchedule,
     ColumnSchedule,
     ContractSchedule,
     CrossSchedule,
     GangSchedule,
     MapSchedule,
+    MmaAttentionSchedule,
     RowSchedule,
     Schedule,
+    Sm90AttentionSchedule,
     TransposeSchedule,
-    WarpSchedule,
 )
 
 WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
@@ -46,8 +46,8 @@ WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
     TransposeSchedule: transpose_source,
     CrossSchedule: cross_source,
     ContractSchedule: contract_source,
-    AttendSchedule: attend_source,
-    WarpSchedule: warps_source,
+    Sm90AttentionSchedule: emit_sm90,
+    MmaAttentionSchedule: emit_mma,
 }
 
 
@@ -104,7 +104,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
     if isinstance(kernel, KernelIR) and kernel.table is not None:
         words = [numba_backend.Words(kernel.table.words)]
     bounds = (threads_of(schedule), blocks or schedule.blocks)
-    if isinstance(schedule, (AttendSchedule, WarpSchedule)):  # others are measured as Numba lowers them
+    if isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule)):  # others are measured as Numba lowers them
         with contextlib.suppress(frontend.Unsuited):
             return frontend.lowered(tree, names, words, cc, bounds)
     return numba_backend.lower(names["kernel"], words, cc, bounds)

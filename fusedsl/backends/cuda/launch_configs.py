@@ -9,9 +9,9 @@ from typing import Any
 
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.launch_config import Geometry
-from .attention.mma_schedule import WarpSchedule, warp_grid, warp_shared
-from .attention.sm90_schedule import AttendSchedule, attend_grid, attend_shared
-from .attention.split_kv_schedule import narrow_workspace
+from .attention.mma_schedule import MmaAttentionSchedule, mma_grid, mma_smem_bytes
+from .attention.sm90_schedule import Sm90AttentionSchedule, sm90_grid, sm90_smem_bytes
+from .attention.split_kv_schedule import split_kv_workspace
 from .columns.schedule import ColumnSchedule, left_bytes, strips
 from .elementwise.schedule import MapSchedule, map_grid
 from .elementwise.transpose_schedule import TransposeSchedule, transpose_grid
@@ -45,17 +45,17 @@ def _contract(schedule: ContractSchedule, kernel: KernelIR, extents: Extents) ->
     return Geometry(contract_grid(kernel, extents), schedule.threads, alone=True)
 
 
-def _attend(schedule: AttendSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
-    blocks, shared = attend_grid(schedule, kernel, extents), attend_shared(schedule, kernel, extents)
+def _attend(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
+    blocks, shared = sm90_grid(schedule, kernel, extents), sm90_smem_bytes(schedule, kernel, extents)
     return Geometry(blocks, schedule.block, shared, alone=True)
 
 
-def _warps(schedule: WarpSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
-    blocks, shared = warp_grid(schedule, kernel, extents), warp_shared(schedule, kernel, extents)
+def _warps(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
+    blocks, shared = mma_grid(schedule, kernel, extents), mma_smem_bytes(schedule, kernel, extents)
     found = Geometry(blocks, schedule.block, shared, alone=True)
-    if not schedule.split:
+    if not schedule.is_split_kv:
         return found
-    return replace(found, workspace=narrow_workspace(schedule, kernel, extents), tickets=blocks)
+    return replace(found, workspace=split_kv_workspace(schedule, kernel, extents), tickets=blocks)
 
 
 def _cross(schedule: CrossSchedule, kernel: KernelIR, extents: Extents) -> Geometry:
@@ -110,6 +110,6 @@ LAUNCHES: dict[type, Callable[[Any, KernelIR, Extents], Geometry]] = {
     TransposeSchedule: _transpose,
     CrossSchedule: _cross,
     ContractSchedule: _contract,
-    AttendSchedule: _attend,
-    WarpSchedule: _warps,
+    Sm90AttentionSchedule: _attend,
+    MmaAttentionSchedule: _warps,
 }

@@ -9,8 +9,8 @@ from ...hardware import Hardware
 from ...kernel_ir.fast_division import divisors
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.launch_config import Geometry
-from .attention.mma_schedule import WarpSchedule
-from .attention.sm90_schedule import AttendSchedule
+from .attention.mma_schedule import MmaAttentionSchedule
+from .attention.sm90_schedule import Sm90AttentionSchedule
 from .batch_invariant import steady
 from .columns.schedule import ColumnSchedule, schedule_column
 from .elementwise.schedule import MapSchedule, schedule_map
@@ -33,8 +33,8 @@ Schedule = (
     | TransposeSchedule
     | CrossSchedule
     | ContractSchedule
-    | AttendSchedule
-    | WarpSchedule
+    | Sm90AttentionSchedule
+    | MmaAttentionSchedule
 )
 
 
@@ -83,7 +83,6 @@ def magic_divisors(schedule: Any, kernel: KernelIR, extents: tuple[int, ...]) ->
 
 
 __all__ = [
-    "AttendSchedule",
     "ColumnSchedule",
     "ContractSchedule",
     "CrossSchedule",
@@ -91,10 +90,11 @@ __all__ = [
     "Geometry",
     "KernelIR",
     "MapSchedule",
+    "MmaAttentionSchedule",
     "RowSchedule",
     "Schedule",
+    "Sm90AttentionSchedule",
     "TransposeSchedule",
-    "WarpSchedule",
     "can_cross",
     "choose",
     "geometry",

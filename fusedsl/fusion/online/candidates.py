@@ -1,4 +1,4 @@
-"""Groups of folds over scores, each along one stream for the same rows: the candidates for a pass."""
+"""Groups reductions over scores by kv axis and rows: the candidates for attention kernels."""
 
 from __future__ import annotations
 
@@ -12,22 +12,24 @@ from ...rewrite.scalar_builder import free_axes, replaced
 from ...rewrite.selects import Choices
 from ..coordinates import Axis, Computed
 from ..scalar_program import Root
-from .score_products import hoisted, nearest, parted, scores
+from .score_products import direct_reductions, hoist_score_factors, scores, split_weight
 
 
 @dataclass(eq=False)
-class Group:
-    """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
+class ReductionSet:
+    """Reductions over one kv axis for the same rows: the source's folds on one axis (`rewritten`), and output axes."""
 
-    written: dict[Node, Node]
+    rewritten: dict[Node, Node]
     folds: list[Node]
-    own: set[Axis]
+    value_axes: set[Axis]
 
 
 Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
 
 
-def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[Node, Node], list[Group]]:
+def group_reductions(
+    roots: Sequence[Root], apart: set[Node], level: bool
+) -> tuple[dict[Node, Node], list[ReductionSet]]:
     """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone. For
     `level` see StreamFold.
 
@@ -36,9 +38,9 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
     """
     values = [r.value for r in roots]
     free, tag = free_axes(values), _unused_tag(values)
-    groups: dict[Key, Group] = {}
+    groups: dict[Key, ReductionSet] = {}
     masks: dict[Axis, Masks] = {}
-    order = _Order()
+    order = _SetDependencies()
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         made = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -48,32 +50,32 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
         if not alone or not scores(made.args[0], made.attr[1][0], free):
             return made
         (along,) = made.attr[1]
-        whole, depth = made, _levels_below(made.args[0], along, free, tag)
+        whole, depth = made, _nesting_depth(made.args[0], along, free, tag)
         while True:
             stream = Axis(along.extent, tag + depth)
-            value = hoisted(moved_to(whole.args[0], along, stream, free), stream, level)
-            kept = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream))))
+            value = hoist_score_factors(rename_axis(whole.args[0], along, stream, free), stream, level)
+            kept = masks.setdefault(stream, Masks(Choices(partial(_reads_reduction, stream))))
             value = kept.brought_out(value, made.attr[0])
             free.update(free_axes([value]))
             own, rows = frozenset[Axis](), free[value]
             if made.attr[0] == "sum":
-                rows, own, value = parted(value, stream, free, level)
+                rows, own, value = split_weight(value, stream, free, level)
             key = (rows - {stream}, stream)
             if order.admits(key, value):
                 break
             depth += 1
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
-        group = groups.setdefault(key, Group({}, [], set()))
-        group.written[old] = made
-        group.own |= own
+        group = groups.setdefault(key, ReductionSet({}, [], set()))
+        group.rewritten[old] = made
+        group.value_axes |= own
         order.add(key, made)
         if made not in group.folds:
             group.folds.append(made)
         return made
 
     new: dict[Node, Node] = {}
-    for root in in_order_of_reading(roots):
+    for root in in_dependency_order(roots):
         for old in walk([root.value]):
             if old not in new:
                 new[old] = change(old, tuple(new[a] for a in old.args))
@@ -82,7 +84,7 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
     return new, list(groups.values())
 
 
-def in_order_of_reading(roots: Sequence[Root]) -> list[Root]:
+def in_dependency_order(roots: Sequence[Root]) -> list[Root]:
     """The roots, each after those of the temporaries that it reads."""
     stores: dict[int, list[Root]] = {}
     for r in roots:
@@ -91,7 +93,7 @@ def in_order_of_reading(roots: Sequence[Root]) -> list[Root]:
     found: dict[Root, None] = {}
 
     def needs(r: Root) -> list[Root]:
-        return [s for t in temporaries_of([r.value]) for s in stores.get(t, ()) if s is not r]
+        return [s for t in temporaries_read([r.value]) for s in stores.get(t, ()) if s is not r]
 
     done: dict[Root, bool] = {}
     for r in roots:
@@ -99,17 +101,17 @@ def in_order_of_reading(roots: Sequence[Root]) -> list[Root]:
     return list(found)
 
 
-def temporaries_of(values: Iterable[Node]) -> list[int]:
+def temporaries_read(values: Iterable[Node]) -> list[int]:
     """The temporaries that some values read."""
     read = (n.attr[0] for n in walk(values) if n.op in ("load", "pointer"))
     return list(dict.fromkeys(s.index for s in read if s.kind == "temporary"))
 
 
-class _Order:
+class _SetDependencies:
     """Which groups need which, directly or by way of temporaries: a pass cannot need its own results."""
 
     def __init__(self) -> None:
-        self.home: dict[Node, Key] = {}
+        self.set_of: dict[Node, Key] = {}
         self.needs: dict[Key, set[Key]] = {}
         self.of_temporary: dict[int, set[Key]] = {}
 
@@ -128,7 +130,7 @@ class _Order:
 
     def add(self, key: Key, fold: Node) -> None:
         """Note a fold of a group."""
-        self.home[fold] = key
+        self.set_of[fold] = key
         self.needs.setdefault(key, set()).update(self._below(fold) - {key})
 
     def stored(self, temporary: int, value: Node) -> None:
@@ -137,16 +139,16 @@ class _Order:
 
     def _read(self, value: Node) -> set[Key]:
         """The groups whose results a value reads by way of temporaries."""
-        return set().union(*(self.of_temporary.get(t, set()) for t in temporaries_of([value])))
+        return set().union(*(self.of_temporary.get(t, set()) for t in temporaries_read([value])))
 
     def _direct(self, value: Node) -> set[Key]:
-        return {self.home[n] for n in walk([value]) if n in self.home}
+        return {self.set_of[n] for n in walk([value]) if n in self.set_of}
 
     def _below(self, value: Node) -> set[Key]:
         return self._read(value) | self._direct(value)
 
 
-def _levels_below(value: Node, along: Axis, free: dict[Node, frozenset], tag: int) -> int:
+def _nesting_depth(value: Node, along: Axis, free: dict[Node, frozenset], tag: int) -> int:
     """How many streams are bound, one inside the other, in what of a value varies along an axis: that axis needs a name
     of its own, for a name that is bound there would capture it."""
     levels, seen, stack = 0, {value}, [value]
@@ -161,12 +163,12 @@ def _levels_below(value: Node, along: Axis, free: dict[Node, frozenset], tag: in
     return levels
 
 
-def _reads_pass(stream: Axis, n: Node) -> bool:
+def _reads_reduction(stream: Axis, n: Node) -> bool:
     """Whether a value is made of a fold over a stream."""
-    return any(f.op == "fold" and f.attr[1] == (stream,) for f in nearest([n]))
+    return any(f.op == "fold" and f.attr[1] == (stream,) for f in direct_reductions([n]))
 
 
-def apart_by_scores(group: Group) -> list[Group]:
+def split_by_scores(group: ReductionSet) -> list[ReductionSet]:
     """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
     free = free_axes(group.folds)
     held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
@@ -177,47 +179,49 @@ def apart_by_scores(group: Group) -> list[Group]:
         parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
     if len(parts) == 1:
         return [group]
-    return [_part(group, set(folds)) for _, folds in parts]
+    return [_subset(group, set(folds)) for _, folds in parts]
 
 
-def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[Node], list[Node]]:
+def split_by_weighted_sum(
+    groups: list[ReductionSet], values: list[Node]
+) -> tuple[list[ReductionSet], list[Node], list[Node]]:
     """(groups that weigh one operand each, as a kernel does; the values of them; what had to part): what else a group
     weighs has a stream of its own, along which all that it reads is folded anew."""
     tag, found, moved = _unused_tag(values), [], {}
     for group in groups:
         free = free_axes(group.folds)
-        weighing = [f for f in group.folds if free[f] & group.own]
+        weighing = [f for f in group.folds if free[f] & group.value_axes]
         others = [f for f in weighing[1:] if len(set(weighing) & set(walk([f]))) == 1]
         for f in others:
             (stream,) = f.attr[1]
-            new = _on_stream(f, group.folds, Axis(stream.extent, tag))
+            new = _on_kv_axis(f, group.folds, Axis(stream.extent, tag))
             tag += 1
             moved[f] = new[f]
-            written = {old: new[f] for old, made in group.written.items() if made is f}
-            found.append(Group(written, [new[g] for g in group.folds if g in new], group.own & free[f]))
+            written = {old: new[f] for old, made in group.rewritten.items() if made is f}
+            found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.value_axes & free[f]))
         found.append(group)
     new_values = replaced(values, moved)
     values = [new_values[v] for v in values]
     needed = set(walk(values))
-    return [part for group in found if (part := _part(group, needed)).folds], values, list(moved.values())
+    return [part for group in found if (part := _subset(group, needed)).folds], values, list(moved.values())
 
 
-def _part(group: Group, wanted: set[Node]) -> Group:
+def _subset(group: ReductionSet, wanted: set[Node]) -> ReductionSet:
     """The folds of a group that are among these."""
     folds = [f for f in group.folds if f in wanted]
     free = free_axes(folds)
-    written = {old: made for old, made in group.written.items() if made in folds}
-    return Group(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})
+    written = {old: made for old, made in group.rewritten.items() if made in folds}
+    return ReductionSet(written, folds, {a for a in group.value_axes if any(a in free[f] for f in folds)})
 
 
-def _on_stream(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:
+def _on_kv_axis(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:
     """The folds that a fold reads, and itself, along another axis."""
     inner = set(folds)
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old not in inner:
             return node(old.op, args, old.attr, old.type) if args != old.args else old
-        value = moved_to(args[0], old.attr[1][0], stream, free_axes(args))
+        value = rename_axis(args[0], old.attr[1][0], stream, free_axes(args))
         return node("fold", (value,), (old.attr[0], (stream,)), old.type)
 
     new = rebuild([root], change)
@@ -231,12 +235,12 @@ def _unused_tag(roots: Sequence[Node]) -> int:
     return 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
 
 
-def moved_to(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
+def rename_axis(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
     """A value with another name for one of the axes that it depends on."""
 
     def coordinate(c):
         if isinstance(c, Computed):
-            return replace(c, value=moved_to(c.value, old, new, free_axes([c.value])))
+            return replace(c, value=rename_axis(c.value, old, new, free_axes([c.value])))
         return replace(c, axis=new) if c.axis == old else c
 
     done: dict[Node, Node] = {}

@@ -1,4 +1,4 @@
-"""Chooses the passes over scores of a program: which folds they find, what they read, and what is stored for them."""
+"""Chooses the attention kernels of a program: the reductions they compute, their operands, and staged operands."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from ..alpha_equivalence import share_alike
 from ..fusion_group import Decision
 from ..messages import STORED, called
 from ..scalar_program import Lowered
-from .find_attention import Fits, Found, Streaming, find_streams
-from .score_products import nearest, reached
-from .staged_operands import store_operands
+from .find_attention import AttentionMatches, AttentionPattern, Fits, match_attention
+from .score_products import direct_reductions, reachable_reductions
+from .staged_operands import stage_operands
 
 
 @dataclass(frozen=True)
-class Passes:
-    """The program as its passes read it, the pass that finds each of their folds, and what was refused."""
+class AttentionChoice:
+    """The program that attention kernels read, the pattern of each of their folds, and refusals."""
 
     program: Lowered
-    streaming: dict[Node, Streaming]
+    pattern_of: dict[Node, AttentionPattern]
     refused: tuple[Decision, ...]
 
 
-def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
+def choose_attention(program: Lowered, fits: Fits, scores: str) -> AttentionChoice:
     """The passes of a lowered program, in which folds that are alike are stored once.
 
     `scores` that are folded are "stored" first; or each tile of them is folded where it is computed, measured from
@@ -31,46 +31,48 @@ def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
     where it is computed ("staged").
     """
     level = scores in ("level", "staged")
-    found = find_streams(program, fits, level)
+    found = match_attention(program, fits, level)
     refused: list[Decision] = []
-    if level and found.passes:
-        staged, operands = store_operands(found.program, found.passes, scores == "staged")
+    if level and found.patterns:
+        staged, operands = stage_operands(found.program, found.patterns, scores == "staged")
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
-        found = find_streams(staged, fits, level) if operands else found
+        found = match_attention(staged, fits, level) if operands else found
     refused = [*(Decision(False, (called(f),), reason) for f, reason in found.refused), *refused]
     if scores == "stored":
-        stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
+        stored = dict.fromkeys(p.fold for one in found.patterns for p in one.score_products)
         refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
-        found = Found(program, (), ())
-    return _sharing(found, fits, level, tuple(refused))
+        found = AttentionMatches(program, (), ())
+    return _share_equal_values(found, fits, level, tuple(refused))
 
 
-def _sharing(found: Found, fits: Fits, level: bool, refused: tuple[Decision, ...]) -> Passes:
-    """The passes of a program in which what is alike is computed once."""
-    streaming = {f: one for one in found.passes for f in one.folds}
-    shared = share_alike(found.program, found.passes, needed_folds(found.program, streaming))
+def _share_equal_values(
+    found: AttentionMatches, fits: Fits, level: bool, refused: tuple[Decision, ...]
+) -> AttentionChoice:
+    """The attention kernels of a program in which equal values are computed once."""
+    streaming = {f: one for one in found.patterns for f in one.folds}
+    shared = share_alike(found.program, found.patterns, needed_folds(found.program, streaming))
     if shared is found.program:
-        return Passes(shared, streaming, refused)
-    again = find_streams(shared, fits, level) if found.passes else Found(shared, (), ())
-    return Passes(again.program, {f: one for one in again.passes for f in one.folds}, refused)
+        return AttentionChoice(shared, streaming, refused)
+    again = match_attention(shared, fits, level) if found.patterns else AttentionMatches(shared, (), ())
+    return AttentionChoice(again.program, {f: one for one in again.patterns for f in one.folds}, refused)
 
 
-def needed_folds(program: Lowered, streaming: dict[Node, Streaming]) -> list[Node]:
+def needed_folds(program: Lowered, streaming: dict[Node, AttentionPattern]) -> list[Node]:
     """The folds, scans and orders that kernels have to find: those within a pass are its own."""
     roots, found = [r.value for r in program.roots], dict[Node, None]()
-    taken: set[Streaming] = set()
+    taken: set[AttentionPattern] = set()
     while roots:
-        needed = reached(roots, streaming.__contains__)
+        needed = reachable_reductions(roots, streaming.__contains__)
         found |= dict.fromkeys(needed)
         passes = dict.fromkeys(streaming[f] for f in needed if f in streaming and streaming[f] not in taken)
         taken |= set(passes)
-        roots = [n for one in passes for n in foreign_folds(one)]
+        roots = [n for one in passes for n in external_folds(one)]
     return list(found)
 
 
-def foreign_folds(one: Streaming) -> list[Node]:
-    """What a pass over scores reads of other kernels."""
-    own = {*one.folds, *(p.fold for p in one.products)}
-    values = [*one.values, *(p.fold.args[0] for p in one.products)]
-    return [n for n in nearest(values) if n not in own]
+def external_folds(one: AttentionPattern) -> list[Node]:
+    """The folds of other kernels that an attention pattern reads."""
+    own = {*one.folds, *(p.fold for p in one.score_products)}
+    values = [*one.values, *(p.fold.args[0] for p in one.score_products)]
+    return [n for n in direct_reductions(values) if n not in own]

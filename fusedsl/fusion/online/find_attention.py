@@ -1,4 +1,4 @@
-"""Finds folds over sums of products, as in attention: the products are used where they are computed, and never stored.
+"""Matches attention: reductions over scores (sums of products), which one kernel computes without storing the scores.
 
 `softmax(q @ k.mT) @ v` lowers to folds over one axis (the stream) of elements that hold a fold of their own (a score).
 What rewrite/online/discover.py brings into one pass becomes a kernel of its own; what it cannot says why.
@@ -18,122 +18,132 @@ from ...rewrite.scalar_builder import free_axes, product_of, scalar_op
 from ..coordinates import Axis, memory_order
 from ..materialize import WIDEST, Fits
 from ..scalar_program import Lowered
-from .candidates import Group, apart_by_scores, grouped, moved_to, singly
-from .score_products import Factors, distributed, factors_of, is_operand, nearest, reached, scores
+from .candidates import ReductionSet, group_reductions, rename_axis, split_by_scores, split_by_weighted_sum
+from .score_products import (
+    Factors,
+    direct_reductions,
+    distribute_sums,
+    factors_of,
+    is_operand,
+    reachable_reductions,
+    scores,
+)
 
 TILE_ROWS = 16  # of the smallest tile
 
 
 @dataclass(frozen=True)
-class Product:
-    """A score: the sum over `axis` of left * right. Left depends on rows; right on the stream, and on no lane."""
+class ScoreProduct:
+    """Score q·k: the sum over `axis` of q * k. q depends on rows, k on the kv axis and on no query axis."""
 
     fold: Node
     axis: Axis
-    left: Node
-    right: Node
+    q: Node
+    k: Node
 
 
 @dataclass(frozen=True)
-class Weighted:
-    """A component with an axis of its own: the sum over the stream of what `weight` adds, times right."""
+class ValueProduct:
+    """Weighted sum p·v: a component with an output axis, the sum over the kv axis of p * v."""
 
     component: Component
     axis: Axis
-    weight: Component
-    right: Node
+    p: Component
+    v: Node
 
 
 @dataclass(frozen=True)
-class Streaming:
-    """One pass over a stream of scores: `lanes` are the rows that no right operand depends on."""
+class AttentionPattern:
+    """Attention pattern over one kv axis; no k and no v depends on the `query_axes`."""
 
-    fold: StreamFold
+    reduction: StreamFold
     rows: tuple[Axis, ...]
-    lanes: tuple[Axis, ...]
-    products: tuple[Product, ...]
-    weighted: tuple[Weighted, ...]
+    query_axes: tuple[Axis, ...]
+    score_products: tuple[ScoreProduct, ...]
+    value_products: tuple[ValueProduct, ...]
 
     @property
     def folds(self) -> tuple[Node, ...]:
-        """The folds that the pass finds."""
-        return tuple(f for f, _ in self.fold.finish)
+        """The folds that the pattern computes."""
+        return tuple(f for f, _ in self.reduction.finish)
 
     @property
-    def own(self) -> tuple[Axis, ...]:
-        return tuple(dict.fromkeys(w.axis for w in self.weighted))
+    def value_axes(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(w.axis for w in self.value_products))
 
     @property
-    def inner(self) -> tuple[Axis, ...]:
-        return tuple(dict.fromkeys(p.axis for p in self.products))
+    def qk_axes(self) -> tuple[Axis, ...]:
+        return tuple(dict.fromkeys(p.axis for p in self.score_products))
 
     @property
     def values(self) -> tuple[Node, ...]:
-        """What the pass computes an element from."""
+        """The element values of the folds."""
         return tuple(f.args[0] for f in self.folds)
 
 
 @dataclass(frozen=True)
-class Found:
+class AttentionMatches:
     """The program with the folds of one stream on one axis, the passes that stream, and why others do not."""
 
     program: Lowered
-    passes: tuple[Streaming, ...]
+    patterns: tuple[AttentionPattern, ...]
     refused: tuple[tuple[Node, str], ...]
 
 
-def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
+def match_attention(program: Lowered, fits: Fits, level: bool = False) -> AttentionMatches:
     """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
     roots = list(program.roots)
     if level:
-        roots = [replace(r, value=v) for r, v in zip(roots, distributed([r.value for r in roots]))]
+        roots = [replace(r, value=v) for r, v in zip(roots, distribute_sums([r.value for r in roots]))]
     apart: set[Node] = set()
     refused: dict[str, Node] = {}
     while True:
-        renamed, groups = grouped(roots, apart, level)
+        renamed, groups = group_reductions(roots, apart, level)
         values = [renamed[r.value] for r in roots]
         others: list[Node] = []
         if level:
-            groups, values, others = singly([part for group in groups for part in apart_by_scores(group)], values)
-        made, later, failed = _passes_of(groups, values, fits, level)
+            groups, values, others = split_by_weighted_sum(
+                [part for group in groups for part in split_by_scores(group)], values
+            )
+        made, later, failed = _match_sets(groups, values, fits, level)
         if not failed:
             moved = tuple(replace(r, value=v) for r, v in zip(program.roots, values))
             told = [*((f, reason) for reason, f in refused.items()), *((f, WEIGHED) for f in others), *later]
-            return Found(replace(program, roots=moved), tuple(made), tuple(told))
+            return AttentionMatches(replace(program, roots=moved), tuple(made), tuple(told))
         for group, reason in failed:
-            apart |= set(group.written)
-            refused.setdefault(reason, next(reversed(group.written)))
+            apart |= set(group.rewritten)
+            refused.setdefault(reason, next(reversed(group.rewritten)))
 
 
-def _passes_of(groups: list[Group], roots: list[Node], fits: Fits, level: bool):
+def _match_sets(groups: list[ReductionSet], roots: list[Node], fits: Fits, level: bool):
     """(the passes of all groups, why a group has several, the groups that have none with the reason)"""
-    made: list[Streaming] = []
+    made: list[AttentionPattern] = []
     later: list[tuple[Node, str]] = []
-    failed: list[tuple[Group, str]] = []
-    home: dict[Streaming, Group] = {}
+    failed: list[tuple[ReductionSet, str]] = []
+    home: dict[AttentionPattern, ReductionSet] = {}
     for group in groups:
-        found = _streamed(group.folds, frozenset(group.own), fits, level)
+        found = _match_set(group.folds, frozenset(group.value_axes), fits, level)
         if isinstance(found, str):
             failed.append((group, found))
         else:
             made += found[0]
             later += found[1]
             home |= dict.fromkeys(found[0], group)
-    stored = reached(roots, {f for one in made for f in one.folds}.__contains__)
-    for group in dict.fromkeys(home[one] for one in made if _are_stored(one, stored)):
+    stored = reachable_reductions(roots, {f for one in made for f in one.folds}.__contains__)
+    for group in dict.fromkeys(home[one] for one in made if _has_stored_scores(one, stored)):
         failed.append((group, "its scores are needed elsewhere too, so that they are stored"))
     return made, later, failed
 
 
-def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
+def _has_stored_scores(one: AttentionPattern, needed: Sequence[Node]) -> bool:
     """Whether a score is needed beside the pass, along whichever axis."""
-    (stream,) = one.fold.stream
+    (stream,) = one.reduction.stream
     free = free_axes(needed)
     for n in needed:
         if n.op == "fold" and n not in one.folds:
             alike = [a for a in free[n] if a.extent == stream.extent and a not in one.rows]
-            moved = [n, *(moved_to(n, a, stream, free_axes([n])) for a in alike)]
-            if any(p.fold in moved for p in one.products):
+            moved = [n, *(rename_axis(n, a, stream, free_axes([n])) for a in alike)]
+            if any(p.fold in moved for p in one.score_products):
                 return True
     return False
 
@@ -141,28 +151,28 @@ def _are_stored(one: Streaming, needed: Sequence[Node]) -> bool:
 # -- passes
 
 
-def _streamed(
+def _match_set(
     folds: list[Node], own: frozenset, fits: Fits, level: bool
-) -> tuple[list[Streaming], list[tuple[Node, str]]] | str:
+) -> tuple[list[AttentionPattern], list[tuple[Node, str]]] | str:
     """The passes of folds over one stream, and what keeps them apart; or why there are none."""
     free = free_axes(folds)
     for f in folds:
-        others = [n for n in nearest(f.args) if n not in folds and f.attr[1][0] not in free[n]]
+        others = [n for n in direct_reductions(f.args) if n not in folds and f.attr[1][0] not in free[n]]
         if any(g in folds for n in others for g in walk([n])):
             return "a result of the stream is folded along other axes before it is used"
     made = []
     found, refusals = passes(folds, own, level)
     for one in found:
-        stream = one.stream or _plain(one.folds, own)
+        stream = one.stream or _independent_reduction(one.folds, own)
         stream = replace(stream, level=level and not stream.factors and not stream.means)
-        built = _streaming(stream, own, fits)
+        built = _pattern(stream, own, fits)
         if isinstance(built, str):
             return built
         made.append(built)
     return made, [(r.fold, r.reason) for r in refusals]
 
 
-def _plain(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
+def _independent_reduction(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
     """Folds that need nothing of one another, as a stream fold."""
     free = free_axes(folds)
     rows = frozenset().union(*(free[f] for f in folds)) - own
@@ -171,7 +181,7 @@ def _plain(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
     return replace(stream, finish=finish)
 
 
-def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | str:
+def _pattern(stream: StreamFold, own: frozenset, fits: Fits) -> AttentionPattern | str:
     (along,) = stream.stream
     if fits(along.extent, 0):
         return "its stream has no elements: a sum of none is 0, whatever it is divided by"
@@ -180,19 +190,20 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     values = [f.args[0] for f, _ in stream.finish]
     free = free_axes(values)
     products = [
-        _product(g, along, free, stream.level) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
+        _score_product(g, along, free, stream.level)
+        for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
     ]
-    weighted = [_weighted(c, stream) for c in stream.components if _own(c, stream)]
+    weighted = [_value_product(c, stream) for c in stream.components if _value_axes(c, stream)]
     for one in (*products, *weighted):
         if isinstance(one, str):
             return one
     unsummed = own - {one.axis for one in weighted}  # type: ignore[union-attr]
     if any(free_axes([f])[f] & unsummed for f, _ in stream.finish):
         return "what varies along a result's own axis stands before its sum, which is then for each row alone"
-    rights = [one.right for one in (*products, *weighted)]  # type: ignore[union-attr]
+    rights = [*(p.k for p in products), *(w.v for w in weighted)]  # type: ignore[union-attr]
     used = free_axes(rights)
     lanes = stream.rows.difference(*(used[r] for r in rights))
-    if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
+    if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.v for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
     if not lanes and not stream.level:
         return "its scores are those of a single row, and tiles are of several"
@@ -204,7 +215,7 @@ def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | st
     order = memory_order(values, sorted(stream.rows, key=str))
     tiled = _longest_last([a for a in order if a in lanes], fits)
     rows = (*(a for a in order if a not in lanes), *tiled)
-    return Streaming(stream, rows, tiled, tuple(products), tuple(weighted))  # type: ignore[arg-type]
+    return AttentionPattern(stream, rows, tiled, tuple(products), tuple(weighted))  # type: ignore[arg-type]
 
 
 def _longest_last(lanes: list[Axis], fits: Fits) -> tuple[Axis, ...]:
@@ -216,7 +227,7 @@ def _longest_last(lanes: list[Axis], fits: Fits) -> tuple[Axis, ...]:
     return tuple(lanes)
 
 
-def _product(g: Node, along: Axis, free: dict[Node, frozenset], level: bool) -> Product | str:
+def _score_product(g: Node, along: Axis, free: dict[Node, frozenset], level: bool) -> ScoreProduct | str:
     """A score as a sum of products of what depends on the stream and what does not: rounded, where `level`."""
     if len(g.attr[1]) != 1:
         return "its scores sum over several axes at once"
@@ -227,17 +238,17 @@ def _product(g: Node, along: Axis, free: dict[Node, frozenset], level: bool) -> 
     left, right = (parts.product(side) if level else product_of(side) for side in sides)
     if left is None or right is None:
         return "its scores are no products of two operands"
-    return Product(g, g.attr[1][0], left, right)
+    return ScoreProduct(g, g.attr[1][0], left, right)
 
 
-def _own(c: Component, stream: StreamFold) -> frozenset:
+def _value_axes(c: Component, stream: StreamFold) -> frozenset:
     if c.weight is None:
         return frozenset()
     return free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream)
 
 
-def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
-    own = _own(c, stream)
+def _value_product(c: Component, stream: StreamFold) -> ValueProduct | str:
+    own = _value_axes(c, stream)
     if len(own) != 1:
         return "a result has several axes of its own"
     assert c.weight is not None
@@ -254,4 +265,4 @@ def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
         rest = pick(condition, one, constant(0.0, c.dtype))
     weighed = parts.product(right) if stream.level else product_of(right)
     assert weighed is not None
-    return Weighted(c, next(iter(own)), replace(c, weight=rest), weighed)
+    return ValueProduct(c, next(iter(own)), replace(c, weight=rest), weighed)

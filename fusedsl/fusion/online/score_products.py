@@ -1,4 +1,4 @@
-"""Scores: the sums of products that elements of a stream hold; and what weighs what in such an element."""
+"""Recognises scores (q·k sums inside reduced elements), and factors elements into weights and operands (p, v)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its
 PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
 
 
-def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
+def reachable_reductions(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
     """The folds, scans and orders that values are computed from, as far as to those that are an end."""
     found: dict[Node, None] = {}
     seen: set[Node] = set()
@@ -38,9 +38,9 @@ def reached(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]
     return list(found)
 
 
-def nearest(roots: Iterable[Node]) -> list[Node]:
+def direct_reductions(roots: Iterable[Node]) -> list[Node]:
     """The folds, scans and orders that values are computed from directly."""
-    return reached(roots, lambda n: n.op in BOUND)
+    return reachable_reductions(roots, lambda n: n.op in BOUND)
 
 
 def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
@@ -48,17 +48,17 @@ def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]
 
     Not those that hold such sums themselves.
     """
-    found = [n for n in nearest([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
-    return [n for n in found if not _holds_sums(n, free) and _meets_others(n, stream, free)]
+    found = [n for n in direct_reductions([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
+    return [n for n in found if not _has_inner_sums(n, free) and _has_query(n, stream, free)]
 
 
-def _meets_others(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+def _has_query(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether floats are summed, some of an array that is the same all along the stream: a query, beside the keys."""
     return n.type.dtype.kind == "f" and any(m.op in ("load", "fetch") and stream not in free[m] for m in walk(n.args))
 
 
-def _holds_sums(n: Node, free: dict[Node, frozenset]) -> bool:
-    below = nearest(n.args)
+def _has_inner_sums(n: Node, free: dict[Node, frozenset]) -> bool:
+    below = direct_reductions(n.args)
     return any(m.op == "fold" and m.attr[0] == "sum" and not free[m].isdisjoint(n.attr[1]) for m in below)
 
 
@@ -94,7 +94,11 @@ def factors_of(root: Node, whole: Callable[[Node], bool] = lambda n: False) -> F
         elif n.op == "divide":
             found.under.append(n.args[1])
             stack.append((n.args[0], rounded))
-        elif n.op in CASTS and n.args[0].type.dtype.compute is n.type.dtype.compute and not (_bounds(n) or whole(n)):
+        elif (
+            n.op in CASTS
+            and n.args[0].type.dtype.compute is n.type.dtype.compute
+            and not (_is_kept_rounding(n) or whole(n))
+        ):
             stack.append((n.args[0], n.type.dtype if is_rounding(n) else rounded))
         elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # that is a number, 1 or 0
             found.where.append(n.args[0])
@@ -131,15 +135,17 @@ def _is_number(n: Node) -> bool:
     return all(m.op in ("const", "scalar", "size") if not m.args else m.op not in BOUND for m in walk([n]))
 
 
-def _bounds(n: Node) -> bool:
+def _is_kept_rounding(n: Node) -> bool:
     """Whether a value is rounded to a dtype that only stores, or to float16 one that is no product and not folded."""
     if n.op != "cast" or n.type.dtype.storage:
         return n.op == "cast"
     (x,) = n.args
-    return n.type.dtype is FLOAT16 and x.op not in (*PRODUCTS, "load", "fetch", "const") and not nearest([x])
+    return n.type.dtype is FLOAT16 and x.op not in (*PRODUCTS, "load", "fetch", "const") and not direct_reductions([x])
 
 
-def parted(value: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> tuple[frozenset, frozenset, Node]:
+def split_weight(
+    value: Node, stream: Axis, free: dict[Node, frozenset], level: bool
+) -> tuple[frozenset, frozenset, Node]:
     """(rows of the weights, axes of what they weigh alone, the element as weight * weighed); where `level`, what is
     weighed stays as it is rounded."""
     parts = factors_of(value, lambda n: level and is_operand(n) and not scores(n, stream, free))
@@ -164,7 +170,7 @@ def parted(value: Node, stream: Axis, free: dict[Node, frozenset], level: bool) 
     return rows, own, whole
 
 
-def distributed(roots: Sequence[Node]) -> list[Node]:
+def distribute_sums(roots: Sequence[Node]) -> list[Node]:
     """Values whose sums along a stream hold several weights in addends of their own: a sum of each addend."""
     free = free_axes(roots)
 
@@ -177,7 +183,7 @@ def distributed(roots: Sequence[Node]) -> list[Node]:
         parts = _addends(made.args[0], made.attr[1][0], free)
         if len(parts) == 1:
             return made
-        sums = [_sum_of(x, made, free) for _, x in parts]
+        sums = [_sum_addend(x, made, free) for _, x in parts]
         total = sums[0]
         for (sign, _), x in zip(parts[1:], sums[1:]):
             total = scalar_op(sign, total, x, dtype=made.type.dtype)
@@ -197,7 +203,7 @@ def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tup
         sign, x = stack.pop()
         sides = _sides(x, stream, free)
         if sides:
-            stack += [(other if sign == "add" else _turned(other), y) for other, y in reversed(sides)]
+            stack += [(other if sign == "add" else _negated(other), y) for other, y in reversed(sides)]
         else:
             found.append((sign, x))
         if len(stack) + len(found) > MOST_ADDENDS:
@@ -215,7 +221,7 @@ def _sides(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple
     if len(sums) != 1 or parts.where:
         return []
     weighs = any(free[n] - free[sums[0]] for n in parts.over)
-    if not (_hold_others(sums[0], stream, free) or (weighs and _weigh_apart(sums[0], stream, free))):
+    if not (_have_distinct_scores(sums[0], stream, free) or (weighs and _are_separate_weights(sums[0], stream, free))):
         return []
     found: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
@@ -228,35 +234,35 @@ def _sides(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple
     return found
 
 
-def _turned(sign: str) -> str:
+def _negated(sign: str) -> str:
     return "subtract" if sign == "add" else "add"
 
 
-def _hold_others(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+def _have_distinct_scores(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether each side of a sum or a difference holds scores, and none that the other holds."""
     sides = [set(scores(x, stream, free)) for x in total.args]
     return all(sides) and not sides[0] & sides[1]
 
 
-def _weigh_apart(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+def _are_separate_weights(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether the sides of a sum or a difference are weights that are measured from rows, of which one pass has one. A
     side that is no weight is cheap to sum if it does not vary both along the stream and along rows."""
-    if not any(_measures(x, stream, free) for x in total.args):
+    if not any(_reads_row_reduction(x, stream, free) for x in total.args):
         return False
-    return all(scores(x, stream, free) or _varies_alone(x, stream, free) for x in total.args)
+    return all(scores(x, stream, free) or _is_cheap_to_sum(x, stream, free) for x in total.args)
 
 
-def _measures(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+def _reads_row_reduction(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     """Whether a weight reads what is folded of scores, as softmax does."""
-    rows = [n for n in nearest([x]) if n.op == "fold" and len(n.attr[1]) == 1 and stream not in free[n]]
+    rows = [n for n in direct_reductions([x]) if n.op == "fold" and len(n.attr[1]) == 1 and stream not in free[n]]
     return bool(scores(x, stream, free)) and any(scores(n.args[0], n.attr[1][0], free) for n in rows)
 
 
-def _varies_alone(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
+def _is_cheap_to_sum(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
     return stream not in free[x] or free[x] == {stream}
 
 
-def _sum_of(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
+def _sum_addend(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
     """The sum of an addend; before that of one without scores stands what does not vary along the stream."""
     (stream,) = whole.attr[1]
     outside: list[Node] = []
@@ -275,11 +281,11 @@ def _sum_of(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
     return total
 
 
-def hoisted(value: Node, stream: Axis, level: bool) -> Node:
+def hoist_score_factors(value: Node, stream: Axis, level: bool) -> Node:
     """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it, but for
     those of operands that stay as they are rounded, where `level`."""
     free = free_axes([value])
-    done = {g: _before_sum(g, stream, free, level) for g in scores(value, stream, free)}
+    done = {g: _hoist_factors(g, stream, free, level) for g in scores(value, stream, free)}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
@@ -287,7 +293,7 @@ def hoisted(value: Node, stream: Axis, level: bool) -> Node:
     return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
 
 
-def _before_sum(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
+def _hoist_factors(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
     """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
     own = set(g.attr[1])
     parts = factors_of(g.args[0], lambda n: level and is_operand(n, lambda x: x.op == "load" and not free[x] & own))

@@ -1,5 +1,5 @@
-"""Operands of products in passes over scores: those that no kernel multiplies as they are read are stored first, in the
-dtype of their product, so that scores need not be."""
+"""Stages operands of attention: computed q, k or v are stored first in the dtype of their product, so that scores
+need not be stored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ..coordinates import Axis, memory_order
 from ..fusion_group import loaded
 from ..mask_conditions import counts, read_where
 from ..scalar_program import Lowered, Root
-from .find_attention import Streaming
+from .find_attention import AttentionPattern
 from .score_products import is_rounding
 
 
 @dataclass(frozen=True)
-class Operand:
+class StagedOperand:
     """One side of a product, the dtype that it has there, and the axis that the product sums over or keeps."""
 
     value: Node
@@ -27,34 +27,36 @@ class Operand:
     axis: Axis
 
 
-def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool) -> tuple[Lowered, tuple[Root, ...]]:
+def stage_operands(
+    program: Lowered, passes: Sequence[AttentionPattern], computed: bool
+) -> tuple[Lowered, tuple[Root, ...]]:
     """The program with operands of its passes stored by kernels of their own, and those stores: where operands are
     `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
-    stored: dict[Operand, Root] = {}
+    stored: dict[StagedOperand, Root] = {}
 
-    def kept(operand: Operand) -> Node:
+    def kept(operand: StagedOperand) -> Node:
         if operand not in stored:
             stored[operand] = _root(operand, len(program.temporaries) + len(stored))
         return loaded(stored[operand])
 
-    def left(operand: Operand) -> Node:
+    def left(operand: StagedOperand) -> Node:
         wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
         return kept(operand) if wanted else operand.value
 
-    def right(operand: Operand, users: Iterable[Streaming]) -> Node:
+    def right(operand: StagedOperand, users: Iterable[AttentionPattern]) -> Node:
         if not computed or operand.value.op == "load":
             return left(operand)
-        return kept(replace(operand, value=_counted(operand.value, users)))
+        return kept(replace(operand, value=_masked_load(operand.value, users)))
 
     products, weighed = {}, {}
     for one in passes:
-        for p in one.products:
-            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.products)]
-            sides = (left(Operand(p.left, d, p.axis)), right(Operand(p.right, d, p.axis), users))
-            if sides != (p.left, p.right):
+        for p in one.score_products:
+            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.score_products)]
+            sides = (left(StagedOperand(p.q, d, p.axis)), right(StagedOperand(p.k, d, p.axis), users))
+            if sides != (p.q, p.k):
                 products[p.fold] = scalar_op("multiply", *sides)
-        for f, value, axis in _weighed(one):
-            weighed[f] = right(Operand(value, f.type.dtype, axis), [one])
+        for f, value, axis in _weighted_folds(one):
+            weighed[f] = right(StagedOperand(value, f.type.dtype, axis), [one])
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old in products:
@@ -70,27 +72,27 @@ def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool
     return made, tuple(stored.values())
 
 
-def _weighed(one: Streaming) -> list[tuple[Node, Node, Axis]]:
+def _weighted_folds(one: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
     """The folds of a pass that have an axis of their own, what they weigh, and that axis."""
     free, found = free_axes(one.folds), []
     for f in one.folds:
-        own = [a for a in one.own if a in free[f]]
+        own = [a for a in one.value_axes if a in free[f]]
         if own and f.args[0].op == "multiply":
             found.append((f, f.args[0].args[1], own[0]))
     return found
 
 
-def _is_converted(operand: Operand) -> bool:
+def _is_converted(operand: StagedOperand) -> bool:
     """Whether an array holds other bits than the 16 that its product multiplies."""
     n, d = operand.value, operand.dtype
     return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].holds(n.type.dtype) is not d
 
 
-def _counted(value: Node, users: Iterable[Streaming]) -> Node:
+def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
     """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
     if all(n.op != "fetch" for n in walk([value])):
         return value
-    condition = counts([one.fold for one in users], free_axes([value])[value])
+    condition = counts([one.reduction for one in users], free_axes([value])[value])
     if condition is None:
         return value
     return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))
@@ -115,7 +117,7 @@ def _narrowest(root: Node) -> DType:
     return resolve(done, root, below, make)
 
 
-def _root(operand: Operand, index: int) -> Root:
+def _root(operand: StagedOperand, index: int) -> Root:
     """The store of an operand: lines along the axis of its product."""
     own = _narrowest(operand.value)
     narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute

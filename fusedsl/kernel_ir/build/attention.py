@@ -1,4 +1,4 @@
-"""The plan of a pass over scores: its products, a tile's elements, and the results, as bodies."""
+"""Builds the kernel plan of an attention pattern: score products, softmax phases of a key tile, output epilogues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ... import debug
 from ...fusion.coordinates import Axis
 from ...fusion.scalar_program import Root
-from ...fusion.online.find_attention import Streaming
+from ...fusion.online.find_attention import AttentionPattern
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, node, rebuild
 from ...rewrite.scalar_builder import free_axes, positive_factor, replaced, scalar_op
@@ -16,73 +16,73 @@ from ...rewrite.online.online_reduction import Lift
 from ...rewrite.online.printer import check, show
 from ..phase import Body, Phase, Store
 from ..plan import KernelPlan
-from ..attention import Ending, Score, Stream
-from .mask_inputs import computed, tile_inputs
-from .hoisting import Leaves, early
+from ..attention import OutputEpilogue, Score, AttentionBody
+from .mask_inputs import computed, mask_inputs
+from .hoisting import TileLeaves, hoistable
 from .fold_bodies import fold_use
 from .kernel_frame import position, stored
-from .paged_operands import gather_of, gathered, places_of, weight_there
+from .paged_operands import paged_operands, with_paged_operands, find_paged_loads, weight_if_valid
 from .rematerialization import WORTH_HOLDING, dearness
-from .attention_merge import Merging, frontier
+from .attention_merge import StateCombiner, live_ins
 from .node_map import mapped, nodes_of
 from .phases import PhaseEmitter
-from .block_mask import Part, sieve
+from .block_mask import PhaseNodes, block_mask
 
 
-class ScoreEmitter(PhaseEmitter):
-    """Writes the plan of a group that streams."""
+class AttentionBuilder(PhaseEmitter):
+    """Builds the plan of a group with an attention pattern."""
 
-    streaming: Streaming
-    parts: list[Part]
+    pattern: AttentionPattern
+    phase_nodes: list[PhaseNodes]
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        check(self.streaming.fold)
+        check(self.pattern.reduction)
         frame = self.frame(name, header)
         names = {(use.kind, use.index): use.name for use in frame.arrays}
-        debug.say(debug.DECISIONS, "a pass over scores", show(self.streaming.fold, names))
-        return dataclasses.replace(frame, stream=self._stream())
+        debug.say(debug.DECISIONS, "attention", show(self.pattern.reduction, names))
+        return dataclasses.replace(frame, attention=self._attention_body())
 
-    # -- what is read
+    # -- inputs
 
     def _row_axes(self) -> tuple[Axis, ...]:
-        """The rows; where each has a stream of its own, each with an axis of one row, which a tile lies along."""
-        assert self.group.streaming is not None
+        """The row axes. If each row has keys of its own, an axis of extent 1 is added for the query tile to lie along."""
+        assert self.group.attention is not None
         rows = self.group.rows
-        self.lanes = self.group.streaming.lanes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
-        return rows if self.group.streaming.lanes else (*rows, *self.lanes)
+        self.query_axes = self.group.attention.query_axes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
+        return rows if self.group.attention.query_axes else (*rows, *self.query_axes)
 
     def _columns(self) -> tuple[Axis, ...]:
-        assert self.group.streaming is not None
-        one = self.group.streaming
-        return tuple(dict.fromkeys((*self.group.columns, *one.own, *one.inner)))
+        assert self.group.attention is not None
+        one = self.group.attention
+        return tuple(dict.fromkeys((*self.group.columns, *one.value_axes, *one.qk_axes)))
 
     def _import(self) -> None:
-        g, one = self.group, self.group.streaming
+        g, one = self.group, self.group.attention
         assert one is not None
-        places = places_of(one)
-        one, moved = gathered(one, places, [r.value for r in g.all_stores], g.imports)
+        places = find_paged_loads(one)
+        one, moved = with_paged_operands(one, places, [r.value for r in g.all_stores], g.imports)
         roots = [*one.folds, *one.values, *nodes_of(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.streaming, self.places_read = mapped(one, new.__getitem__), places.mapped(new)
-        self.folds, self.cross = list(self.streaming.folds), []
+        self.pattern, self.paged = mapped(one, new.__getitem__), places.mapped(new)
+        self.folds, self.cross = list(self.pattern.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
         self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.own_stores]
         self.stores = self.rank_stores = self.cross_stores = []
         self._state()
 
     def _state(self) -> None:
-        """A tile's lifts, and what becomes of the state in the end."""
-        stream = self.streaming.fold
-        first, points, second, self.tile = stream.lift()
-        slots = {stream.of_component(w.component, self.tile): w for w in self.streaming.weighted}
+        """Set the reductions of a tile, and replace the results of the pattern by the final state."""
+        stream = self.pattern.reduction
+        first, points, second, self.tile_state = stream.lift()
+        slots = {stream.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
         kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
-        self.raised: dict[Node, Node] = {}
-        self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._raw, kept[0])), kept[1])
+        self.scaled_extrema: dict[Node, Node] = {}
+        self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._unscaled_lift, kept[0])), kept[1])
         self.points = points
-        weighted, places = self.streaming.weighted, self.places_read
-        self.weights = {w: weight_there(w, stream.element(w.weight, self.tile), places) for w in weighted}
+        weighted, places = self.pattern.value_products, self.paged
+        self.weights = {w: weight_if_valid(w, stream.element(w.p, self.tile_state), places) for w in weighted}
         done: dict[Node, Node] = {}
         for f, value in stream.finish:
             done[f] = replaced([value], done)[value]
@@ -91,132 +91,132 @@ class ScoreEmitter(PhaseEmitter):
         self.row_stores = [(r, final[v]) for r, v in self.row_stores]
         self.own_stores = [(r, final[v]) for r, v in self.own_stores]
 
-    def _raw(self, lift: Lift) -> Lift:
-        """An extreme of products by a positive number is that number's product with the extreme."""
+    def _unscaled_lift(self, lift: Lift) -> Lift:
+        """Extremum of products with a positive number: reduce without the factor, multiply the result by it."""
         factor, rest = positive_factor(lift.value)
-        if not self.streaming.fold.level or lift.fold not in ("max", "min") or factor is None:
+        if not self.pattern.reduction.level or lift.fold not in ("max", "min") or factor is None:
             return lift
         (slot,) = lift.slots
         raw = node("state", (), ("raw", *slot.attr), slot.type)
-        self.raised[slot] = scalar_op("multiply", raw, factor)
+        self.scaled_extrema[slot] = scalar_op("multiply", raw, factor)
         return Lift(lift.fold, rest, (raw,))
 
     def _all_stores(self) -> list[tuple[Root, Node]]:
         return self.row_stores + self.own_stores
 
     def _roots(self) -> list[Node]:
-        """What is computed, with scores as leaves: what they are made of is read by their products."""
-        one = self.streaming
-        found = [n for p in one.products for n in (p.left, p.right)] + [w.right for w in one.weighted]
+        """All computed values, with the scores as leaves: their operands are read by the products."""
+        one = self.pattern
+        found = [n for p in one.score_products for n in (p.q, p.k)] + [w.v for w in one.value_products]
         found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
-        found += [n for n in self.tile if n.op != "state"] + [v for _, v in self._all_stores()]
-        found += [k for w in one.weighted if (k := w.weight.kept()) is not None] + self.places_read.nodes
-        if any(FOLDS[f.attr[0]].positional for f in one.fold.folds):
-            found.append(position(one.fold.stream[0]))
+        found += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
+        found += [k for w in one.value_products if (k := w.p.kept()) is not None] + self.paged.nodes
+        if any(FOLDS[f.attr[0]].positional for f in one.reduction.folds):
+            found.append(position(one.reduction.stream[0]))
         self.values = found
-        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.products)}
+        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
         return list(replaced(found, leaves).values())
 
-    # -- the pass
+    # -- attention body
 
-    def _stream(self) -> Stream:
-        one = self.streaming
+    def _attention_body(self) -> AttentionBody:
+        one = self.pattern
         self.free = self.free | free_axes(self.values)
-        self.inputs = tile_inputs(self)
+        self.inputs = mask_inputs(self)
         self._name_inputs()
-        scores = tuple(self._score(k) for k in range(len(one.products)))
+        scores = tuple(self._score(k) for k in range(len(one.score_products)))
         tile = self._tile()
-        merging = Merging(self)
+        merging = StateCombiner(self)
         state, weighings, parts = merging.states()
-        row, endings = self._ending(merging)
+        row, endings = self._epilogue(merging)
         row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
-        lanes = tuple(self.axes.index(a) for a in self.lanes)
-        asked, told = sieve(self, self.parts)
+        lanes = tuple(self.axes.index(a) for a in self.query_axes)
+        asked, told = block_mask(self, self.phase_nodes)
         read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
-        join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
+        join, rise = (merging.update_row_max(), merging.choose_reference()) if one.reduction.level else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self), told)
+        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, paged_operands(self), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
             self.scribe.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.scribe.comment(n))
-        for n in self.places_read.there:
+        for n in self.paged.valid:
             self.scribe.name(n, "there", "there")
 
     def _score(self, k: int) -> Score:
-        p = self.streaming.products[k]
+        p = self.pattern.score_products[k]
         value = self.scribe.name(p.fold, "score", "score")
-        left, right = (self.scribe.body((), [n], self.known()) for n in (p.left, p.right))
+        left, right = (self.scribe.body((), [n], self.known()) for n in (p.q, p.k))
         return Score(value, self.axes.index(p.axis), left, right)
 
     def _tile(self) -> tuple[Phase, ...]:
-        """Folds over a tile, row values between them, folds measured from these, and weights."""
+        """Phases of a tile: first reductions (row maximum), row values, second reductions (sums), and p."""
         first, second = self.lifts
         for lift in (*first, *second):
             for slot in lift.slots:
                 self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
-        for slot in self.raised:
+        for slot in self.scaled_extrema:
             self.scribe.name(slot, "raised", "raised")
-        slots = [*(slot for lift in first for slot in lift.slots), *self.raised]
+        slots = [*(slot for lift in first for slot in lift.slots), *self.scaled_extrema]
         known = self.leaves
         weights = list(self.weights.values())
-        self.parts = []
-        made = self._early([*(lift.value for lift in (*first, *second)), *weights])
+        self.phase_nodes = []
+        made = self._hoistable([*(lift.value for lift in (*first, *second)), *weights])
         if made is not None:
-            self.parts.append(((), [made], known, self.elements((), [made], known)))
+            self.phase_nodes.append(((), [made], known, self.elements((), [made], known)))
             known = [*known, made]
         if not second and not self.points:
-            self.parts.append((first, weights, known, self.elements(first, weights, known)))
+            self.phase_nodes.append((first, weights, known, self.elements(first, weights, known)))
             return self._phases()
-        masked = [x.value for x in first if x.slots[0] not in self.tile and x.value.op == "where"]
+        masked = [x.value for x in first if x.slots[0] not in self.tile_state and x.value.op == "where"]
         held = masked + self._held_between(
             [lift.value for lift in first], [*(x.value for x in second), *weights], known
         )
         before = self.elements(first, held, known)
-        measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._own_slots())
-        wanted = [n for n in dict.fromkeys([*self.points, *self.tile]) if n not in measured and n not in known]
+        measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._output_slots())
+        wanted = [n for n in dict.fromkeys([*self.points, *self.tile_state]) if n not in measured and n not in known]
         row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
         folded = [x.value for x in second]
-        apart = [n for n in weights if n not in folded]  # made once the folds are: registers hold one of both
+        apart = [n for n in weights if n not in folded]  # after the reductions: registers hold one of both
         if not folded or not apart:
             after = self.elements(second, weights, later)
-            self.parts += [(first, held, known, before), (second, weights, later, after)]
+            self.phase_nodes += [(first, held, known, before), (second, weights, later, after)]
             return self._phases()
         reused = [n for n in computed(apart, set(later)) if n in folded]
         left = list(dict.fromkeys([*reused, *(n for n in weights if n in folded)]))
         after = self.elements(second, left, later)
         last = self.elements((), apart, [*later, *reused])
-        self.parts += [(first, held, known, before), (second, left, later, after)]
-        self.parts.append(((), apart, [*later, *reused], last))
+        self.phase_nodes += [(first, held, known, before), (second, left, later, after)]
+        self.phase_nodes.append(((), apart, [*later, *reused], last))
         return self._phases()
 
     def _phases(self) -> tuple[Phase, ...]:
-        return tuple(phase for *_, phase in self.parts)
+        return tuple(phase for *_, phase in self.phase_nodes)
 
-    def _early(self, roots: Sequence[Node]) -> Node | None:
-        """What is computed of a tile's elements before anything else."""
-        one = self.streaming
-        scores = frozenset(p.fold for p in one.products)
+    def _hoistable(self, roots: Sequence[Node]) -> Node | None:
+        """The element value that is computed before tiles branch into masked and unmasked."""
+        one = self.pattern
+        scores = frozenset(p.fold for p in one.score_products)
         known = frozenset(self.leaves) - scores
-        return early(roots, Leaves(scores, known, self.free, frozenset(one.fold.stream), frozenset(self.lanes)))
+        return hoistable(roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.stream), frozenset(self.query_axes)))
 
     @property
     def leaves(self) -> list[Node]:
-        """What a tile's elements are computed of: what is fetched and drawn for them, and their scores, among these."""
-        scores = [p.fold for p in self.streaming.products]
-        return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1], *self.places_read.there]), *scores]
+        """Leaves of a tile's elements: loads, index masks, validity of paged rows, and scores."""
+        scores = [p.fold for p in self.pattern.score_products]
+        return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1], *self.paged.valid]), *scores]
 
-    def _own_slots(self) -> list[Node]:
-        stream = self.streaming.fold
-        return [stream.of_component(w.component, self.tile) for w in self.streaming.weighted]
+    def _output_slots(self) -> list[Node]:
+        stream = self.pattern.reduction
+        return [stream.of_component(w.component, self.tile_state) for w in self.pattern.value_products]
 
     def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
-        """Element values of the first phase that the second reads and that are dear to compute again: so are those made
-        of what was read, which then need not be held beside them."""
-        stop, stream, read_before = set(known), self.streaming.fold.stream[0], set(self.inputs[0])
+        """Element values that the first phase passes to the second: those that cost more to recompute than a register,
+        and those made of loads, which then need no register of their own."""
+        stop, stream, read_before = set(known), self.pattern.reduction.stream[0], set(self.inputs[0])
         early = set(computed(before, stop))
         late = computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]
@@ -226,13 +226,13 @@ class ScoreEmitter(PhaseEmitter):
         return [n for n in dear if n in read]
 
     def _stands_for_scores(self, n: Node, after: list[Node], known: list[Node]) -> bool:
-        """Whether scores are read through this value alone: registers that held them hold it."""
-        scores = {p.fold for p in self.streaming.products}
+        """True if later phases read scores through this value alone: it takes over the registers of the scores."""
+        scores = {p.fold for p in self.pattern.score_products}
         rest = [m for m in known if m not in scores]
-        return self.streaming.fold.level and scores.isdisjoint(computed(after, {*rest, n}))
+        return self.pattern.reduction.level and scores.isdisjoint(computed(after, {*rest, n}))
 
     def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
-        """Folds over a tile's elements, and other values of theirs."""
+        """A phase with reductions over a tile's elements, and with other element values as results."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
         body = self.scribe.body((), results, known)
@@ -246,18 +246,18 @@ class ScoreEmitter(PhaseEmitter):
 
     # -- results
 
-    def _ending(self, merging: Merging) -> tuple[Body | None, tuple[Ending, ...]]:
-        stream, one = self.streaming.fold, self.streaming
+    def _epilogue(self, merging: StateCombiner) -> tuple[Body | None, tuple[OutputEpilogue, ...]]:
+        stream, one = self.pattern.reduction, self.pattern
         whole = stream.state()
-        own_state = {whole[k] for k in merging.own}
-        axes = set(one.own)
+        own_state = {whole[k] for k in merging.outputs}
+        axes = set(one.value_axes)
 
         def varies(n: Node) -> bool:
             return n in own_state or (n.op in ("load", "position") and bool(self.free.get(n, frozenset()) & axes))
 
         values = [v for _, v in self.own_stores]
         given = [*self.known(), *whole]
-        rows = frontier(values, varies, given)
+        rows = live_ins(values, varies, given)
         wanted = [n for n in dict.fromkeys([*(v for _, v in self.row_stores), *rows]) if n not in given]
         row = None
         if wanted:
@@ -265,12 +265,12 @@ class ScoreEmitter(PhaseEmitter):
             for n, value in zip(wanted, row.results):
                 self.scribe.names[n] = value.name
         known, found = [*given, *wanted], []
-        for axis in one.own:
+        for axis in one.value_axes:
             stores = [(r, v) for r, v in self.own_stores if axis in r.axes]
             if stores:
                 results = list(dict.fromkeys(v for _, v in stores))
                 body = self.scribe.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
                 made = tuple(Store(names[v], self.places[r]) for r, v in stores)
-                found.append(Ending(self.axes.index(axis), body, made))
+                found.append(OutputEpilogue(self.axes.index(axis), body, made))
         return row, tuple(found)

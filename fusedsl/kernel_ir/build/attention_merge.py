@@ -1,4 +1,4 @@
-"""How the state of a pass over scores takes up a tile, or another state: row values, and sums that these weigh."""
+"""Builds the bodies that combine attention states: running state with a tile, and two splits of the keys."""
 
 from __future__ import annotations
 
@@ -7,64 +7,64 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ...fusion.cost_model import computed
-from ...fusion.online.find_attention import Weighted
+from ...fusion.online.find_attention import ValueProduct
 from ...ir.graph import Node, value_of, walk
 from ...rewrite.scalar_builder import replaced
 from ..phase import Body, FoldUse, Value
-from ..attention import Weighing
+from ..attention import WeightedSum
 from .instructions import literal
-from .paged_operands import is_absence
+from .paged_operands import is_nan_if_invalid
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 
-class Merging:
-    """Writes the bodies that merge states, with the names of an emitter."""
+class StateCombiner:
+    """Builds combine bodies with the names of an AttentionBuilder."""
 
-    def __init__(self, emitter: ScoreEmitter):
-        self.emitter = emitter
+    def __init__(self, emitter: AttentionBuilder):
+        self.builder = emitter
         self.scribe = emitter.scribe
-        self.stream = emitter.streaming.fold
-        places = {w: self._place(w) for w in emitter.streaming.weighted}
-        self.own = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
-        """The states with an axis of their own, by their number."""
+        self.stream = emitter.pattern.reduction
+        places = {w: self._state_index(w) for w in emitter.pattern.value_products}
+        self.outputs = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
+        """Weighted sums by their index in the state."""
 
-    def states(self) -> tuple[FoldUse, tuple[Weighing, ...], FoldUse | None]:
-        """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
-        stream, own = self.stream, self.own
+    def states(self) -> tuple[FoldUse, tuple[WeightedSum, ...], FoldUse | None]:
+        """(combines row states with a tile, the weighted sums, combines row states of splits: None without them)"""
+        stream, own = self.stream, self.outputs
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
             self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
             if k in own:
                 self.scribe.name(tile, "tile_weighed", f"state {k} of the tile")
             else:
-                self.scribe.rename(tile, self.emitter.tile[k])
+                self.scribe.rename(tile, self.builder.tile_state[k])
             self.scribe.rename(after, before)
         merged = list(stream.merge())
         if stream.level:
             for k, w in own.items():
                 merged[k] = stream.moved(w.component)
-        use, bodies = self._sides("stream", a, b, merged)
+        use, bodies = self._combine("stream", a, b, merged)
         if not stream.level:
-            return use, tuple(self._weighing(k, bodies[k], None) for k in own), None
+            return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
         other = stream.state("part")
         for k, n in enumerate(other):
             self.scribe.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
-        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
-        return use, tuple(self._weighing(k, bodies[k], moving[k]) for k in own), parts
+        parts, moving = self._combine("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
+        return use, tuple(self._weighted_sum(k, bodies[k], moving[k]) for k in own), parts
 
-    def _sides(
+    def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
     ) -> tuple[FoldUse, dict[int, Body]]:
-        """How row values of two states merge, with what those that have an axis of their own move by; their merging."""
-        stream, own = self.stream, self.own
+        """(the reduction of the row states and the row values that weighted sums are rescaled by, bodies of the sums)"""
+        stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
-        moving = frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
+        moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
-        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
+        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.builder.known(), *rows])
         use = FoldUse(
             name,
             tuple(self.scribe.value(b[k]) for k in plain),
@@ -72,71 +72,71 @@ class Merging:
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
-        known = [*self.emitter.known(), *rows, *moving, *a, *b]
+        known = [*self.builder.known(), *rows, *moving, *a, *b]
         return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
 
-    def join(self) -> Body:
-        """A tile's folds with those of all so far."""
+    def update_row_max(self) -> Body:
+        """The running row maximum, updated with that of a tile."""
         stream = self.stream
         joined = stream.joined()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
-        own = dict(zip(tile, self.emitter.tile))
+        own = dict(zip(tile, self.builder.tile_state))
         new = replaced(joined, own)
-        folded = replaced([new[n] for n in joined], self.emitter.raised)
+        folded = replaced([new[n] for n in joined], self.builder.scaled_extrema)
         results = [folded[new[n]] for n in joined]
-        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.emitter.lifts[0]]
-        known = [*self.emitter.known(), *before, *own.values(), *(n for n in given if n is not None)]
+        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.builder.lifts[0]]
+        known = [*self.builder.known(), *before, *own.values(), *(n for n in given if n is not None)]
         return self.scribe.body([], results, known)
 
-    def rise(self) -> Body:
-        """From where a tile is measured, of the references of all so far and the tile's folds, joined to theirs."""
+    def choose_reference(self) -> Body:
+        """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by the threshold."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
-        own = dict(zip(tile, self.emitter.tile))
+        own = dict(zip(tile, self.builder.tile_state))
         results = [replaced([n], own)[n] for n in stream.risen()]
-        return self.scribe.body([], results, [*self.emitter.known(), *before, *own.values()])
+        return self.scribe.body([], results, [*self.builder.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
-        """The merged state in its order, then the row values that weighings move by."""
+        """The combined state in its order, then the row values that weighted sums are rescaled by."""
         names = dict(zip(results, body.results))
         return tuple(names[n] for n in [*states, *moving])
 
-    def _place(self, w: Weighted) -> int:
-        """The number of the state of a weighted sum."""
+    def _state_index(self, w: ValueProduct) -> int:
+        """The index of a weighted sum in the state."""
         stream = self.stream
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
-    def _weighing(self, k: int, merge: Body, parts: Body | None) -> Weighing:
-        w, stream, emitter = self.own[k], self.stream, self.emitter
+    def _weighted_sum(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
+        w, stream, emitter = self.outputs[k], self.stream, self.builder
         before, tile = stream.state("a")[k], stream.state("b")[k]
-        return Weighing(
+        return WeightedSum(
             emitter.axes.index(w.axis),
             self.scribe.value(emitter.weights[w]),
-            self.scribe.body((), [w.right], emitter.known()),
+            self.scribe.body((), [w.v], emitter.known()),
             self.scribe.value(before),
             (self.scribe.value(before), self.scribe.value(tile)),
             merge,
-            self._kept(w),
+            self._is_active(w),
             parts,
         )
 
-    def _kept(self, w: Weighted) -> Body | None:
-        """Which elements count, where a condition says it, and not an infinite score alone: 0 times NaN is NaN then."""
-        kept = w.weight.kept()
+    def _is_active(self, w: ValueProduct) -> Body | None:
+        """The element mask of a weighted sum; None if elements are masked by a score of -inf alone (0 * NaN is NaN then)."""
+        kept = w.p.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
-        return self.scribe.body((), [kept], self.emitter.leaves)
+        return self.scribe.body((), [kept], self.builder.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
-        """Whether elements count unless they are -inf, and no condition chooses what they are."""
+        """True if the mask is `score != -inf` and no select makes the score -inf."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        below = computed([kept], frozenset(self.emitter.leaves))
-        return not any(n.op == "where" and not is_absence(n) for n in below)
+        below = computed([kept], frozenset(self.builder.leaves))
+        return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 
-def frontier(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
-    """The values that do not vary and that others which do are computed from; the roots themselves included."""
+def live_ins(roots: Sequence[Node], varies: Callable[[Node], bool], given: Iterable[Node]) -> list[Node]:
+    """Live-ins of the varying part: invariant values that varying ones read; invariant roots included."""
     own, given = dict.fromkeys(walk(roots), False), set(given)
     for n in walk(roots):
         own[n] = varies(n) or any(own[a] for a in n.args)

@@ -1,4 +1,4 @@
-"""Which tiles of a pass over scores are skipped, and which need no masks: asked by the kernel, tile by tile."""
+"""Builds the block mask of an attention kernel: which key tiles are empty, partial or full."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from ...rewrite.scalar_builder import free_axes
 from ...rewrite.online.online_reduction import Lift
 from ...rewrite.intervals.three_valued_logic import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..phase import Phase
-from ..attention import Extreme, Sieve
-from .block_mask_text import told_of_numbers, told_of_tiles
+from ..attention import TileBounds, BlockMask
+from .block_mask_text import describe_finite_mask, describe_tiles
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
-Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # (reductions, other results, live-ins, the phase)
 
 
-def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
-    """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
-    one = emitter.streaming
-    counted = conditions(one.fold)
+def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
+    """(the block mask, None if it would save no work; its description for explain())"""
+    one = emitter.pattern
+    counted = conditions(one.reduction)
     if counted is None or not any(counted):
-        return None, told_of_numbers(one.fold)
-    tiled = (*one.lanes, *one.fold.stream)
+        return None, describe_finite_mask(one.reduction)
+    tiled = (*one.query_axes, *one.reduction.stream)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
-    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
-    somewhere, everywhere, known = _asked(intervals, counted, emitter.inputs[0])
-    words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.stream))  # type: ignore[arg-type]
+    somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
+    words = describe_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
-    made = _written(emitter, intervals, (somewhere, everywhere))
-    whole, names = _whole(emitter, parts, known) if everywhere is not NO else ((), ())
-    return replace(made, whole=whole, names=names), words
+    made = _mask_body(emitter, intervals, (somewhere, everywhere))
+    whole, names = _full_tile_phases(emitter, parts, known) if everywhere is not NO else ((), ())
+    return replace(made, full_phases=whole, full_names=names), words
 
 
-def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sieve:
-    """The answers as a body, with what it asks."""
+def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
+    """The block mask with its ranges, bounds and body, still without full phases."""
     scribe, axes = emitter.scribe, emitter.axes
     named = tuple(
         (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
@@ -56,24 +56,25 @@ def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sie
             continue
         (axis,) = intervals.varies(n)
         values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+        extremes.append(TileBounds(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
     pairs = (*intervals.ends.values(), *intervals.extremes.values())
     known = [*emitter.known(), *(n for pair in pairs for n in pair)]
-    return Sieve(named, tuple(extremes), scribe.body((), answers, known), (), ())
+    return BlockMask(named, tuple(extremes), scribe.body((), answers, known), (), ())
 
 
-def _asked(
+def _any_and_all_active(
     intervals: Intervals, counted: list[list[Condition]], inputs: Iterable[Node]
 ) -> tuple[Node, Node, dict[Node, bool]]:
-    """(whether a tile may have something that counts, whether it has everything, the conditions that then hold):
-    those of which a tile's ends say something. Others, as that a weight is drawn, stay, and so do those that stand with
-    what is read or drawn for each element: masks are there all the same."""
+    """(any element active, all elements active, the conditions known in full tiles).
+
+    Only conditions that the ranges of a tile decide are known. Others stay element masks: random masks, and conditions
+    combined with loads or index masks of each element."""
     somewhere, everywhere, given = NO, YES, set(inputs)
     known: dict[Node, bool] = {}
     for found in counted:
         some, every = YES, YES
         for condition in found:
-            parts = _parts(intervals, condition)
+            parts = _condition_terms(intervals, condition)
             truths = {c: truth for c in parts if (truth := _truth(intervals, c)) != UNKNOWN}
             some = both(some, all_hold(x for x, _ in truths.values()))
             together = len(parts) > 1 and not given.isdisjoint(walk([condition[0]]))
@@ -83,8 +84,8 @@ def _asked(
     return somewhere, everywhere, known
 
 
-def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
-    """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
+def _condition_terms(intervals: Intervals, condition: Condition) -> list[Condition]:
+    """The condition, or the terms of its conjunction if it is not known to hold in any whole tile."""
     found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
 
@@ -95,16 +96,16 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
     return truth if wanted else opposite(truth)
 
 
-# -- tiles where every condition holds
+# -- full tiles
 
 
-def _whole(
-    emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]
+def _full_tile_phases(
+    emitter: AttentionBuilder, parts: Sequence[PhaseNodes], known: dict[Node, bool]
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
-    """(the phases of such a tile, the names of the partial phases' values with theirs)"""
+    """(the phases of a full tile, pairs of the partial phases' value names and theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
-    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.places_read.there} - known.keys()  # made once for a tile
-    new = rebuild(roots, lambda old, args: old if old in stay else _chosen(old, args, known))
+    stay = {*emitter.inputs[0], *emitter.inputs[1], *emitter.paged.valid} - known.keys()  # computed before tiles branch
+    new = rebuild(roots, lambda old, args: old if old in stay else _simplify_known(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
         return tuple(phase for *_, phase in parts), tuple((emitter.scribe.names[n],) * 2 for n in results)
@@ -113,18 +114,18 @@ def _whole(
     for lifts, others, given, partial in parts:
         moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
         others = [n for n in others if new[n].op != "const"]
-        made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
+        made = emitter.elements(moved, [new[n] for n in others], _without_constants(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))
         names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}
     return tuple(phases), tuple(names.items())
 
 
-def _present(nodes: Iterable[Node]) -> list[Node]:
+def _without_constants(nodes: Iterable[Node]) -> list[Node]:
     return list(dict.fromkeys(n for n in nodes if n.op != "const"))
 
 
-def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
-    if old.op == "fold":  # a score, whatever its operands are chosen by
+def _simplify_known(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
+    if old.op == "fold":  # a score keeps the selects of its operands
         return old
     if old in known:
         return YES if known[old] else NO
@@ -136,11 +137,11 @@ def _chosen(old: Node, args: tuple[Node, ...], known: dict[Node, bool]) -> Node:
         return constant(args[0] is YES, old.type.dtype)
     if old.type.dtype is BOOL and old.op in LOGIC and not {YES, NO}.isdisjoint(args):
         return LOGIC[old.op](*((a, a) for a in args))[0]
-    if old.op == "multiply" and (x := _times_one(*args)) is not None:
+    if old.op == "multiply" and (x := _drop_factor_one(*args)) is not None:
         return x
     return node(old.op, args, old.attr, old.type)
 
 
-def _times_one(x: Node, y: Node) -> Node | None:
-    """The other factor, where one is 1."""
+def _drop_factor_one(x: Node, y: Node) -> Node | None:
+    """The other factor, if one is 1."""
     return next((b for a, b in ((x, y), (y, x)) if is_literal(a, 1)), None)

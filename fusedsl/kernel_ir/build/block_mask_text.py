@@ -1,4 +1,4 @@
-"""What becomes of a pass's masks, in words: which tiles are skipped, and which are computed with masks, and why."""
+"""Describes a block mask for explain(): which tiles are skipped, which are computed with a mask, and why."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ...rewrite.online.online_reduction import StreamFold
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
 from .instructions import Scribe
 
-LARGE = 1e4  # what is further from 0 than that is meant as a mask
-READ = ("load", "fetch")
+FINITE_MASK = 1e4  # constants beyond this magnitude are meant as masks
+LOADS = ("load", "fetch")
 
 
-def told_of_tiles(
+def describe_tiles(
     scribe: Scribe, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
 ) -> str:
-    """Of a pass whose elements count where conditions hold, fold by fold: the answers are whether of a tile some may,
-    and whether all do."""
+    """Describe skipped and full tiles; `answers` is (any element active, all elements active)."""
     some, every = answers
     whole = "those where everything does have no mask"
     if some is not YES:
@@ -34,29 +33,29 @@ def told_of_tiles(
     unknown = [c for found in counted for c, _ in found if intervals.truth(c) == UNKNOWN]
     why = "each has something that counts"
     if unknown:
-        why = f"nothing is known beforehand of {_named(scribe, intervals.obstacle(unknown[0]))}"
+        why = f"nothing is known beforehand of {_source_name(scribe, intervals.obstacle(unknown[0]))}"
     return f"all tiles are computed: {why}"
 
 
-def _named(scribe: Scribe, n: Node) -> str:
-    """A value as people know it."""
+def _source_name(scribe: Scribe, n: Node) -> str:
+    """A value by its name in the source."""
     if n.op.startswith("philox"):
         return "random numbers"
-    if n.op in READ:
+    if n.op in LOADS:
         return scribe.comment(n)
     return "scores" if n.op == "fold" else n.op.replace("_", " ")
 
 
-def told_of_numbers(stream: StreamFold) -> str:
-    """Of a pass whose maximum is of values that are masked by a number."""
-    found = next(_large(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
+def describe_finite_mask(stream: StreamFold) -> str:
+    """Describe a maximum over values that are masked by a finite number: no tile can be skipped."""
+    found = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
     if found is None:
         return ""
     return f"all tiles are computed: {show_literal(found)} is no -inf, and counts in rows that have nothing else"
 
 
-def _large(roots: Iterable[Node]) -> Iterator[Node]:
-    """Large negative numbers that a value is by a choice, scores left aside."""
+def _large_constants(roots: Iterable[Node]) -> Iterator[Node]:
+    """Large constants among the branches of selects, outside of scores."""
     stack, seen = list(roots), set()
     while stack:
         n = stack.pop()
@@ -65,4 +64,4 @@ def _large(roots: Iterable[Node]) -> Iterator[Node]:
         seen.add(n)
         stack += n.args
         if n.op == "where":
-            yield from (a for a in n.args[1:] if a.op == "const" and LARGE < abs(value_of(a)) < inf)
+            yield from (a for a in n.args[1:] if a.op == "const" and FINITE_MASK < abs(value_of(a)) < inf)

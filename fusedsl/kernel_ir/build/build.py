@@ -11,7 +11,7 @@ from ...fusion.fusion_group import Group
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
 from .phases import PhaseEmitter
-from .attention import ScoreEmitter
+from .attention import AttentionBuilder
 from .uncontracted import uncontracted
 
 
@@ -19,7 +19,7 @@ def emit(
     group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
 ) -> KernelPlan:
     """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
-    emitter = PhaseEmitter if group.streaming is None else ScoreEmitter
+    emitter = PhaseEmitter if group.attention is None else AttentionBuilder
     made = emitter(group, parameters).plan(name, tuple(header))
     made = made if contract else uncontracted(made)
     return dataclasses.replace(made, digest=_digest(made))
@@ -30,5 +30,5 @@ def _digest(plan: KernelPlan) -> str:
     parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
     parts += (plan.resident, plan.streamed, plan.finish, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
-    parts += (plan.stream,) if plan.stream else ()
+    parts += (plan.attention,) if plan.attention else ()
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Dear values of a tile's scores that no mask changes: computed before tiles with masks and tiles without part ways."""
+"""Hoisting: expensive values of scores that no mask changes are computed before the branch on full tiles."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from ...ir.graph import Node, walk
 from ...ir.types import FLOAT32
 from .rematerialization import closure, dearness
 
-EARLY = 16  # instructions that are worth standing in a kernel once
+WORTH_HOISTING = 16  # instructions that are worth emitting only once
 
 
 @dataclass(frozen=True)
-class Leaves:
-    """What elements of a tile are computed from: the scores, and what else has a name. `free` says on which axes a
-    value depends; the tile lies along `stream`, and along `lanes`."""
+class TileLeaves:
+    """Leaves of a tile's elements: scores and other named values. `free` maps a value to the axes it depends on; the
+    tile lies along `kv_axes` and `query_axes`."""
 
     scores: frozenset[Node]
     known: frozenset[Node]
     free: Mapping[Node, frozenset]
-    stream: frozenset
-    lanes: frozenset
+    kv_axes: frozenset
+    query_axes: frozenset
 
 
-def early(roots: Sequence[Node], leaves: Leaves) -> Node | None:
-    """The one dear value of elements that is made of scores; None where there is none or are several, or where the
-    scores themselves are read later too: registers hold one for each element. None too where it is dear by what is the
-    same in all rows."""
+def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
+    """The one expensive element value that is computed from scores and can be hoisted.
+
+    None if there are several, if the scores are read later too (registers hold one value per element), or if its cost
+    is that of a value which all rows share."""
     stop = set(leaves.scores | leaves.known)
-    plain = _plain(roots, leaves)
+    plain = _without_selects(roots, leaves)
     taken: dict[Node, None] = {}
     stack, seen = list(roots), set(stop)
     while stack:
@@ -38,32 +39,32 @@ def early(roots: Sequence[Node], leaves: Leaves) -> Node | None:
         if n in seen or n.op == "const":
             continue
         seen.add(n)
-        if n in plain and n.type.dtype.compute is FLOAT32 and dearness(n, stop) >= EARLY:
+        if n in plain and n.type.dtype.compute is FLOAT32 and dearness(n, stop) >= WORTH_HOISTING:
             taken[n] = None
         else:
             stack += n.args
     found = [n for n in taken if not any(m in taken for m in closure(n.args, stop))]
     if len(found) != 1 or not leaves.scores.isdisjoint(computed(roots, frozenset(found))):
         return None
-    return None if _has_dear_columns(found[0], leaves, stop) else found[0]
+    return None if _has_expensive_columns(found[0], leaves, stop) else found[0]
 
 
-def _plain(roots: Sequence[Node], leaves: Leaves) -> set[Node]:
-    """The nodes below the roots that are made of scores, places and numbers, without a choice between values."""
+def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
+    """The nodes below the roots that are computed from scores, indices and numbers without a select."""
     found: set[Node] = set()
     for n in walk(roots):
         if n in leaves.scores or n.op == "const":
             found.add(n)
         elif n in leaves.known:
-            if n.op == "position" or leaves.stream.isdisjoint(leaves.free.get(n, ())):
+            if n.op == "position" or leaves.kv_axes.isdisjoint(leaves.free.get(n, ())):
                 found.add(n)
         elif n.op not in ("where", "state", "load", "fetch") and n.args and found.issuperset(n.args):
             found.add(n)
     return found
 
 
-def _has_dear_columns(n: Node, leaves: Leaves, stop: set[Node]) -> bool:
-    """Whether dear values below a node are the same in all rows."""
-    axes = {m: leaves.free.get(m, leaves.lanes) for m in closure([n], stop)}
-    same = [m for m, free in axes.items() if leaves.lanes.isdisjoint(free) and not leaves.stream.isdisjoint(free)]
-    return any(dearness(m, stop) >= EARLY for m in same)
+def _has_expensive_columns(n: Node, leaves: TileLeaves, stop: set[Node]) -> bool:
+    """True if expensive values below a node are the same in all rows."""
+    axes = {m: leaves.free.get(m, leaves.query_axes) for m in closure([n], stop)}
+    same = [m for m, free in axes.items() if leaves.query_axes.isdisjoint(free) and not leaves.kv_axes.isdisjoint(free)]
+    return any(dearness(m, stop) >= WORTH_HOISTING for m in same)

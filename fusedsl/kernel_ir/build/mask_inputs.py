@@ -1,4 +1,4 @@
-"""What a tile's elements of scores are given: what is read for them, and dear conditions, drawn in a loop as bits."""
+"""Inputs of a tile's scores: loads of each element, and expensive index masks, evaluated in a loop as bits."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ...ir.types import BOOL
 from .rematerialization import dearness
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
-DEAR = 20  # instructions of a condition that is worth a loop of its own
+WORTH_A_LOOP = 20  # instructions of an index mask that is worth a loop of its own
 
 
-def tile_inputs(emitter: ScoreEmitter) -> tuple[list[Node], list[Node]]:
-    """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
-    one, free = emitter.streaming, emitter.free
-    stream, lanes = set(one.fold.stream), set(emitter.lanes)
+def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
+    """(loads and index masks of each element of a tile, loads of each row)"""
+    one, free = emitter.pattern, emitter.free
+    stream, lanes = set(one.reduction.stream), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
-    conditions = [k for w in one.weighted if (k := w.weight.kept()) is not None]
-    ends = {p.fold for p in one.products}
+    conditions = [k for w in one.value_products if (k := w.p.kept()) is not None]
+    ends = {p.fold for p in one.score_products}
     roots = [*lifts, *emitter.weights.values(), *conditions]
     varying = [n for n in computed(roots, ends) if n.op in ("load", "fetch") and free[n] & lanes]
     elements = [n for n in varying if free[n] & stream]
-    return elements + _drawn(emitter, roots, ends), [n for n in varying if not free[n] & stream]
+    return elements + _index_masks(emitter, roots, ends), [n for n in varying if not free[n] & stream]
 
 
-def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[Node]:
-    """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
-    computed of would fill registers."""
-    stream, lanes = set(emitter.streaming.fold.stream), set(emitter.lanes)
+def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
+    """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
+    registers."""
+    stream, lanes = set(emitter.pattern.reduction.stream), set(emitter.query_axes)
     free, known, found = emitter.free, set(emitter.known()), []
     stack, seen = list(roots), set(scores)
     while stack:
@@ -41,7 +41,7 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
             continue
         seen.add(n)
         axes = free.get(n, frozenset())
-        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= DEAR:
+        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= WORTH_A_LOOP:
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):
@@ -52,5 +52,5 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
 
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:
-    """All nodes below the roots down to those in `stop`, constants left out."""
+    """All nodes below the roots down to those in `stop`, without constants."""
     return [n for n in cost_model.computed(list(roots), frozenset(stop)) if n.op != "const"]

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from ...fusion.online.find_attention import Product, Streaming, Weighted
+from ...fusion.online.find_attention import ScoreProduct, AttentionPattern, ValueProduct
 from ...ir.graph import Node
 from ...rewrite.online.components import Component, Exponent, Reference
 from ...rewrite.online.online_reduction import StreamFold
 
-PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
+PARTS = (AttentionPattern, ScoreProduct, ValueProduct, StreamFold, Component, Exponent, Reference)
 
 
-def nodes_of(one: Streaming) -> list[Node]:
+def nodes_of(one: AttentionPattern) -> list[Node]:
     """Every node that stands in a pass."""
     found: list[Node] = []
 

@@ -1,8 +1,8 @@
-"""Right operands of a pass over scores whose lines are read at computed places, as keys in pages are.
+"""Paged k and v: operands of attention whose rows are loaded at computed addresses, such as pages of a KV cache.
 
-Such an operand is `where(there, fetch(address, wanted), nan)`, and only the last step of the address goes along its
-lines. Products take what memory has, or 0: what is not there makes scores and weights NaN instead, unless a mask leaves
-it out. A line is looked up once, and not at all where no row counts its place.
+Such an operand is `where(valid, fetch(address, predicate), nan)`, and only the last step of the address runs along its
+rows. Products load what memory has, or 0; instead, an invalid row makes its scores and weights NaN, unless a mask
+excludes it. Each row is looked up once per tile, and not at all if no query needs it.
 """
 
 from __future__ import annotations
@@ -14,81 +14,80 @@ from typing import TYPE_CHECKING
 
 from ...fusion.coordinates import Axis, Computed, Coordinate
 from ...fusion.mask_conditions import counts, read_where
-from ...fusion.online.find_attention import Streaming, Weighted
+from ...fusion.online.find_attention import AttentionPattern, ValueProduct
 from ...ir.folds import pick
 from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ...ir.types import BOOL, INT64
 from ...rewrite.scalar_builder import free_axes, replaced
-from ..attention import Gather, Line
+from ..attention import PagedOperands, PagedRow
 from ..memory_access import ACCESS_BYTES
 from .node_map import mapped, nodes_of
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
-# operations that make NaN of NaN
-SPREADING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
+# operations that propagate NaN
+NAN_PROPAGATING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
 
 
 @dataclass(frozen=True)
-class Place:
-    """An operand that is `fetch`, and NaN where it is not `there`: the address of a line's first element, whether it is
-    wanted, and the axis of the array that lines lie along."""
+class PagedLoad:
+    """Operand `fetch`, NaN unless `valid`: address of a row's first element, its predicate, and the array's row axis."""
 
     fetch: Node
-    there: Node | None
+    valid: Node | None
     address: Node
-    wanted: Node
-    inner: int
+    predicate: Node
+    inner_axis: int
 
     @property
     def nodes(self) -> list[Node]:
-        return [n for n in (self.fetch, self.there, self.address, self.wanted) if n is not None]
+        return [n for n in (self.fetch, self.valid, self.address, self.predicate) if n is not None]
 
 
 @dataclass(frozen=True)
-class Places:
-    """The operands of a pass that are such lines: of its one score, and of its one weighing."""
+class PagedLoads:
+    """The paged operands of an attention pattern: k of its one score, v of its one weighted sum."""
 
-    right: Place | None = None
-    weighed: Place | None = None
+    k: PagedLoad | None = None
+    v: PagedLoad | None = None
 
     @property
     def nodes(self) -> list[Node]:
-        return [n for place in (self.right, self.weighed) if place is not None for n in place.nodes]
+        return [n for place in (self.k, self.v) if place is not None for n in place.nodes]
 
     @property
-    def there(self) -> list[Node]:
-        """The conditions that elements of a tile are computed with."""
-        both = (place.there for place in (self.right, self.weighed) if place is not None)
+    def valid(self) -> list[Node]:
+        """The validity conditions that elements of a tile are computed with."""
+        both = (place.valid for place in (self.k, self.v) if place is not None)
         return list(dict.fromkeys(n for n in both if n is not None))
 
-    def mapped(self, new: dict[Node, Node]) -> Places:
-        """The same with other nodes."""
+    def mapped(self, new: dict[Node, Node]) -> PagedLoads:
+        """The same with nodes replaced."""
 
-        def moved(place: Place | None) -> Place | None:
+        def moved(place: PagedLoad | None) -> PagedLoad | None:
             if place is None:
                 return None
-            there = None if place.there is None else new[place.there]
-            return Place(new[place.fetch], there, new[place.address], new[place.wanted], place.inner)
+            there = None if place.valid is None else new[place.valid]
+            return PagedLoad(new[place.fetch], there, new[place.address], new[place.predicate], place.inner_axis)
 
-        return Places(moved(self.right), moved(self.weighed))
-
-
-def places_of(one: Streaming) -> Places:
-    """What a pass reads line by line."""
-    if not one.fold.level or len(one.products) != 1 or len(one.weighted) > 1:
-        return Places()
-    known = {*one.rows, *one.fold.stream}.difference(one.lanes)
-    condition = counts([one.fold], known)
-    sides = [(p.right, p.axis) for p in one.products] + [(w.right, w.axis) for w in one.weighted]
-    return Places(*(_place(value, axis, condition) for value, axis in sides))
+        return PagedLoads(moved(self.k), moved(self.v))
 
 
-def _place(value: Node, axis: Axis, condition: Node | None) -> Place | None:
-    """Where the lines of an operand are, if it is read at computed places that are the same all along the axis."""
+def find_paged_loads(one: AttentionPattern) -> PagedLoads:
+    """Find the paged operands of a pattern."""
+    if not one.reduction.level or len(one.score_products) != 1 or len(one.value_products) > 1:
+        return PagedLoads()
+    known = {*one.rows, *one.reduction.stream}.difference(one.query_axes)
+    condition = counts([one.reduction], known)
+    sides = [(p.k, p.axis) for p in one.score_products] + [(w.v, w.axis) for w in one.value_products]
+    return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))
+
+
+def _paged_load(value: Node, axis: Axis, condition: Node | None) -> PagedLoad | None:
+    """The paged load of an operand, if its rows have computed addresses that do not vary along the axis."""
     there, n = None, read_where(condition, value)
-    if is_absence(n):
+    if is_nan_if_invalid(n):
         there, n, _ = n.args
     if n.op != "fetch":
         return None
@@ -99,24 +98,24 @@ def _place(value: Node, axis: Axis, condition: Node | None) -> Place | None:
     if any(axis in known[x] for x in computed) or (there is not None and axis in free[there]):
         return None
     along = [k for k, c in enumerate(at) if c.axis == axis]
-    if len(along) != 1 or not _begins_whole(at[along[0]], n.attr[2].itemsize):
+    if len(along) != 1 or not _is_aligned_contiguous(at[along[0]], n.attr[2].itemsize):
         return None
-    address, wanted = _at_first(n.args, axis, free)
-    return Place(n, there, address, wanted, along[0])
+    address, wanted = _at_position_zero(n.args, axis, free)
+    return PagedLoad(n, there, address, wanted, along[0])
 
 
-def is_absence(n: Node) -> bool:
-    """Whether a value is NaN where something is not there."""
+def is_nan_if_invalid(n: Node) -> bool:
+    """True for `where(condition, value, nan)`."""
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
-def _begins_whole(c: Coordinate | Computed, size: int) -> bool:
-    """Whether neighbours lie beside each other, from a multiple of what one copy brings on."""
+def _is_aligned_contiguous(c: Coordinate | Computed, size: int) -> bool:
+    """True for stride 1 and a start that is aligned to one asynchronous copy."""
     return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % ACCESS_BYTES == 0
 
 
-def _at_first(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """Values at position 0 of an axis; conditions of this position alone hold."""
+def _at_position_zero(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
+    """Values at position 0 of an axis; conditions of this position alone are True."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "position" and old.attr == axis:
@@ -135,68 +134,68 @@ def _at_first(roots: Sequence[Node], axis: Axis, free: dict[Node, frozenset]) ->
     return [new[r] for r in roots]
 
 
-def gathered(
-    one: Streaming, places: Places, values: Iterable[Node], foreign: Iterable[Node]
-) -> tuple[Streaming, dict[Node, Node]]:
-    """The pass with fetches as operands, whose scores are NaN where these are not there, and what became of `values`.
-    What is `foreign` stays as it is."""
-    if places == Places():
+def with_paged_operands(
+    one: AttentionPattern, places: PagedLoads, values: Iterable[Node], foreign: Iterable[Node]
+) -> tuple[AttentionPattern, dict[Node, Node]]:
+    """(the pattern with fetches as operands and NaN scores for invalid rows, the replacements of `values`).
+    Nodes in `foreign` are not replaced."""
+    if places == PagedLoads():
         return one, {v: v for v in values}
     done = {n: n for n in foreign}
-    (p,) = one.products
-    for right, place in zip((p.right, *(w.right for w in one.weighted)), (places.right, places.weighed)):
+    (p,) = one.score_products
+    for right, place in zip((p.k, *(w.v for w in one.value_products)), (places.k, places.v)):
         if place is not None:
             done[right] = place.fetch
     bare = replaced([p.fold], done)[p.fold]
-    if places.right is not None and places.right.there is not None:
-        done[p.fold] = pick(places.right.there, bare, constant(float("nan"), bare.type.dtype))
+    if places.k is not None and places.k.valid is not None:
+        done[p.fold] = pick(places.k.valid, bare, constant(float("nan"), bare.type.dtype))
     new = replaced([*nodes_of(one), *values], done)
     found = mapped(one, new.__getitem__)
-    return replace(found, products=(replace(found.products[0], fold=bare),)), new
+    return replace(found, score_products=(replace(found.score_products[0], fold=bare),)), new
 
 
-def weight_there(w: Weighted, weight: Node, places: Places) -> Node:
-    """What an element weighs: NaN where it counts, and what it weighs is not there."""
-    if places.weighed is None or places.weighed.there is None or _is_told(weight, places):
+def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
+    """The weight of an element: NaN if it is active and its row of v is invalid."""
+    if places.v is None or places.v.valid is None or _propagates_from_score(weight, places):
         return weight
-    nan, kept = constant(float("nan"), weight.type.dtype), w.weight.kept()
+    nan, kept = constant(float("nan"), weight.type.dtype), w.p.kept()
     absent = nan if kept is None else pick(kept, nan, constant(0.0, weight.type.dtype))
-    return pick(places.weighed.there, weight, absent)
+    return pick(places.v.valid, weight, absent)
 
 
-def _is_told(weight: Node, places: Places) -> bool:
-    """Whether scores are NaN where what is weighed is not there, and weights where these are and count."""
-    if places.right is None or places.weighed is None or places.right.there is not places.weighed.there:
+def _propagates_from_score(weight: Node, places: PagedLoads) -> bool:
+    """True if invalid rows of v already make scores NaN, and scores propagate NaN to active weights."""
+    if places.k is None or places.v is None or places.k.valid is not places.v.valid:
         return False
     found: set[Node] = set()
     for n in walk([weight]):
-        absent = is_absence(n) and n.args[0] is places.right.there
-        if absent or _is_masked(n, weight, found) or (n.op in SPREADING and any(a in found for a in n.args)):
+        absent = is_nan_if_invalid(n) and n.args[0] is places.k.valid
+        if absent or _is_masked_nan(n, weight, found) or (n.op in NAN_PROPAGATING and any(a in found for a in n.args)):
             found.add(n)
     return weight in found
 
 
-def _is_masked(n: Node, weight: Node, found: set[Node]) -> bool:
-    """Whether a value is one of those found, unless a condition leaves the element out."""
+def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
+    """True for a select between a NaN-propagating value and the value of masked elements."""
     if n.op != "where" or n.args[1] not in found or n.args[2].op != "const":
         return False
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))
 
 
-def gather_of(emitter: ScoreEmitter) -> Gather | None:
-    """How a kernel finds the lines of a tile."""
-    places, scribe = emitter.places_read, emitter.scribe
-    if places == Places():
+def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
+    """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
+    places, scribe = emitter.paged, emitter.scribe
+    if places == PagedLoads():
         return None
-    results = [n for place in (places.right, places.weighed) if place for n in (place.address, place.wanted)]
-    results = list(dict.fromkeys([*results, *places.there]))
+    results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
+    results = list(dict.fromkeys([*results, *places.valid]))
     body = scribe.body((), results, emitter.known())
     values = dict(zip(results, body.results))
 
-    def line(place: Place | None) -> Line | None:
+    def line(place: PagedLoad | None) -> PagedRow | None:
         if place is None:
             return None
         number = next(k for k, p in enumerate(emitter.pointers) if p.attr[0] == place.fetch.attr[0])
-        return Line(len(emitter.loads) + number, place.inner, values[place.address], values[place.wanted])
+        return PagedRow(len(emitter.loads) + number, place.inner_axis, values[place.address], values[place.predicate])
 
-    return Gather(body, line(places.right), line(places.weighed), tuple(values[n] for n in places.there))
+    return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))

@@ -1,32 +1,32 @@
-"""What the sieve of a pass over scores asks of memory, for which tiles of the stream count."""
+"""Bounds of arrays along the kv axis, such as document ids, that the block mask of an attention kernel reads."""
 
 from __future__ import annotations
 
-from ....kernel_ir.attention import Extreme
+from ....kernel_ir.attention import TileBounds
 from ....kernel_ir.kernel import KernelIR
 
 
-def kept_extremes(kernel: KernelIR) -> tuple[Extreme, ...]:
-    """What is asked of memory along the stream, tile by tile."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return tuple(x for x in sieve.extremes if x.axis == kernel.row_axes) if sieve else ()
+def kv_bounds(kernel: KernelIR) -> tuple[TileBounds, ...]:
+    """The bounds along the kv axis, one pair per key tile."""
+    sieve = kernel.attention.block_mask if kernel.attention else None
+    return tuple(x for x in sieve.bounds if x.axis == kernel.row_axes) if sieve else ()
 
 
-def asks_memory(kernel: KernelIR) -> bool:
-    """Whether what is in memory along a stream says which of its tiles count: a block looks it up once."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.extremes)
+def mask_reads_memory(kernel: KernelIR) -> bool:
+    """True if the block mask reads memory along the kv axis: a block then evaluates it once."""
+    sieve = kernel.attention.block_mask if kernel.attention else None
+    return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.bounds)
 
 
-def extreme_axes(kernel: KernelIR) -> tuple[int, ...]:
-    """The axes on which the answers depend, besides the stream's."""
-    read = {v.name for x in kept_extremes(kernel) for v in x.body.args}
+def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
+    """The axes besides the kv axis that these bounds depend on."""
+    read = {v.name for x in kv_bounds(kernel) for v in x.body.args}
     letters = [kernel.operands[load.operand].strides for load in kernel.loads if load.value.name in read]
     found = {a for one in letters for a, letter in enumerate(one) if letter != "0"}
     found |= {p.axis for p in kernel.positions if p.value.name in read}
     return tuple(sorted(found - {kernel.row_axes}))
 
 
-def extremes_fit(kernel: KernelIR) -> bool:
-    """Whether blocks that stay can keep the answers, in words."""
-    return all(x.least.dtype.bits <= 32 for x in kept_extremes(kernel))
+def bounds_fit(kernel: KernelIR) -> bool:
+    """True if persistent blocks can keep the bounds in 32-bit words of shared memory."""
+    return all(x.lower.dtype.bits <= 32 for x in kv_bounds(kernel))

@@ -1,4 +1,4 @@
-"""Which tiles of a stream count, and which count whole: bits for 32 tiles, asked by a warp or kept by a block."""
+"""Emits the block mask: bits (any active, all active) of 32 key tiles, computed by a warp or kept in shared memory."""
 
 from __future__ import annotations
 
@@ -7,79 +7,79 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....ir.types import BOOL
-from ....kernel_ir.attention import Extreme, Sieve
+from ....kernel_ir.attention import BlockMask, TileBounds
 from ..emit.source_text import indented
-from .block_mask_inputs import extreme_axes, kept_extremes
+from .block_mask_inputs import bounds_axes, kv_bounds
 from .emit_fragment import SCALAR
-from .sm90_schedule import NOTES, Tiles
+from .sm90_schedule import WORK_INFOS, AttentionTiling
 
 if TYPE_CHECKING:
-    from .emit_fragment import FragmentScope
+    from .emit_fragment import FragmentEmitter
 
-KEPT = [
+LOAD_MASK_BITS = [
     "",
     "",
     '@once("int32, int32 -> int32, int32")',
-    "def classes(at, word):",
-    "    return kept_word(at + 8 * word), kept_word(at + 8 * word + 4)",
+    "def block_mask(at, word):",
+    "    return ld_shared(at + 8 * word), ld_shared(at + 8 * word + 4)",
 ]
 
 
-def direct_classes(scope: FragmentScope, schedule: Tiles, known: bool = False) -> str:
-    """The call of a function that asks for 32 tiles at once; "{word}" stands for their number. What memory says of an
-    item is `known` from `item_extremes`, or asked for each tile."""
-    if (call := scope.made.get(("classes",))) is not None:
+def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, known: bool = False) -> str:
+    """The call of a function that evaluates 32 key tiles, one per lane; "{word}" stands for their index. Bounds of the
+    work tile are `known` from `emit_work_tile_bounds`, or computed for each key tile."""
+    if (call := scope.function_names.get(("block_mask",))) is not None:
         return call
-    kept = known and bool(kept_extremes(scope.kernel))
-    lines, some, every = _asked(scope, schedule, known)
-    results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
-    place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
+    kept = known and bool(kv_bounds(scope.kernel))
+    lines, any_active, all_active = _emit_mask_call(scope, schedule, known)
+    results = [f"here = first < n{scope.kv_axis}", f"return ballot(here & {any_active}), ballot(here & {all_active})"]
+    place = [f"place = minimum(tile, int32((n{scope.kv_axis} - 1) // {schedule.columns}))"] if kept else []
     lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if known else {})
+    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_bound_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
-    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def classes({', '.join(given)}):"]
+    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def block_mask({', '.join(given)}):"]
     scope.functions += [*head, *indented(lines)]
-    return scope.function(("classes",), f"classes({', '.join(['{word}', *given[1:]])})")
+    return scope.function_name(("block_mask",), f"block_mask({', '.join(['{word}', *given[1:]])})")
 
 
-def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
-    """Lines by which the warps of a block, a tile each at a time, leave the bits of all tiles in its shared memory."""
-    stream = scope.kernel.stream
-    assert stream is not None and stream.sieve is not None
-    scope.functions += KEPT
-    n, columns, warps, sieve = f"n{scope.along}", schedule.columns, schedule.block // 32, stream.sieve
-    once, each = ([x for x in sieve.extremes if (x.axis == scope.along) is own] for own in (False, True))
+def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
+    """Lines by which the warps of a block store the block mask bits of all key tiles in shared memory, each a tile."""
+    stream = scope.kernel.attention
+    assert stream is not None and stream.block_mask is not None
+    scope.functions += LOAD_MASK_BITS
+    n, columns, warps, sieve = f"n{scope.kv_axis}", schedule.columns, schedule.block // 32, stream.block_mask
+    once, each = ([x for x in sieve.bounds if (x.axis == scope.kv_axis) is own] for own in (False, True))
     found: list[str] = []
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, False)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, False)
         for extreme in once:
-            _extreme(scope, sieve, extreme, True)
-        found.extend(scope.written(tile))
+            _emit_bounds(scope, sieve, extreme, True)
+        found.extend(scope.lines_of(tile))
 
     def tile() -> None:
-        scope.code += _ends(scope, schedule, sieve, True)
+        scope.code += _tile_ends(scope, schedule, sieve, True)
         for extreme in each:
-            _extreme(scope, sieve, extreme, True)
-        scope.leaves(v.name for v in sieve.body.args)
-        some, every = scope.call("asked", sieve.body, SCALAR)
+            _emit_bounds(scope, sieve, extreme, True)
+        scope.load_leaves(v.name for v in sieve.body.args)
+        any_active, all_active = scope.call("asked", sieve.body, SCALAR)
         scope.code += [
-            f"some, every = int32({some}), int32({every} & (first + {columns} <= {n}))",
+            f"any_active, all_active = int32({any_active}), int32({all_active} & (first + {columns} <= {n}))",
             "if (thread() & 31) == 0:",
-            "    mark_word(classes_at + 8 * (tile >> 5), some << (tile & 31))",
-            "    mark_word(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
+            "    or_shared(block_mask_at + 8 * (tile >> 5), any_active << (tile & 31))",
+            "    or_shared(block_mask_at + 8 * (tile >> 5) + 4, all_active << (tile & 31))",
             f"tile = int32(tile + {warps})",
         ]
 
-    before = scope.written(write)
+    before = scope.lines_of(write)
     return [
         "word = thread()",
         f"while word * {32 * columns} < {n}:",
-        "    keep_word(classes_at + 8 * word, 0)",
-        "    keep_word(classes_at + 8 * word + 4, 0)",
+        "    st_shared(block_mask_at + 8 * word, 0)",
+        "    st_shared(block_mask_at + 8 * word + 4, 0)",
         f"    word = int32(word + {schedule.block})",
         "barrier()",
         *before,
@@ -89,32 +89,32 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     ]
 
 
-def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
-    """Lines by which the warps of a block, a tile each at a time, leave what is asked along the stream in its shared
-    memory: the least and the greatest, for all places on which they depend."""
-    n, columns, extremes = f"n{scope.along}", schedule.columns, kept_extremes(scope.kernel)
-    stream, axes = scope.kernel.stream, extreme_axes(scope.kernel)
-    assert stream is not None and stream.sieve is not None
-    sieve, size = stream.sieve, 8 * len(extremes)
+def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
+    """Lines by which the warps of a block store the bounds of all key tiles in shared memory, for all positions on the
+    axes that they depend on."""
+    n, columns, extremes = f"n{scope.kv_axis}", schedule.columns, kv_bounds(scope.kernel)
+    stream, axes = scope.kernel.attention, bounds_axes(scope.kernel)
+    assert stream is not None and stream.block_mask is not None
+    sieve, size = stream.block_mask, 8 * len(extremes)
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, True)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, True)
         for k, extreme in enumerate(extremes):
-            _extreme(scope, sieve, extreme, True, columns)
+            _emit_bounds(scope, sieve, extreme, True, columns)
             scope.code.append("if (thread() & 31) == 0:")
-            for j, value in enumerate((extreme.least, extreme.greatest)):
-                at = f"{_extremes_at(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
-                scope.code.append(f"    keep_word({at}, int32({value.name}))")
+            for j, value in enumerate((extreme.lower, extreme.upper)):
+                at = f"{_smem_bounds_address(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
+                scope.code.append(f"    st_shared({at}, int32({value.name}))")
 
-    found, rest = scope.written(write), "place"
+    found, rest = scope.lines_of(write), "place"
     places = []
     for a in reversed(axes):
         places += [f"further = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
         rest = "further"
     return [
         f"entry, tiles = int32(thread() >> 5), int32(({n} + {columns - 1}) // {columns})",
-        f"while entry < tiles * {_places(axes)}:",
+        f"while entry < tiles * {_outer_size(axes)}:",
         "    place = share(entry, tiles)",
         "    tile = int32(entry - place * tiles)",
         *indented([*places, *found]),
@@ -122,119 +122,118 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     ]
 
 
-def item_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
-    """Lines of a warp that find what is asked of an item's rows, and where what is asked along the stream is kept, if
-    anything is."""
-    stream, axes, place = scope.kernel.stream, extreme_axes(scope.kernel), "0"
-    assert stream is not None and stream.sieve is not None
-    sieve = stream.sieve
+def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
+    """Lines of a warp that compute the bounds of a work tile's rows, and the address of those along the kv axis."""
+    stream, axes, place = scope.kernel.attention, bounds_axes(scope.kernel), "0"
+    assert stream is not None and stream.block_mask is not None
+    sieve = stream.block_mask
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, False)
-        for extreme in sieve.extremes:
-            if extreme.axis != scope.along:
-                _extreme(scope, sieve, extreme, True)
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, False)
+        for extreme in sieve.bounds:
+            if extreme.axis != scope.kv_axis:
+                _emit_bounds(scope, sieve, extreme, True)
 
-    found = scope.written(write)
-    if not kept_extremes(scope.kernel):
+    found = scope.lines_of(write)
+    if not kv_bounds(scope.kernel):
         return found
     for a in axes:
         place = f"({place}) * n{a} + c{a}" if place != "0" else f"c{a}"
-    tiles = f"((n{scope.along} + {schedule.columns - 1}) // {schedule.columns})"
-    at = f"({place}) * {tiles} * {8 * len(kept_extremes(scope.kernel))}"
-    return [*found, f"extremes_at = int32({_extremes_at(scope, schedule)} + {at})"]
+    tiles = f"((n{scope.kv_axis} + {schedule.columns - 1}) // {schedule.columns})"
+    at = f"({place}) * {tiles} * {8 * len(kv_bounds(scope.kernel))}"
+    return [*found, f"extremes_at = int32({_smem_bounds_address(scope, schedule)} + {at})"]
 
 
-def _extremes_at(scope: FragmentScope, schedule: Tiles) -> str:
-    """Where they begin: behind the bits of tiles."""
+def _smem_bounds_address(scope: FragmentEmitter, schedule: AttentionTiling) -> str:
+    """The address of the bounds in shared memory: behind the block mask bits."""
     columns = 32 * schedule.columns
-    return f"classes_at + {8 * NOTES} * int32((n{scope.along} + {columns - 1}) // {columns})"
+    return f"block_mask_at + {8 * WORK_INFOS} * int32((n{scope.kv_axis} + {columns - 1}) // {columns})"
 
 
-def _places(axes: Sequence[int]) -> str:
+def _outer_size(axes: Sequence[int]) -> str:
     return " * ".join(f"n{a}" for a in axes) or "1"
 
 
-def _found_types(scope: FragmentScope) -> dict[str, str]:
-    """Names that `item_extremes` defines, and their types."""
-    stream = scope.kernel.stream
-    assert stream is not None and stream.sieve is not None
-    rows = [x for x in stream.sieve.extremes if x.axis != scope.along]
-    return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.least, x.greatest)}
+def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
+    """Names that `emit_work_tile_bounds` defines, with their types."""
+    stream = scope.kernel.attention
+    assert stream is not None and stream.block_mask is not None
+    rows = [x for x in stream.block_mask.bounds if x.axis != scope.kv_axis]
+    return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.lower, x.upper)}
 
 
-def _outer_types(scope: FragmentScope) -> dict[str, str]:
-    """Names of a kernel that are there before any item is looked at, or are the item's place."""
+def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
+    """Types of the names defined before the first work tile, and of a work tile's coordinates."""
     found = dict.fromkeys(scope.names.parameters(), "int64")
     found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
     given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
     return found | {v.name: v.dtype.name for v in given}
 
 
-def _asked(scope: FragmentScope, schedule: Tiles, kept: bool) -> tuple[list[str], str, str]:
-    """(lines for one tile, whether any of it counts, whether all does); what memory says of it is `kept` if at all"""
-    stream = scope.kernel.stream
-    assert stream is not None and stream.sieve is not None
-    sieve, found = stream.sieve, []  # type: Sieve, list[str]
+def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: bool) -> tuple[list[str], str, str]:
+    """(lines for one key tile, any element active, all active); `kept`: bounds are loaded from shared memory"""
+    stream = scope.kernel.attention
+    assert stream is not None and stream.block_mask is not None
+    sieve, found = stream.block_mask, []  # type: BlockMask, list[str]
 
     def write() -> None:
-        _start(scope, sieve)
-        scope.code += _ends(scope, schedule, sieve, True) + _ends(scope, schedule, sieve, False)
-        for k, extreme in enumerate(kept_extremes(scope.kernel) if kept else ()):
-            for j, value in enumerate((extreme.least, extreme.greatest)):
-                word = f"kept_word(extremes_at + place * {8 * len(kept_extremes(scope.kernel))} + {8 * k + 4 * j})"
+        _begin_scalars(scope, sieve)
+        scope.code += _tile_ends(scope, schedule, sieve, True) + _tile_ends(scope, schedule, sieve, False)
+        for k, extreme in enumerate(kv_bounds(scope.kernel) if kept else ()):
+            for j, value in enumerate((extreme.lower, extreme.upper)):
+                word = f"ld_shared(extremes_at + place * {8 * len(kv_bounds(scope.kernel))} + {8 * k + 4 * j})"
                 shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
                 scope.code += [f"{value.name} = {shown}"]
-        for extreme in () if kept else sieve.extremes:
-            _extreme(scope, sieve, extreme, False)
-        scope.leaves(v.name for v in sieve.body.args)
+        for extreme in () if kept else sieve.bounds:
+            _emit_bounds(scope, sieve, extreme, False)
+        scope.load_leaves(v.name for v in sieve.body.args)
         found.extend(scope.call("asked", sieve.body, SCALAR))
 
-    lines = scope.written(write)
-    some, every = found
-    return lines, some, f"{every} & (first + {schedule.columns} <= n{scope.along})"
+    lines = scope.lines_of(write)
+    any_active, all_active = found
+    return lines, any_active, f"{all_active} & (first + {schedule.columns} <= n{scope.kv_axis})"
 
 
-def _start(scope: FragmentScope, sieve: Sieve) -> None:
-    """The names that are there before any item is looked at, and the ends of tiles."""
+def _begin_scalars(scope: FragmentEmitter, sieve: BlockMask) -> None:
+    """Start with the names defined before the first work tile, and the ranges of tiles."""
     given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
-    scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ends for v in vs))}
+    scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ranges for v in vs))}
 
 
-def _ends(scope: FragmentScope, schedule: Tiles, sieve: Sieve, along: bool) -> list[str]:
-    """Lines with the first and the last position of a tile on the stream's axis, or on the others."""
-    columns, n = schedule.columns, f"n{scope.along}"
+def _tile_ends(scope: FragmentEmitter, schedule: AttentionTiling, sieve: BlockMask, along: bool) -> list[str]:
+    """Lines with the first and the last position of a tile on the kv axis, or on the others."""
+    columns, n = schedule.columns, f"n{scope.kv_axis}"
     lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
     rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, int64({scope.row_limit}) - 1)")
-    ends = {scope.along: ("first", "last"), scope.lane: rows}
-    if scope.packed is not None:
-        ends |= {a: ("int64(0)", f"n{a} - 1") for a in (scope.lane, scope.packed)}
-    for axis, low, high in sieve.ends:
-        if (axis == scope.along) is along:
+    ends = {scope.kv_axis: ("first", "last"), scope.query_axis: rows}
+    if scope.packed_gqa_axis is not None:
+        ends |= {a: ("int64(0)", f"n{a} - 1") for a in (scope.query_axis, scope.packed_gqa_axis)}
+    for axis, low, high in sieve.ranges:
+        if (axis == scope.kv_axis) is along:
             pair = ends.get(axis, (f"int64(c{axis})", f"int64(c{axis})"))
             lines += [f"{low.name} = {pair[0]}", f"{high.name} = {pair[1]}"]
     return lines
 
 
-def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool, most: int = 0) -> None:
-    """The least and the greatest of what is computed along one axis of a tile, by a thread or `spread` over a warp.
+def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, spread: bool, most: int = 0) -> None:
+    """Minimum and maximum of a value along one axis of a tile, by a thread or `spread` over a warp.
 
-    Where a tile has at most so many places, the last is looked at again for those it does not have: so all are read
-    at once.
+    If a tile has at most `most` positions, the loop is unrolled: positions beyond the end repeat the last one, so all
+    loads are issued at once.
     """
-    low, high, d = extreme.least.name, extreme.greatest.name, extreme.least.dtype
-    first, last = next((a.name, b.name) for axis, a, b in sieve.ends if axis == extreme.axis)
+    low, high, d = extreme.lower.name, extreme.upper.name, extreme.lower.dtype
+    first, last = next((a.name, b.name) for axis, a, b in sieve.ranges if axis == extreme.axis)
     joins = ("{} & {}", "{} | {}") if d is BOOL else ("minimum({}, {})", "maximum({}, {})")
 
     def write() -> None:
-        scope.places = {extreme.axis: "step"}
-        scope.leaves(v.name for v in extreme.body.args)
+        scope.loop_positions = {extreme.axis: "step"}
+        scope.load_leaves(v.name for v in extreme.body.args)
         (value,) = scope.call(f"lift_{low}", extreme.body, SCALAR)
-        scope.places = {}
+        scope.loop_positions = {}
         scope.code += [f"{name} = {join.format(name, value)}" for name, join in zip((low, high), joins)]
 
-    inner = scope.written(write)
+    inner = scope.lines_of(write)
     bits = d.bits - (d.kind == "i")
     ends = (
         ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")

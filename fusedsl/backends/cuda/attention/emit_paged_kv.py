@@ -1,75 +1,75 @@
-"""Lines of right operands that are looked up: each warp finds those of a tile, a lane one or two of them.
+"""Emits the lookup of paged k and v rows: each warp computes the addresses of a key tile, one or two rows a lane.
 
-What is found of the next tile ends in `_ahead`: whether lines are there is asked until the tile before it is worked.
+Names of the next tile end in `_ahead`: the validity of the current tile's rows is read until its softmax is done.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....kernel_ir.attention import Gather, Line
-from .emit_fragment import COLUMN, FOUND, SCALAR, FragmentScope
+from ....kernel_ir.attention import PagedOperands, PagedRow
+from .emit_fragment import COLUMN, PAGED_ROW, SCALAR, FragmentEmitter
 
 if TYPE_CHECKING:
-    from .emit_tile import TileWriter
+    from .emit_tile import TileEmitter
 
 
-class LookupWriter(FragmentScope):
-    """The file of `w`, where lines of the stream are looked up."""
+class PagedLookupEmitter(FragmentEmitter):
+    """Emitter of the lookup in the file of `w`."""
 
-    def __init__(self, w: TileWriter, gather: Gather):
-        super().__init__(w.kernel, w.lane, w.own_axis, w.packed)
-        self.w, self.gather, self.quick = w, gather, False
-        self.top, self.functions, self.made = w.top, w.functions, w.made
+    def __init__(self, w: TileEmitter, gather: PagedOperands):
+        super().__init__(w.kernel, w.query_axis, w.value_axis, w.packed_gqa_axis)
+        self.w, self.paged, self.approx = w, gather, False
+        self.top, self.functions, self.function_names = w.top, w.functions, w.function_names
         self.domain = {name: kind for name, kind in w.domain.items() if kind == SCALAR}
-        self.alike = frozenset(self.domain)
+        self.uniform = frozenset(self.domain)
 
     def named(self, name: str) -> str:
-        return name if name in self.alike else f"{name}_ahead"
+        return name if name in self.uniform else f"{name}_ahead"
 
     def leaf_domain(self, name: str) -> str | None:
         axes = self.axes_of(name)
-        return None if axes is None else FOUND if self.along in axes else SCALAR
+        return None if axes is None else PAGED_ROW if self.kv_axis in axes else SCALAR
 
-    def axis_place(self, axis: int) -> str:
-        return "place_ahead" if axis == self.along else f"c{axis}"
+    def axis_position(self, axis: int) -> str:
+        return "place_ahead" if axis == self.kv_axis else f"c{axis}"
 
-    def lines(self, first: str) -> list[str]:
-        """Lines that look up those of the tile from place `first` on."""
-        columns = self.w.tiles.columns
-        self.top.append(f"lookup = Lookup({columns})")
+    def emit_lookup(self, first: str) -> list[str]:
+        """Lines that look up the rows of the key tile that begins at index `first`."""
+        columns = self.w.tiling.columns
+        self.top.append(f"lookup = PagedLookup({columns})")
         self.top.append("places_ahead, line_words = lookup.places(), lookup.words()")
-        self.define("clamp_places", FOUND, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
-        self.code += [f"places = places_ahead({first})", f"place_ahead = clamp_places(places, n{self.along})"]
-        self.leaves(v.name for v in self.gather.body.args)
-        self.call("look_up", self.gather.body, FOUND)
+        self.define("clamp_places", PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
+        self.code += [f"places = places_ahead({first})", f"place_ahead = clamp_places(places, n{self.kv_axis})"]
+        self.load_leaves(v.name for v in self.paged.body.args)
+        self.call("look_up", self.paged.body, PAGED_ROW)
         wanted = ["return select(wanted & (j < n), at, int64(0))"]
-        self.define("begin_line", FOUND, "int64, bool, int64, int64 -> int64", "at, wanted, j, n", wanted)
-        for name, line in (("right", self.gather.right), ("weighed", self.gather.weighed)):
+        self.define("begin_line", PAGED_ROW, "int64, bool, int64, int64 -> int64", "at, wanted, j, n", wanted)
+        for name, line in (("k", self.paged.k), ("v", self.paged.v)):
             if line is not None:
-                at, flag = self.named(line.address.name), self.named(line.wanted.name)
-                self.code.append(f"{name}_lines = begin_line({at}, {flag}, places, n{self.along})")
-        for v in self.gather.there:
+                at, flag = self.named(line.address.name), self.named(line.predicate.name)
+                self.code.append(f"{name}_lines = begin_line({at}, {flag}, places, n{self.kv_axis})")
+        for v in self.paged.valid:
             self.code.append(f"{v.name}_ahead_words = line_words({self.named(v.name)})")
         return self.code
 
 
-def line_of(w: TileWriter, name: str) -> Line | None:
-    """How the lines of an operand, "right" or "weighed", are looked up; None where they lie as they do."""
-    gather = w.stream.gather
+def paged_row(w: TileEmitter, name: str) -> PagedRow | None:
+    """The paged row of operand "k" or "v"; None if the operand is a plain array."""
+    gather = w.stream.paged
     return getattr(gather, name, None) if gather is not None else None
 
 
-def lines_there(w: TileWriter) -> list[str]:
-    """Lines that keep of a tile whether its lines are there, before the next one is looked up."""
-    return [f"{v.name}_words = {v.name}_ahead_words" for v in (w.stream.gather.there if w.stream.gather else ())]
+def emit_valid_words(w: TileEmitter) -> list[str]:
+    """Lines that keep the validity words of a tile before the next one is looked up."""
+    return [f"{v.name}_words = {v.name}_ahead_words" for v in (w.stream.paged.valid if w.stream.paged else ())]
 
 
-def ask_lines(w: TileWriter, wanted: set[str]) -> None:
-    """Write what elements of a tile ask of their lines."""
-    for v in w.stream.gather.there if w.stream.gather else ():
+def emit_valid_flags(w: TileEmitter, wanted: set[str]) -> None:
+    """Emit the validity conditions that elements of a tile read."""
+    for v in w.stream.paged.valid if w.stream.paged else ():
         if v.name in wanted:
-            if "line_flags = S.flags()" not in w.top:
-                w.top.append("line_flags = S.flags()")
+            if "line_flags = score_fragment.flags()" not in w.top:
+                w.top.append("line_flags = score_fragment.flags()")
             w.code.append(f"{v.name} = line_flags({v.name}_words)")
             w.domain[v.name] = COLUMN

@@ -1,4 +1,4 @@
-"""Conditions of places alone beside scores, drawn in a loop as bits; of random numbers, those of a counter together."""
+"""Emits index masks of scores, evaluated in a loop as bits; random masks use all four numbers of a Philox counter."""
 
 from __future__ import annotations
 
@@ -9,39 +9,39 @@ from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import indented, signature
 from ..peephole.gathers import below, staged, target_of
-from .emit_fragment import COLUMN, DRAWN, ELEMENT, SCALAR
+from .emit_fragment import COLUMN, ELEMENT, INDEX_MASK, SCALAR
 
 if TYPE_CHECKING:
-    from .emit_tile import TileWriter
+    from .emit_tile import TileEmitter
 
-STEP = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # what grows as its operands do
+OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # a sum that is offset by its operands
 
 
-def draw(w: TileWriter, body: Body) -> None:
-    """Write the lines that draw a condition for the elements of a tile: words with a bit for each."""
+def emit_index_mask(w: TileEmitter, body: Body) -> None:
+    """Emit an index mask of the elements of a tile: words with a bit for each."""
     (value,) = body.results
-    found = _by_four(w, body)
+    found = _philox_columns(w, body)
     if found is None:
-        w.call(f"draw_{value.name}", body, DRAWN)
+        w.call(f"draw_{value.name}", body, INDEX_MASK)
         return
     place, column, rest, number = found
     others, name = [v for v in rest.args if v != number], f"draw_{value.name}"
-    if w.function(("by four", body), name) == name and ("defined", name) not in w.made:
-        w.made["defined", name] = name
+    if w.function_name(("by four", body), name) == name and ("defined", name) not in w.function_names:
+        w.function_names["defined", name] = name
         placed = signature((v.dtype for v in place.args), (v.dtype for v in place.results))
         signed = signature((v.dtype for v in (number, *others)), (value.dtype,))
         results = ", ".join(v.name for v in place.results)
         w.functions += ["", "", f"def place_{value.name}({', '.join(v.name for v in place.args)}):"]
         w.functions += indented([*place.lines, f"return {results}"])
-        decorator = f'@drawn_by_four(S, place_{value.name}, "{placed}", {column}, "{signed}")'
+        decorator = f'@philox_mask(score_fragment, place_{value.name}, "{placed}", {column}, "{signed}")'
         w.functions += ["", "", decorator, f"def {name}({', '.join(v.name for v in (number, *others))}):"]
-        w.functions += indented([*w.written_as(rest), f"return {value.name}"])
+        w.functions += indented([*w.body_lines(rest), f"return {value.name}"])
     w.code.append(f"{value.name} = {name}({', '.join(v.name for v in (*place.args, *others))})")
 
 
-def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
-    """(where a number stands, its argument that is the column, the condition of the number, the number), of a body that
-    draws one, of which neighbouring columns have neighbours."""
+def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value] | None:
+    """(body of the counter position, its column argument, body of the condition, the random number) of a mask with one
+    random number whose position advances with the column; None for others."""
     stages, rest = staged(body)
     if len(stages) != 1 or [fetch.kind for fetch in stages[0].fetches] != ["philox_word"]:
         return None
@@ -58,20 +58,20 @@ def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
         or any(domains[name] != SCALAR for name in everywhere)
     ):
         return None
-    if not _grows(place, place.args[columns[0]].name, position.name):
+    if not _is_column_offset(place, place.args[columns[0]].name, position.name):
         return None
     return place, columns[0], rest, Value(fetch.name, fetch.stored.compute)
 
 
-def _grows(body: Body, column: str, position: str) -> bool:
-    """Whether a position is a sum of the column and of what does not depend on it."""
+def _is_column_offset(body: Body, column: str, position: str) -> bool:
+    """True if a position is the column plus values that do not depend on it."""
     depends = {column}
     for line in body.lines:
         text = line.partition("  #")[0]
         terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
         if not terms:
             continue
-        if len(terms) > 1 or not STEP.match(text):
+        if len(terms) > 1 or not OFFSET.match(text):
             return False
         depends.add(target_of(line))
     return position in depends

@@ -1,24 +1,24 @@
-"""How a pass over scores runs on a GPU: the first way that takes its arrays, widths and card."""
+"""Chooses the schedule of an attention kernel: split-KV, sm_90 (wgmma and TMA), or mma.sync, the first that fits."""
 
 from __future__ import annotations
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import LONGEST
-from .mma_schedule import WarpSchedule, schedule_warps
-from .sm90_schedule import AttendSchedule, schedule_attend
-from .split_kv_schedule import schedule_narrow
+from .mma_schedule import MmaAttentionSchedule, schedule_mma
+from .sm90_schedule import Sm90AttentionSchedule, schedule_sm90
+from .split_kv_schedule import schedule_split_kv
 
-WAYS = (schedule_narrow, schedule_attend, schedule_warps)
+SCHEDULERS = (schedule_split_kv, schedule_sm90, schedule_mma)
 
 
-def schedule_scores(
+def schedule_attention(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
-) -> AttendSchedule | WarpSchedule | None:
-    """How a pass over scores runs on this card; None where no kernel of it fits."""
+) -> Sm90AttentionSchedule | MmaAttentionSchedule | None:
+    """The schedule of an attention kernel on this card; None if no kernel fits."""
     if 0 in extents or max(extents) >= LONGEST:
         return None
-    for way in WAYS:
+    for way in SCHEDULERS:
         found = way(kernel, extents, hardware)
         if found is not None:
             return found

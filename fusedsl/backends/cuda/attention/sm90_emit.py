@@ -1,9 +1,8 @@
-"""The attend skeleton: tiles of rows, whose scores, weights and sums stay in registers; one group of warps copies.
+"""Emits attention for sm_90: one producer warpgroup loads by TMA, consumer warpgroups of 64 rows compute by wgmma.
 
-A group of four warps has 64 rows. Its products of a tile of scores run while the sums of the tile before take up its
-weights; folds go along the rows of fragments (intrinsics/fragment.py), and what a score is computed from its
-neighbours never leaves the thread. Blocks take one item (a tile of rows) after another; the copies run ahead of the
-results.
+Scores, p and the output accumulator stay in registers. q·k of a key tile overlaps p·v of the tile before; reductions
+run along the rows of fragments (intrinsics/fragment.py). Blocks are persistent: they process one work tile after
+another, and the loads run ahead of the epilogue.
 """
 
 from __future__ import annotations
@@ -12,61 +11,75 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.parameters import WINDOW_WORDS, slots
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
-from .block_mask_inputs import asks_memory
-from .emit_block_mask import kept_classes, left_extremes
-from .emit_fragment import QUICK, ROW
-from .sm90_mainloop import AHEAD, MOVED, TAKEN, ItemTiles
-from .sm90_producer import BESIDE, copy_lines, kept_place
-from .sm90_schedule import ALIGNMENT, GROUP, ORDER_BYTES, TILE_NOTES, AttendSchedule, boxed_results, note_bytes
-from .sm90_skip_tiles import aside
-from .sm90_tile_scheduler import leave_order, place_lines
-from .sm90_tile_shape import registers_of
-from .sm90_tma_store import send_results
+from .block_mask_inputs import mask_reads_memory
+from .emit_block_mask import emit_smem_block_mask, emit_smem_bounds
+from .emit_fragment import APPROX, ROW
+from .sm90_mainloop import KV_ITER, NEXT_SCORES, WORK_ITER, Sm90Mainloop
+from .sm90_producer import BIAS_BOX, emit_producer, load_work_info
+from .sm90_schedule import (
+    ALIGNMENT,
+    SCHEDULER_BYTES,
+    TILE_INFOS,
+    WARPGROUP,
+    Sm90AttentionSchedule,
+    info_bytes,
+    tma_store_operand,
+)
+from .sm90_skip_tiles import skip_inactive_tiles
+from .sm90_tile_scheduler import decode_work_tile, init_scheduler
+from .sm90_tile_shape import warpgroup_registers
+from .sm90_tma_store import store_output_tma
 
-KINDS = {"bfloat16": "bf16", "float16": "f16"}
+SM90_PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
-def attend_source(kernel: KernelIR, schedule: AttendSchedule) -> str:
-    """The generated file of a pass over scores."""
-    return AttendWriter(kernel, schedule).source()
+def emit_sm90(kernel: KernelIR, schedule: Sm90AttentionSchedule) -> str:
+    """The generated file of an attention kernel on sm_90."""
+    return Sm90Emitter(kernel, schedule).source()
 
 
-class AttendWriter(ItemTiles):
-    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
+class Sm90Emitter(Sm90Mainloop):
+    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
-        self.kind = kernel.operands[self.operands.left].dtype.name
-        results = boxed_results(kernel, self.lane) if schedule.boxed else None
-        self.boxed = results[0] if results else None  # the operand whose elements leave through shared memory
+        self.dtype_name = kernel.operands[self.operands.q].dtype.name
+        results = tma_store_operand(kernel, self.query_axis) if schedule.tma_store else None
+        self.tma_output = results[0] if results else None  # the output operand that is stored by TMA
 
-    # -- the file
+    # -- file
 
     def source(self) -> str:
-        s, short = self.schedule, KINDS[self.kind]
-        columns, width, out = s.columns, _whole(s.width, 16), _whole(s.out_width, 16)
-        quick, (copying, computing) = (*QUICK, "tanh"), registers_of(self.kernel, s.groups, s.spilled)
+        s, short = self.schedule, SM90_PTX_TYPES[self.dtype_name]
+        columns, width, out = s.columns, _round_up(s.head_dim, 16), _round_up(s.head_dim_v, 16)
+        approx_names, (copying, computing) = (
+            (*APPROX, "tanh"),
+            warpgroup_registers(self.kernel, s.consumer_warpgroups, s.after_spill),
+        )
         self.top += [
-            f"S, O = Fragment({columns}), Fragment({out})",
-            f"{', '.join(quick)} = {', '.join(f'quick({name!r})' for name in quick)}",
-            f'begin_scores = score_product("{short}", {s.rows}, {columns}, {width})',
-            f'begin_sums = weighed_product("{short}", {columns}, {out})',
-            f"far_matrix_of, pack = far_matrix({columns}), S.pack({self.kind!r})",
-            "finish_scores, finish, no_sums = await_products(1), await_products(0), O.zeros()",
-            'rows_from, columns_from, below = row_positions("int64"), S.positions("int64"), S.below()',
-            f"take, give = more_registers({computing}), fewer_registers({copying})",
+            f"score_fragment, output_fragment = Fragment({columns}), Fragment({out})",
+            f"{', '.join(approx_names)} = {', '.join(f'approx({name!r})' for name in approx_names)}",
+            f'start_qk = wgmma_qk("{short}", {s.rows}, {columns}, {width})',
+            f'start_pv = wgmma_pv("{short}", {columns}, {out})',
+            f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({self.dtype_name!r})",
+            "wait_qk, wait_all, zero_output = wgmma_wait(1), wgmma_wait(0), output_fragment.zeros()",
+            'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
+            "in_bounds = score_fragment.in_bounds()",
+            f"raise_registers, lower_registers = setmaxnreg_inc({computing}), setmaxnreg_dec({copying})",
         ]
-        if self.beside:
-            kind = self.kernel.operands[self.kernel.windows[BESIDE].operand].dtype.name
-            self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
-        for number, window in enumerate(self.kernel.windows):
+        if self.bias:
+            kind = self.kernel.operands[self.kernel.tma_boxes[BIAS_BOX].operand].dtype.name
+            self.top.append(
+                f'load_bias, widen_bias = score_fragment.load_smem({s.rows}), score_fragment.unpack("{kind}")'
+            )
+        for number, window in enumerate(self.kernel.tma_boxes):
             place = next(
                 k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
-            way = "send" if window.operand == self.boxed else "copy"
-            self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
-        self.scalars()
-        self._begin()
-        working = self.written(self._compute)
-        self.code += ["if group < 0:", "    give()", *indented(copy_lines(self))]
+            verb = "store" if window.operand == self.tma_output else "load"
+            self.top.append(f"map{number}, tma_{verb}{number} = param_address({place}), tma_{verb}({len(window.axes)})")
+        self.load_scalars()
+        self._init_smem()
+        working = self.lines_of(self._consumer)
+        self.code += ["if warpgroup < 0:", "    lower_registers()", *indented(emit_producer(self))]
         self.code += ["else:", *indented(working)]
         opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
         comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
@@ -74,8 +87,8 @@ class AttendWriter(ItemTiles):
         return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
 
     def _signature(self) -> list[str]:
-        """The parameters; those of maps stand where the copy engine reads them."""
-        lines, maps = [], len(self.kernel.windows) * WINDOW_WORDS
+        """The parameters; a TMA descriptor has a line of its own."""
+        lines, maps = [], len(self.kernel.tma_boxes) * WINDOW_WORDS
         for line in self.names.signature():
             names = line.strip().rstrip(",").split(", ")
             if names[0].startswith("map0_") and len(names) == maps:
@@ -84,128 +97,133 @@ class AttendWriter(ItemTiles):
                 lines.append(line)
         return lines
 
-    # -- shared memory, and which tiles of rows a block has
+    # -- shared memory and scheduler
 
-    def _begin(self) -> None:
-        """The block's shared memory and barriers, and how many items there are."""
-        s, b = self.schedule, self.schedule.stages
-        keys, values = self.tile_bytes()
-        sizes = {"left_at": s.left_stages * self.row_bytes(), "right_at": b * keys, "weighed_at": b * values}
-        sizes |= {"beside_at": s.beside_stages * self.beside_bytes()}
-        sizes |= {"results_at": s.tile_bytes(s.rows, s.out_width) if s.boxed else 0}
-        sizes |= dict.fromkeys(("left_full", "left_empty"), 8 * s.left_stages)
-        sizes |= dict.fromkeys(("beside_full", "beside_empty"), 8 * s.beside_stages)
-        sizes |= dict.fromkeys(("place_full", "place_empty"), 8)
-        sizes |= dict.fromkeys(("right_full", "right_empty", "weighed_full", "weighed_empty"), 8 * b)
-        self.top.append(f"memory = dynamic_start({ALIGNMENT})")
-        self.code.append("left_at = memory()")
+    def _init_smem(self) -> None:
+        """Emit the shared memory layout, the mbarriers and the scheduler's state."""
+        s, b = self.schedule, self.schedule.kv_stages
+        keys, values = self.kv_bytes()
+        sizes = {"q_at": s.q_stages * self.q_bytes(), "k_at": b * keys, "v_at": b * values}
+        sizes |= {"bias_at": s.bias_stages * self.bias_bytes()}
+        sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
+        sizes |= dict.fromkeys(("q_full", "q_empty"), 8 * s.q_stages)
+        sizes |= dict.fromkeys(("bias_full", "bias_empty"), 8 * s.bias_stages)
+        sizes |= dict.fromkeys(("work_full", "work_empty"), 8)
+        sizes |= dict.fromkeys(("k_full", "k_empty", "v_full", "v_empty"), 8 * b)
+        self.top.append(f"memory = dynamic_smem({ALIGNMENT})")
+        self.code.append("q_at = memory()")
         at = 0
         for name, size in sizes.items():
-            self.code += [f"{name} = int32(left_at + {at})"] if at and size else []
+            self.code += [f"{name} = int32(q_at + {at})"] if at and size else []
             at += size
         self.code += [
-            f"order_at = int32(left_at + {at})",
-            f"tiles_at = int32(left_at + {at + ORDER_BYTES})",
-            f"places_at = int32(left_at + {at + ORDER_BYTES + 4 * TILE_NOTES})",
-            f"classes_at = int32(left_at + {at + note_bytes(self.kernel)})",
-            "group = int32(same(thread() >> 7) - 1)",
+            f"scheduler_at = int32(q_at + {at})",
+            f"tile_infos_at = int32(q_at + {at + SCHEDULER_BYTES})",
+            f"work_infos_at = int32(q_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
+            f"block_mask_at = int32(q_at + {at + info_bytes(self.kernel)})",
+            "warpgroup = int32(warp_uniform(thread() >> 7) - 1)",
             "if thread() == 0:",
-            "    init_barrier(place_full, 1)",
-            "    init_barrier(place_empty, 1)",
-            f"    for k in range({s.left_stages}):",
-            "        init_barrier(left_full + 8 * k, 1)",
-            f"        init_barrier(left_empty + 8 * k, {s.groups})",
+            "    mbarrier_init(work_full, 1)",
+            "    mbarrier_init(work_empty, 1)",
+            f"    for k in range({s.q_stages}):",
+            "        mbarrier_init(q_full + 8 * k, 1)",
+            f"        mbarrier_init(q_empty + 8 * k, {s.consumer_warpgroups})",
             f"    for k in range({b}):",
-            "        init_barrier(right_full + 8 * k, 1)",
-            "        init_barrier(weighed_full + 8 * k, 1)",
-            f"        init_barrier(right_empty + 8 * k, {s.groups})",
-            f"        init_barrier(weighed_empty + 8 * k, {s.groups})",
-            *(f"    {line}" for line in self._begin_beside()),
-            "    show_barriers()",
-            *indented(leave_order(self)),
-            *(left_extremes(self, s) if s.resident and asks_memory(self.kernel) else []),
+            "        mbarrier_init(k_full + 8 * k, 1)",
+            "        mbarrier_init(v_full + 8 * k, 1)",
+            f"        mbarrier_init(k_empty + 8 * k, {s.consumer_warpgroups})",
+            f"        mbarrier_init(v_empty + 8 * k, {s.consumer_warpgroups})",
+            *(f"    {line}" for line in self._init_bias_barriers()),
+            "    fence_mbarrier_init()",
+            *indented(init_scheduler(self)),
+            *(emit_smem_bounds(self, s) if s.persistent_blocks and mask_reads_memory(self.kernel) else []),
             "barrier()",
         ]
-        if self.sieved and not s.resident:
-            self.code += ["item = block()", *place_lines(self), *kept_classes(self, s), "barrier()"]
+        if self.has_block_mask and not s.persistent_blocks:
+            self.code += ["work_tile = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
-    def _begin_beside(self) -> list[str]:
-        """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
+    def _init_bias_barriers(self) -> list[str]:
+        """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
         s = self.schedule
-        if not self.beside:
+        if not self.bias:
             return []
         return [
-            f"for k in range({s.beside_stages}):",
-            "    init_barrier(beside_full + 8 * k, 1)",
-            f"    init_barrier(beside_empty + 8 * k, {s.groups * GROUP // 32})",
+            f"for k in range({s.bias_stages}):",
+            "    mbarrier_init(bias_full + 8 * k, 1)",
+            f"    mbarrier_init(bias_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
         ]
 
-    # -- groups that compute
+    # -- consumer warpgroups
 
-    def _compute(self) -> None:
+    def _consumer(self) -> None:
         s = self.schedule
-        self.code += ["take()", f"lead = (thread() & {GROUP - 1}) == 0", "note = int32(-32)"]
-        if s.turns:
-            self.code += [f"if group == {s.groups - 1}:", "    tell_group(1, 256)"]
-        self.code += ["taken = int32(0)", *self._arrived(), *self._begin_scores(AHEAD), f"{AHEAD} = finish({AHEAD})"]
-        work = self.written(self._work)
-        self.code += ["more = True", "while more:", *indented(work)] if s.resident else work
-        if s.turns:
-            self.code += ["if group == 0:", "    meet_group(1, 256)"]
-        self.code += ["await_sent()"] if s.boxed else []
+        self.code += ["raise_registers()", f"elected = (thread() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)"]
+        if s.pingpong:
+            self.code += [f"if warpgroup == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
+        self.code += [
+            "work_iter = int32(0)",
+            *self._wait_work_tile(),
+            *self._start_qk(NEXT_SCORES),
+            f"{NEXT_SCORES} = wait_all({NEXT_SCORES})",
+        ]
+        work = self.lines_of(self._work_tile)
+        self.code += ["more = True", "while more:", *indented(work)] if s.persistent_blocks else work
+        if s.pingpong:
+            self.code += ["if warpgroup == 0:", "    bar_sync(1, 256)"]
+        self.code += ["tma_store_wait()"] if s.tma_store else []
 
-    def _arrived(self) -> list[str]:
-        """Lines that wait for an item's rows and first tile of the stream."""
+    def _wait_work_tile(self) -> list[str]:
+        """Lines that wait for a work tile's q and first k tile."""
         return [
-            f"await_phase(left_full + {self.left_slot()} * 8, {self.left_phase()})",
-            *self.tile_arrived(),
-            *aside(self, TAKEN, MOVED),
+            f"mbarrier_wait_parity(q_full + {self.q_slot()} * 8, {self.q_parity()})",
+            *self.wait_tile(),
+            *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
         ]
 
-    def _work(self) -> None:
-        """One item, whose first scores are there: sums of its tiles, the next item's first scores, and its results."""
-        self.code += kept_place(self, TAKEN)
-        self.begin_state()
-        self.code += [*self._loop(), *self._last(), *self.catch_up()]
-        self.exact()
-        self.code += [*kept_place(self, TAKEN), *self._rows()]
-        if self.schedule.resident:
-            self.code += self._next_item()
-        self.results()
-        if self.schedule.resident:
-            self.code.append(f"{AHEAD} = finish({AHEAD})")
+    def _work_tile(self) -> None:
+        """One work tile, whose first scores are done: main loop, the next work tile's first q·k, and the epilogue."""
+        self.code += load_work_info(self, WORK_ITER)
+        self.init_state()
+        self.code += [*self._mainloop(), *self._last_pv(), *self.final_rescale()]
+        self.nonfinite_fallback()
+        self.code += [*load_work_info(self, WORK_ITER), *self._row_indices()]
+        if self.schedule.persistent_blocks:
+            self.code += self._next_work_tile()
+        self.store_outputs()
+        if self.schedule.persistent_blocks:
+            self.code.append(f"{NEXT_SCORES} = wait_all({NEXT_SCORES})")
 
     def store(self, store: Store, axis: int) -> None:
-        if store.operand == self.boxed:
-            send_results(self, store.value)
+        if store.operand == self.tma_output:
+            store_output_tma(self, store.value)
         else:
             super().store(store, axis)
 
     @property
-    def reads_late(self) -> bool:
-        """Threads of three groups have the fewest registers."""
-        return self.schedule.groups > 2
+    def loads_epilogue_late(self) -> bool:
+        """Threads of three consumer warpgroups have the fewest registers."""
+        return self.schedule.consumer_warpgroups > 2
 
     @property
     def row_limit(self) -> str:
         return "row_end"
 
-    def place_again(self) -> list[str]:
-        """Where the item is, read anew: between its uses no register holds it."""
-        return kept_place(self, TAKEN)
+    def reload_work_info(self) -> list[str]:
+        """Reload the work tile's coordinates: no register holds them between uses."""
+        return load_work_info(self, WORK_ITER)
 
-    def _rows(self) -> list[str]:
-        """Where the rows of a thread stand: 32 bits hold it, so that conditions compare so many."""
+    def _row_indices(self) -> list[str]:
+        """Row indices of a thread in 32 bits, so that masks compare 32 bits."""
         clamp = "return int64(minimum(int32(i), int32(n - 1)))"
         self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
-        return super()._rows()
+        return super()._row_indices()
 
-    def _next_item(self) -> list[str]:
-        """The next item's first scores begin: they are summed while the results of this one are stored. After the last
-        item they are its own scores again, for nothing."""
-        ahead = [f"taken = int32({TAKEN} + 1)", *self._arrived()]
-        return ["more = note & 4 == 0", "if more:", *indented(ahead), *self._begin_scores(AHEAD)]
+    def _next_work_tile(self) -> list[str]:
+        """Start the next work tile's first q·k: it overlaps the epilogue. After the last work tile it recomputes that
+        tile's own scores, which are not used."""
+        ahead = [f"work_iter = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
+        return ["more = tile_info & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
 
 
-def _whole(n: int, step: int) -> int:
+def _round_up(n: int, step: int) -> int:
     return -(-n // step) * step

@@ -1,7 +1,7 @@
-"""The loop over the tiles of an item: products of a tile's scores run while the sums take up the weights before.
+"""Main loop of sm_90 attention over the key tiles of a work tile: q·k of a tile overlaps p·v of the tile before.
 
-A tile's scores are begun, then the sums of the last weights; what is computed of scores goes on beside those sums.
-Barriers and slots of shared memory follow from `note`, the word that the copying group leaves of a tile (copies.py).
+Each iteration starts q·k, then p·v of the previous tile; the softmax runs while p·v does. mbarriers and stages follow
+from `tile_info`, the tile info that the producer publishes in shared memory (sm90_producer.py).
 """
 
 from __future__ import annotations
@@ -11,200 +11,213 @@ import re
 from ....kernel_ir.kernel import KernelIR
 from ..emit.source_text import either, indented
 from .emit_fragment import ELEMENT
-from .emit_softmax import ScoreWriter
-from .sm90_schedule import PANEL, ROWS, AttendSchedule, beside_of
-from .sm90_skip_tiles import leading
+from .emit_softmax import AttentionEmitter
+from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
+from .sm90_skip_tiles import elect_one
 
-AHEAD = "first_scores"  # of the next item
-TAKEN, MOVED = "(note >> 3 & 3)", "(note >> 5 & 7)"  # items before this one, and tiles, as far as barriers need them
-BEFORE, AFTER = "((note >> 5) + 7 & 7)", "((note >> 5) + 1 & 7)"
-SHARING = 128  # elements of a row
+NEXT_SCORES = "first_scores"  # of the next work tile
+WORK_ITER, KV_ITER = (
+    "(tile_info >> 3 & 3)",
+    "(tile_info >> 5 & 7)",
+)  # pipeline states: work tiles and key tiles so far, modulo the stages
+KV_ITER_BEFORE, KV_ITER_AFTER = "((tile_info >> 5) + 7 & 7)", "((tile_info >> 5) + 1 & 7)"
+MOST_HOISTED_WIDTH = 128  # head dimension
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
-class ItemTiles(ScoreWriter):
-    """What a group of four warps does with an item's tiles."""
+class Sm90Mainloop(AttentionEmitter):
+    """Emitter of a consumer warpgroup's loop over key tiles."""
 
-    def __init__(self, kernel: KernelIR, schedule: AttendSchedule):
+    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.schedule = schedule
-        beside = beside_of(kernel, self.lane) if schedule.beside_stages else None
-        self.beside = next((load.value.name for load in kernel.loads if load.operand == beside), "")
+        beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None
+        self.bias = next((load.value.name for load in kernel.loads if load.operand == beside), "")
 
-    # -- what is on chip: of `moved` tiles of the stream that went by, and of `taken` items
+    # -- pipeline: stage and parity of `kv_iter` key tiles and `work_iter` work tiles so far
 
-    def row_bytes(self) -> int:
-        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.width)
+    def q_bytes(self) -> int:
+        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.head_dim)
 
-    def tile_bytes(self) -> tuple[int, int]:
-        """Bytes of a tile of the stream, for both products."""
+    def kv_bytes(self) -> tuple[int, int]:
+        """Bytes of a k tile and of a v tile."""
         s = self.schedule
-        return s.tile_bytes(s.columns, s.width), s.tile_bytes(s.columns, s.out_width)
+        return s.tile_bytes(s.columns, s.head_dim), s.tile_bytes(s.columns, s.head_dim_v)
 
-    def beside_bytes(self) -> int:
+    def bias_bytes(self) -> int:
         return self.schedule.tile_bytes(self.schedule.rows, self.schedule.columns)
 
-    def slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.stages - 1})"
+    def kv_slot(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} & {self.schedule.kv_stages - 1})"
 
-    def phase(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.stages.bit_length() - 1} & 1)"
+    def kv_parity(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} >> {self.schedule.kv_stages.bit_length() - 1} & 1)"
 
-    def beside_slot(self, moved: str = "moved") -> str:
-        return f"({moved} & {self.schedule.beside_stages - 1})"
+    def bias_slot(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} & {self.schedule.bias_stages - 1})"
 
-    def beside_phase(self, moved: str = "moved") -> str:
-        return f"({moved} >> {self.schedule.beside_stages - 1} & 1)"
+    def bias_parity(self, kv_iter: str = "kv_iter") -> str:
+        return f"({kv_iter} >> {self.schedule.bias_stages - 1} & 1)"
 
-    def left_slot(self, taken: str = "taken") -> str:
-        return f"({taken} & {self.schedule.left_stages - 1})"
+    def q_slot(self, work_iter: str = "work_iter") -> str:
+        return f"({work_iter} & {self.schedule.q_stages - 1})"
 
-    def left_phase(self, taken: str = "taken") -> str:
-        return f"({taken} >> {self.schedule.left_stages - 1} & 1)"
+    def q_parity(self, work_iter: str = "work_iter") -> str:
+        return f"({work_iter} >> {self.schedule.q_stages - 1} & 1)"
 
-    def _read_beside(self) -> list[str]:
-        """Lines that read what is beside a tile's scores, in pairs, while these are summed."""
-        if not self.beside:
+    def _load_bias(self) -> list[str]:
+        """Lines that load a tile's bias in pairs, while q·k runs."""
+        if not self.bias:
             return []
-        place, rows = self.beside_slot(MOVED), f"group * {ROWS * 2 * PANEL}"
+        place, rows = self.bias_slot(KV_ITER), f"warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
         return [
-            f"await_phase(beside_full + {place} * 8, {self.beside_phase(MOVED)})",
-            f"beside = read_beside(beside_at + {place} * {self.beside_bytes()} + {rows})",
+            f"mbarrier_wait_parity(bias_full + {place} * 8, {self.bias_parity(KV_ITER)})",
+            f"bias_pairs = load_bias(bias_at + {place} * {self.bias_bytes()} + {rows})",
             "if (thread() & 31) == 0:",
-            f"    arrive(beside_empty + {place} * 8)",
+            f"    mbarrier_arrive(bias_empty + {place} * 8)",
         ]
 
-    def _wide_beside(self) -> list[str]:
-        if not self.beside:
+    def _widen_bias(self) -> list[str]:
+        if not self.bias:
             return []
-        self.domain[self.beside] = ELEMENT
-        return [f"{self.beside} = wide_beside(beside)"]
+        self.domain[self.bias] = ELEMENT
+        return [f"{self.bias} = widen_bias(bias_pairs)"]
 
-    # -- products under way
+    # -- products in flight
 
-    def tile_arrived(self) -> list[str]:
-        """Lines that wait for the next tile of the stream, and read what the copying group says of it (copies.py)."""
-        wait = f"await_phase(right_full + {self.slot(AFTER)} * 8, {self.phase(AFTER)})"
-        return [wait, f"note = same(kept_word(tiles_at + {AFTER} * 4))"]
+    def wait_tile(self) -> list[str]:
+        """Lines that wait for the next k tile, and load its tile info."""
+        wait = f"mbarrier_wait_parity(k_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
+        return [wait, f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER_AFTER} * 4))"]
 
-    def _begin_scores(self, name: str) -> list[str]:
-        left = f"left_at + {self.left_slot(TAKEN)} * {self.row_bytes()} + group * {ROWS * 2 * PANEL}"
-        right = f"right_at + {self.slot(MOVED)} * {self.tile_bytes()[0]}"
-        return [f"{name} = begin_scores(near_matrix({left}), near_matrix({right}))"]
+    def _start_qk(self, name: str) -> list[str]:
+        left = f"q_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        right = f"k_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
+        return [f"{name} = start_qk(k_major_descriptor({left}), k_major_descriptor({right}))"]
 
-    def _begin_sums(self, moved: str) -> list[str]:
-        own = self.weighing.state.name
-        right = f"weighed_at + {self.slot(moved)} * {self.tile_bytes()[1]}"
-        return [f"{own} = begin_sums({own}, weights, far_matrix_of({right}))"]
+    def _wait_v(self, kv_iter: str) -> str:
+        return f"mbarrier_wait_parity(v_full + {self.kv_slot(kv_iter)} * 8, {self.kv_parity(kv_iter)})"
+
+    def _start_pv(self, kv_iter: str) -> list[str]:
+        own = self.weighted_sum.state.name
+        right = f"v_at + {self.kv_slot(kv_iter)} * {self.kv_bytes()[1]}"
+        return [f"{own} = start_pv({own}, weights, v_descriptor({right}))"]
 
     @property
-    def extrema(self) -> dict[str, str]:
-        rise = self.stream.rise
-        if rise is None or not rise.lines or not self.schedule.lags:
+    def row_maxima(self) -> dict[str, str]:
+        rise = self.stream.choose_reference
+        if rise is None or not rise.lines or not self.schedule.lazy_rescale:
             return {}
         return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
 
     @property
-    def shares(self) -> bool:
-        """Wide rows have no registers for many elements at once: all at once before masks, softcap took 3 % longer."""
-        return max(self.schedule.width, self.schedule.out_width) <= SHARING
+    def hoists_common(self) -> bool:
+        """True if registers hold all elements of a row at once."""
+        # measured: hoisted for wider heads, softcap takes 3 % longer
+        return max(self.schedule.head_dim, self.schedule.head_dim_v) <= MOST_HOISTED_WIDTH
 
     @property
-    def draws_first(self) -> bool:
+    def masks_before_branch(self) -> bool:
         return True
 
     @property
-    def parts_ways(self) -> bool:
-        """Wide rows draw in every tile, beside which masks cost little (dropout of 256: 846 us, with tiles apart 857),
-        while the lines of both took the linker 0.2 s longer."""
-        return self.shares or not self.draws
+    def has_full_phases(self) -> bool:
+        """False for wide heads with index masks: they are evaluated in every tile, and other masks then cost little.
 
-    # -- an item's tiles
+        Measured: dropout with head dimension 256 takes 846 us, 857 with full phases, and those link 0.2 s longer.
+        """
+        return self.hoists_common or not self.has_index_masks
 
-    def turn(self) -> tuple[list[str], list[str]]:
-        """Lines between which a group starts its products."""
-        if not self.schedule.turns:
+    # -- loop over key tiles
+
+    def pingpong(self) -> tuple[list[str], list[str]]:
+        """Lines before and after a warpgroup starts its products: ping-pong by named barriers."""
+        if not self.schedule.pingpong:
             return [], []
-        groups = self.schedule.groups
-        following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next groups
-        return ["meet_group(1 + group, 256)"], [f"tell_group({following} >> 4 * group & 15, 256)"]
+        groups = self.schedule.consumer_warpgroups
+        following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next warpgroups
+        return ["bar_sync(1 + warpgroup, 256)"], [f"bar_arrive({following} >> 4 * warpgroup & 15, 256)"]
 
-    def _loop(self) -> list[str]:
-        """The tiles of an item but the last sums: products of scores begin before those of the last weights."""
-        own, score = self.weighing.state.name, self.score.value.name
-        pack, (wait, tell) = f"weights = pack({self.weighing.weight.name})", self.turn()
-        beside, factor = [*self._read_beside(), *self._wide_beside()], self._factor()
-        first = [f"{score} = {AHEAD}", *self._taken(), *beside, *self._first_tile(), pack]
+    def _mainloop(self) -> list[str]:
+        """The loop over key tiles, without the last p·v: q·k of a tile starts before p·v of the previous one."""
+        own, score = self.weighted_sum.state.name, self.score.value.name
+        pack, (wait, tell) = f"weights = pack({self.weighted_sum.p.name})", self.pingpong()
+        beside, factor = [*self._load_bias(), *self._widen_bias()], self._rescale_factor()
+        first = [f"{score} = {NEXT_SCORES}", *self._release_k(), *beside, *self._first_tile(), pack]
         loop = [
-            *self.tile_arrived(),
+            *self.wait_tile(),
             *wait,
-            *self._begin_scores(score),
-            f"await_phase(weighed_full + {self.slot(BEFORE)} * 8, {self.phase(BEFORE)})",
-            *self._begin_sums(BEFORE),
+            *self._start_qk(score),
+            self._wait_v(KV_ITER_BEFORE),
+            *self._start_pv(KV_ITER_BEFORE),
             *tell,
             self._column_from(),
-            *self.drawn(),
-            *self._read_beside(),
-            f"{score} = finish_scores({score})",
-            *self._taken(),
-            *self._wide_beside(),
-            *self._tile(),
-            *self._held(),
-            *([f"risen = other_than_one({factor})"] if factor else []),
-            f"{own} = finish({own})",
-            *leading(f"arrive(weighed_empty + {self.slot(BEFORE)} * 8)"),
+            *self.emit_index_masks(),
+            *self._load_bias(),
+            f"{score} = wait_qk({score})",
+            *self._release_k(),
+            *self._widen_bias(),
+            *self._tile_softmax(),
+            *self._pin_order(),
+            *([f"needs_rescale = any_not_one({factor})"] if factor else []),
+            f"{own} = wait_all({own})",
+            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
             pack,
-            *(["if risen:", *indented(self.move())] if factor else self.move()),
+            *(["if needs_rescale:", *indented(self.rescale_output())] if factor else self.rescale_output()),
         ]
-        return [*first, "while note & 1 == 0:", *indented(loop)]
+        return [*first, "while tile_info & 1 == 0:", *indented(loop)]
 
-    def _factor(self) -> str:
-        """The row value that sums are multiplied by where a row's reference rises, if no more becomes of them."""
-        merge, own = self.weighing.merge, self.weighing.state.name
+    def _rescale_factor(self) -> str:
+        """The row value that the output is rescaled by, if rescaling is one product; else empty."""
+        merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
         found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
         names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
-    def _held(self) -> list[str]:
-        """What is computed last of a tile stays there. Where branches end, or places are drawn in a loop, ptxas keeps
-        the order by itself: dilated masks of heads of 64 take 1,123 us, and held too 1,209."""
-        if self._whole or self.draws:
+    def _pin_order(self) -> list[str]:
+        """Pin the softmax before the wait for p·v. Around branches or mask loops ptxas keeps the order by itself.
+
+        Measured: dilated masks with head dimension 64 take 1,123 us, 1,209 if pinned too.
+        """
+        if self._full_phases or self.has_index_masks:
             return []
         sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
-        return [f"hold({sums[-1].name if sums else self.weighing.weight.name})"]
+        return [f"wait_for_values({sums[-1].name if sums else self.weighted_sum.p.name})"]
 
-    def _taken(self) -> list[str]:
-        """Lines that say that a tile's scores are there, and that of the item's rows no more is read."""
-        give_left = [f"    arrive(left_empty + {self.left_slot(TAKEN)} * 8)"]
-        return leading(f"arrive(right_empty + {self.slot(MOVED)} * 8)", "if note & 1 != 0:", *give_left)
+    def _release_k(self) -> list[str]:
+        """Lines that release the k stage, and the q stage after the last key tile."""
+        give_left = [f"    mbarrier_arrive(q_empty + {self.q_slot(WORK_ITER)} * 8)"]
+        return elect_one(
+            f"mbarrier_arrive(k_empty + {self.kv_slot(KV_ITER)} * 8)", "if tile_info & 1 != 0:", *give_left
+        )
 
-    def _last(self) -> list[str]:
-        """The last sums of an item."""
-        own, (wait, tell) = self.weighing.state.name, self.turn()
+    def _last_pv(self) -> list[str]:
+        """The last p·v of a work tile."""
+        own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
         return [
-            f"await_phase(weighed_full + {self.slot(MOVED)} * 8, {self.phase(MOVED)})",
+            self._wait_v(KV_ITER),
             *wait,
-            *self._begin_sums(MOVED),
+            *self._start_pv(KV_ITER),
             *tell,
-            f"{own} = finish({own})",
-            *leading(f"arrive(weighed_empty + {self.slot(MOVED)} * 8)"),
+            f"{own} = wait_all({own})",
+            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER)} * 8)"),
         ]
 
     def _first_tile(self) -> list[str]:
-        """Weights of an item's first tile of scores, and the state with it: this one may reach beyond the stream."""
-        place = [f"note = same(kept_word(tiles_at + {MOVED} * 4))", self._column_from()]
-        common, beyond = [*self.drawn(), *self.common()], self.partial(beyond=True)
-        if self.draws or (self.sieved and not self.shares):
+        """Softmax of a work tile's first key tile, which may reach beyond the last key."""
+        place = [f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER} * 4))", self._column_from()]
+        common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
+        if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
             return [*place, *common, *beyond]
-        inside, inner = f"column_from + {self.schedule.columns} <= n{self.along}", self.partial(beyond=False)
+        inside, inner = f"column_from + {self.schedule.columns} <= n{self.kv_axis}", self.emit_partial(beyond=False)
         return [*place, *common, *either(inside, inner, beyond)]
 
-    def _tile(self) -> list[str]:
-        """Weights of a tile of scores, and the state with it."""
-        common, partial = self.common(), self.partial(beyond=False)
-        if not self._whole:
+    def _tile_softmax(self) -> list[str]:
+        """Softmax of a key tile, full or partial."""
+        common, partial = self.emit_hoisted(), self.emit_partial(beyond=False)
+        if not self._full_phases:
             return [*common, *partial]
-        return [*common, *either("note & 2 != 0", self.whole(), partial)]
+        return [*common, *either("tile_info & 2 != 0", self.emit_full(), partial)]
 
     def _column_from(self) -> str:
-        return f"column_from = int32((note >> 8) * {self.schedule.columns})"
+        return f"column_from = int32((tile_info >> 8) * {self.schedule.columns})"

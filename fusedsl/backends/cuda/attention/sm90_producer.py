@@ -1,7 +1,7 @@
-"""The group of the attend skeleton that copies: it knows what comes next, asks the copy engine for it, leaves notes.
+"""Producer warpgroup of sm_90 attention: one warp schedules work tiles, one issues TMA loads.
 
-One warp finds where the block's next item is, and which tiles of the stream count for it; another asks for these, one
-after another. The groups that compute read what these found from shared memory: no register of theirs holds it.
+The scheduler warp decodes the block's next work tile and its active key blocks; the load warp loads them in order.
+Both publish infos in shared memory, so that no register of a consumer holds them.
 """
 
 from __future__ import annotations
@@ -9,125 +9,129 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..emit.source_text import indented
-from .sm90_schedule import NOTES, PANEL
-from .sm90_tile_scheduler import count_lines, next_tile, place_lines, rewind_lines
+from .sm90_schedule import SWIZZLE_ELEMENTS, WORK_INFOS
+from .sm90_tile_scheduler import count_kv_blocks, decode_work_tile, first_kv_word, next_kv_block
 
 if TYPE_CHECKING:
-    from .sm90_emit import AttendWriter
+    from .sm90_emit import Sm90Emitter
 
-LEFT, RIGHT, WEIGHED, BESIDE = range(4)  # windows
-TAKEN = f"(taken & {NOTES - 1})"  # of the notes on items, that on this one
-
-
-def copy_lines(w: AttendWriter) -> list[str]:
-    """The lines of the warps that copy."""
-    scout = ["elif thread() < 64:", *indented(_scout(w))] if w.schedule.resident else []
-    return ["if thread() < 32:", *indented(_copying(w)), *scout]
+Q_BOX, K_BOX, V_BOX, BIAS_BOX = range(4)  # TMA boxes
+WORK_INFO_SLOT = f"(work_iter & {WORK_INFOS - 1})"  # slot of this work tile's info
 
 
-def _scout(w: AttendWriter) -> list[str]:
-    """Lines that leave word of one item after another, once the last one is being copied."""
-    item = [
-        *place_lines(w),
-        *count_lines(w),
-        "item = int32(item + blocks())",
-        "counted = count << 1 | int32(item >= items)",
-        "await_phase(place_empty, (taken & 1) ^ 1)",
-        "if lead:",
-        *indented(_keep_place(w)),
-        "    arrive(place_full)",
-        "taken = int32(taken + 1)",
+def emit_producer(w: Sm90Emitter) -> list[str]:
+    """The lines of the producer warps."""
+    scout = ["elif thread() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
+    return ["if thread() < 32:", *indented(_load_warp(w)), *scout]
+
+
+def _scheduler_warp(w: Sm90Emitter) -> list[str]:
+    """Lines of the scheduler warp: publish the info of each work tile while the previous one is loaded."""
+    work_tile = [
+        *decode_work_tile(w),
+        *count_kv_blocks(w),
+        "work_tile = int32(work_tile + blocks())",
+        "counted = count << 1 | int32(work_tile >= work_tiles)",
+        "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
+        "if elected:",
+        *indented(_store_work_info(w)),
+        "    mbarrier_arrive(work_full)",
+        "work_iter = int32(work_iter + 1)",
     ]
-    start = ["lead = thread() == 32", "item, taken = block(), int32(0)"]
-    return [*start, "while item < kept_word(order_at):", *indented(item)]
+    start = ["elected = thread() == 32", "work_tile, work_iter = block(), int32(0)"]
+    return [*start, "while work_tile < ld_shared(scheduler_at):", *indented(work_tile)]
 
 
-def _copying(w: AttendWriter) -> list[str]:
-    """Lines that bring the tiles of the block's items.
+def _load_warp(w: Sm90Emitter) -> list[str]:
+    """Lines of the load warp: q, and k and v of each active key block.
 
-    The note of a tile has, from the lowest bit: whether it is the item's last, whether it counts whole, whether the
-    item is the block's last, how many items came before (two bits), how many tiles did (three), and the tile's number.
+    Bits of a tile info from the lowest: last key tile of the work tile; full tile; last work tile of the block; work
+    tiles so far (two bits); key tiles so far (three); index of the key tile.
     """
     s = w.schedule
-    panels, out_panels = -(-s.width // PANEL), -(-s.out_width // PANEL)
-    rows, keys, values = w.row_bytes(), *w.tile_bytes()
+    panels, out_panels = -(-s.head_dim // SWIZZLE_ELEMENTS), -(-s.head_dim_v // SWIZZLE_ELEMENTS)
+    rows, keys, values = w.q_bytes(), *w.kv_bytes()
     bits = [
         "tile << 8",
-        "(moved & 7) << 5",
-        f"(taken & {NOTES - 1}) << 3",
+        "(kv_iter & 7) << 5",
+        f"(work_iter & {WORK_INFOS - 1}) << 3",
         "(counted & 1) << 2",
         "int32(k == (counted >> 1) - 1)",
     ]
-    bits += ["(whole >> bit & 1) << 1"] if w.sieved else []
+    bits += ["(full >> bit & 1) << 1"] if w.has_block_mask else []
     tile = [
-        *next_tile(w),
+        *next_kv_block(w),
         f"column_from = tile * {s.columns}",
-        f"await_phase(right_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
-        "if lead:",
-        f"    keep_word(tiles_at + (moved & 7) * 4, {' | '.join(bits)})",
-        *indented(_boxes(w, RIGHT, "right", w.slot(), keys, panels)),
+        f"mbarrier_wait_parity(k_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        "if elected:",
+        f"    st_shared(tile_infos_at + (kv_iter & 7) * 4, {' | '.join(bits)})",
+        *indented(_load_tile(w, K_BOX, "k", w.kv_slot(), keys, panels)),
         "if k == 0:",
-        f"    await_phase(left_empty + {w.left_slot()} * 8, {w.left_phase()} ^ 1)",
-        "    if lead:",
-        *indented(_boxes(w, LEFT, "left", w.left_slot(), rows, panels), 2),
-        *(["        arrive(place_empty)"] if s.resident else []),
-        *_beside(w),
-        f"await_phase(weighed_empty + {w.slot()} * 8, {w.phase()} ^ 1)",
-        "if lead:",
-        *indented(_boxes(w, WEIGHED, "weighed", w.slot(), values, out_panels)),
-        "moved, k = int32(moved + 1), int32(k + 1)",
+        f"    mbarrier_wait_parity(q_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
+        "    if elected:",
+        *indented(_load_tile(w, Q_BOX, "q", w.q_slot(), rows, panels), 2),
+        *(["        mbarrier_arrive(work_empty)"] if s.persistent_blocks else []),
+        *_load_bias(w),
+        f"mbarrier_wait_parity(v_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
+        "if elected:",
+        *indented(_load_tile(w, V_BOX, "v", w.kv_slot(), values, out_panels)),
+        "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
     ]
-    if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
-        tile.append(f"counted = kept_word({place_at(w, TAKEN)} + {4 * len(w.outer) + 8})")
-    item = [*rewind_lines(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
-    start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
-    if not s.resident:
-        place = [*place_lines(w), *count_lines(w), "counted = count << 1 | 1"]
-        return [*start, "item = block()", *place, "if lead:", *indented(_keep_place(w)), *item]
-    place = ["await_phase(place_full, taken & 1)", *kept_place(w, TAKEN)]
-    loop = [*place, *item, "more, taken = counted & 1 == 0, int32(taken + 1)"]
+    if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
+        tile.append(f"counted = ld_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
+    work_tile = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
+    start = ["elected = thread() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
+    if not s.persistent_blocks:
+        place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
+        return [*start, "work_tile = block()", *place, "if elected:", *indented(_store_work_info(w)), *work_tile]
+    place = ["mbarrier_wait_parity(work_full, work_iter & 1)", *load_work_info(w, WORK_INFO_SLOT)]
+    loop = [*place, *work_tile, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
     return [*start, "more = True", "while more:", *indented(loop)]
 
 
-def _beside(w: AttendWriter) -> list[str]:
-    """Lines that bring what is beside a tile's scores."""
-    if not w.beside:
+def _load_bias(w: Sm90Emitter) -> list[str]:
+    """Lines that load the bias of a tile."""
+    if not w.bias:
         return []
     return [
-        f"await_phase(beside_empty + {w.beside_slot()} * 8, {w.beside_phase()} ^ 1)",
-        "if lead:",
-        *indented(_boxes(w, BESIDE, "beside", w.beside_slot(), w.beside_bytes(), -(-w.schedule.columns // PANEL))),
+        f"mbarrier_wait_parity(bias_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
+        "if elected:",
+        *indented(
+            _load_tile(w, BIAS_BOX, "bias", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
+        ),
     ]
 
 
-def _boxes(w: AttendWriter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
-    """Lines that ask for a tile of an operand, panel by panel."""
+def _load_tile(w: Sm90Emitter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
+    """Lines that load a tile of an operand, one 128-byte wide box at a time."""
     full, to = f"{name}_full + {slot} * 8", f"{name}_at + {slot} * {size} + panel * {size // panels}"
-    call = f"copy{number}({to}, map{number}(), {full}, {_corner(w, number)})"
-    return [f"expect_bytes({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
+    call = f"tma_load{number}({to}, map{number}(), {full}, {_box_coordinates(w, number)})"
+    return [f"mbarrier_expect_tx({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
 
 
-def _corner(w: AttendWriter, number: int) -> str:
-    """Where a box of an operand begins."""
-    places = {w.lane: "row_from"} if number in (LEFT, BESIDE) else {w.along: "column_from"}
-    inner = f"column_from + panel * {PANEL}" if number == BESIDE else f"panel * {PANEL}"
-    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.windows[number].axes[1:])])
+def _box_coordinates(w: Sm90Emitter, number: int) -> str:
+    """The coordinates of an operand's box."""
+    places = {w.query_axis: "row_from"} if number in (Q_BOX, BIAS_BOX) else {w.kv_axis: "column_from"}
+    inner = f"column_from + panel * {SWIZZLE_ELEMENTS}" if number == BIAS_BOX else f"panel * {SWIZZLE_ELEMENTS}"
+    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.tma_boxes[number].axes[1:])])
 
 
-def place_words(w: AttendWriter) -> list[str]:
-    """What says where an item is, twice how many tiles of the stream count for it, and 1 more if it is the last."""
+def work_info_words(w: Sm90Emitter) -> list[str]:
+    """The words of a work info: rows, outer coordinates, and `counted`: twice the key blocks, plus 1 for the last."""
     return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
 
 
-def place_at(w: AttendWriter, taken: str) -> str:
-    """Where it stands what the place of an item is: its first row comes first."""
-    return f"places_at + {taken} * {4 * len(place_words(w))}"
+def work_info_at(w: Sm90Emitter, work_iter: str) -> str:
+    """The address of a work info; its first row comes first."""
+    return f"work_infos_at + {work_iter} * {4 * len(work_info_words(w))}"
 
 
-def _keep_place(w: AttendWriter) -> list[str]:
-    return [f"keep_word({place_at(w, TAKEN)} + {4 * k}, {word})" for k, word in enumerate(place_words(w))]
+def _store_work_info(w: Sm90Emitter) -> list[str]:
+    return [
+        f"st_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * k}, {word})" for k, word in enumerate(work_info_words(w))
+    ]
 
 
-def kept_place(w: AttendWriter, taken: str) -> list[str]:
-    """Lines that read where an item is, of so many that were taken before it."""
-    return [f"{word} = kept_word({place_at(w, taken)} + {4 * k})" for k, word in enumerate(place_words(w))]
+def load_work_info(w: Sm90Emitter, work_iter: str) -> list[str]:
+    """Lines that load the info of work tile number `work_iter`."""
+    return [f"{word} = ld_shared({work_info_at(w, work_iter)} + {4 * k})" for k, word in enumerate(work_info_words(w))]

@@ -1,130 +1,131 @@
-"""Rows and columns at a time of the attend skeleton: such that what stands in registers fits there."""
+"""Tile shape of sm_90 attention: warpgroups, key tile width and stages such that registers do not spill."""
 
 from __future__ import annotations
 
 from ....ir.types import BOOL
-from ....kernel_ir.attention import Stream
+from ....kernel_ir.attention import AttentionBody
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body
-from .block_mask_inputs import asks_memory, extreme_axes
+from .block_mask_inputs import bounds_axes, mask_reads_memory
 
-LONG, SHORT = 8, 4  # lines of a sieve's body
-REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a thread that copies, and of one that computes
+MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # instructions of a block mask's body
+REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a producer thread, and of a consumer thread
 
 
-def is_drawn(kernel: KernelIR, body: Body) -> bool:
-    """Whether what is read for scores is a condition of places alone, of which nothing is in memory along the stream:
-    it is drawn, as bits that stand beside them."""
+def is_index_mask(kernel: KernelIR, body: Body) -> bool:
+    """True for an index mask: a computed condition that loads nothing along the kv axis. It is evaluated as bits."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
     read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
     return body.results[0].dtype is BOOL and bool(body.lines) and not read
 
 
-def is_random(body: Body) -> bool:
-    """Whether what is read for scores is drawn from random numbers."""
+def is_random_mask(body: Body) -> bool:
+    """True for a mask that reads random numbers (dropout)."""
     return any(" philox" in line for line in body.lines)
 
 
-def _drawn_lines(kernel: KernelIR) -> list[str]:
-    """The lines of conditions that are drawn."""
-    assert kernel.stream is not None
-    return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.lines]
+def _index_mask_instructions(kernel: KernelIR) -> list[str]:
+    """The instructions of all index masks."""
+    assert kernel.attention is not None
+    return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.lines]
 
 
 def _gathers(kernel: KernelIR) -> bool:
-    """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
-    assert kernel.stream is not None
-    return any("fetch_" in line for body in kernel.stream.inputs for line in body.lines)
+    """True if mask inputs are loaded at computed addresses, which take registers too."""
+    assert kernel.attention is not None
+    return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.lines)
 
 
 def _holds_columns(kernel: KernelIR) -> bool:
-    """Whether elements of a tile are computed of what memory has for their columns, or of places as real numbers: these
-    stand in registers beside the scores."""
-    stream, along = kernel.stream, kernel.row_axes
+    """True if elements read loads of their columns, or indices as floats: these take registers beside the scores."""
+    stream, along = kernel.attention, kernel.row_axes
     assert stream is not None
-    bodies = (*stream.inputs, *(phase.element for phase in stream.tile))
+    bodies = (*stream.mask_inputs, *(phase.element for phase in stream.tile_phases))
     read = {v.name for body in bodies for v in body.args}
     for load in kernel.loads:
         letters = kernel.operands[load.operand].strides
-        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
+        if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.query_axes):
             return True
     places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
     return any(place in line for body in bodies for line in body.lines for place in places)
 
 
-def _computes_first(stream: Stream) -> bool:
-    """Whether scores are computed with before masks and maxima: beside what comes of them stand the scores."""
-    return not stream.tile[0].folds and any(phase.folds for phase in stream.tile)
+def _hoists_from_scores(stream: AttentionBody) -> bool:
+    """True if a value of the scores is computed before masks and maxima: both take registers."""
+    return not stream.tile_phases[0].folds and any(phase.folds for phase in stream.tile_phases)
 
 
-def _asks_much(kernel: KernelIR) -> bool:
-    """Whether many values stand in registers while it is asked which tiles of the stream count for an item."""
-    sieve = kernel.stream.sieve if kernel.stream else None
-    if sieve is None or asks_memory(kernel):
-        return bool(extreme_axes(kernel))
-    return len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
+def _has_large_block_mask(kernel: KernelIR) -> bool:
+    """True if the evaluation of the block mask needs many registers."""
+    sieve = kernel.attention.block_mask if kernel.attention else None
+    if sieve is None or mask_reads_memory(kernel):
+        return bool(bounds_axes(kernel))
+    return len(sieve.body.lines) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
 
 
-def registers_of(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
-    """Registers of a thread that copies, or asks what to copy, and of one that computes."""
-    return (40, 152) if groups == 3 and (spilled or _asks_much(kernel)) else REGISTERS[groups]
+def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
+    """Registers of a producer thread, and of a consumer thread (setmaxnreg)."""
+    return (40, 152) if groups == 3 and (spilled or _has_large_block_mask(kernel)) else REGISTERS[groups]
 
 
-def _narrow_columns(kernel: KernelIR) -> int:
-    """Columns of three groups, whose threads have 128 registers, such that nothing spills: a multiple of 16, which one
-    step of the second product takes. On an H200, 16k tokens, with those and with what spilled: causal masks that leave
-    every third 1,113 and 1,337 us, every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017,
-    softcap 1,247 and 1,260; every fourth of a window 537 and 524. Causal dropout on an H100: 1,852 us with 96, 1,938
-    with 112, 1,992 with 80, and 1,995 in two groups of 128."""
-    stream = kernel.stream
+def _columns_of_three(kernel: KernelIR) -> int:
+    """Key tile width of three consumer warpgroups without spills: a multiple of 16, the k of one wgmma."""
+    # measured: H200, 16k tokens, this width and one that spilled: causal masks of every third key 1,113 and 1,337 us,
+    # every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017, softcap 1,247 and 1,260; every
+    # fourth of a window 537 and 524.
+    # measured: H100, causal dropout: 1,852 us with 96, 1,938 with 112, 1,992 with 80, 1,995 in two warpgroups of 128.
+    stream = kernel.attention
     assert stream is not None
-    sieve = stream.sieve
-    drawn = _drawn_lines(kernel)
-    if any(map(is_random, stream.inputs)):
+    sieve = stream.block_mask
+    drawn = _index_mask_instructions(kernel)
+    if any(map(is_random_mask, stream.mask_inputs)):
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
-        return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
-    if extreme_axes(kernel) or (_computes_first(stream) and sieve is not None and sieve.extremes):
+        return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.lines) <= MANY_INSTRUCTIONS else 96
+    if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
         return 96
     if drawn or _holds_columns(kernel):
         return 112
     if sieve is None:
         return 128
     numbers = not {v.name for v in sieve.body.args}.isdisjoint(v.name for v in kernel.scalars)
-    much = _computes_first(stream) or sieve.extremes or stream.inputs or numbers or _asks_much(kernel)
+    much = _hoists_from_scores(stream) or sieve.bounds or stream.mask_inputs or numbers or _has_large_block_mask(kernel)
     return 112 if much else 128
 
 
-def _middle_columns(kernel: KernelIR, beside: bool, summed: bool) -> int:
-    """Columns of two groups, of rows of up to 128."""
-    sieve = kernel.stream.sieve if kernel.stream else None
+def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
+    """Key tile width of two consumer warpgroups, for head dimensions up to 128."""
+    sieve = kernel.attention.block_mask if kernel.attention else None
     if _gathers(kernel):
         return 64
     if sieve is None:
         return 128
-    asks = _drawn_lines(kernel) and len(sieve.body.lines) > SHORT
+    asks = _index_mask_instructions(kernel) and len(sieve.body.lines) > FEW_INSTRUCTIONS
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
-def shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
-    """(groups, columns, stages) for rows of these widths, with elements of memory `beside` scores or without.
+def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
+    """(consumer warpgroups, key tile width, kv stages) for these head dimensions, with a bias or without.
 
-    Stages are powers of 2. Masks and what is beside scores leave no registers for 128 columns of wide rows; sums
-    measured from several extrema, and more sums of a row than one, leave none for three groups.
+    Stages are powers of 2. Masks and a bias leave no registers for 128 columns of wide heads; several references, or
+    several sums of a row, leave none for three warpgroups.
     """
-    stream = kernel.stream
+    stream = kernel.attention
     assert stream is not None
-    gathers, random = _gathers(kernel), any(map(is_random, stream.inputs))
-    several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.state) > 2
+    gathers, random = _gathers(kernel), any(map(is_random_mask, stream.mask_inputs))
+    several, summed = (
+        stream.update_row_max is not None and len(stream.update_row_max.results) > 1,
+        len(stream.state.state) > 2,
+    )
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:
             return 2, 96 if gathers else 128, 4
-        return 3, _narrow_columns(kernel), 4
+        return 3, _columns_of_three(kernel), 4
     if max(width, out_width) <= 128:
-        return 2, _middle_columns(kernel, beside, summed), 2
+        return 2, _columns_of_two(kernel, beside, summed), 2
     if gathers:
         return 2, 48, 2
-    much = beside or random or (summed and stream.sieve is not None)
+    much = beside or random or (summed and stream.block_mask is not None)
     return 2, 64 if much or (out_width > 192 and width > 256) else 80, 2

@@ -1,8 +1,8 @@
-"""Passes of few rows over long streams: a small block has all rows of an item, and several share its stream.
+"""Split-KV schedule (flash decoding): few query rows over many keys; several small blocks share a work tile's keys.
 
-Keys and values are read once, and nothing else takes long: what counts is how many bytes are on their way. So blocks
-are a warp or a few, as many as fit, each with a part of an item's stream. Each leaves its state in the workspace; the
-last one of eight neighbours merges theirs, the last one of eight such these, and so on, always in the same order.
+Reading k and v once dominates: bytes in flight count. So blocks have one or a few warps, as many as fit, each with a
+split of the keys. Each stores its partial state in the workspace; the last of eight neighbours combines theirs, the
+last of eight such combines these, and so on, always in the same order.
 """
 
 from __future__ import annotations
@@ -11,89 +11,89 @@ from dataclasses import replace
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR
-from .mma_schedule import ROWS, WarpSchedule, class_bytes, items_of, looked_up, of_shape
-from .sm90_schedule import NOTHING, Operands, operands_of
+from .mma_schedule import ROWS, MmaAttentionSchedule, block_mask_bytes, mma_schedule, paged_reason, work_tiles
+from .sm90_schedule import ABSENT, AttentionOperands, operands_of
 
-COLUMNS = 64  # of the stream at a time
-BEGIN = 1  # what a part takes beside its tiles, in tiles
-TOGETHER = 8  # parts that one block merges, which takes as long as a tile
-MOST_WARPS = 8  # on a multiprocessor, of 255 registers a thread
-MOST_ROWS, MOST_PACKED = 64, 128  # of a lane, and with those of other heads that read the same keys
-PACKED_WIDTH = 192  # results of more columns leave no registers for eight warps
+COLUMNS = 64  # keys of a tile
+PROLOGUE_TILES = 1  # time of a split's prologue, in key tiles
+COMBINE_FAN_IN = 8  # splits that one block combines, which takes as long as a key tile
+MOST_WARPS = 8  # on an SM, of 255 registers a thread
+MOST_ROWS, MOST_PACKED = 64, 128  # query rows of a head, and with those of other heads packed
+PACKED_WIDTH = 192  # wider outputs leave no registers for eight warps
 
 
-def schedule_narrow(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
-    """How a pass of few rows runs on tensor cores; None for others."""
+def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
+    """The split-KV schedule of attention with few query rows on tensor cores; None for others."""
     found = operands_of(kernel)
-    if found is None or found.weighed == NOTHING or kernel.stream is None or kernel.stream.parts is None:
+    if found is None or found.v == ABSENT or kernel.attention is None or kernel.attention.combine_splits is None:
         return None
-    if extents[found.lane] > MOST_ROWS:
+    if extents[found.query_axis] > MOST_ROWS:
         return None
-    if kernel.steady:  # a row's result may not depend on how many rows there are
+    if kernel.steady:  # batch-invariant: a row's result may not depend on the number of rows
         return None
-    packed = _packed(kernel, extents, found)
-    rows = extents[found.lane] * (1 if packed is None else extents[packed])
+    packed = _packed_gqa_axis(kernel, extents, found)
+    rows = extents[found.query_axis] * (1 if packed is None else extents[packed])
     warps = next(w for w in (1, 2, 4, 8) if rows <= w * ROWS)
-    made = of_shape(kernel, extents, hardware, warps, COLUMNS)
-    if made is None or not made.tensor or (packed is not None and not made.copied[0]):
+    made = mma_schedule(kernel, extents, hardware, warps, COLUMNS)
+    if made is None or not made.tensor_cores or (packed is not None and not made.cp_async[0]):
         return None
-    made = replace(made, packed=packed)
-    items, tiles = items_of(made, kernel, extents), -(-extents[kernel.row_axes] // made.columns)
-    alone = packed is None and extents[found.lane] > ROWS
+    made = replace(made, packed_gqa_axis=packed)
+    items, tiles = work_tiles(made, kernel, extents), -(-extents[kernel.row_axes] // made.columns)
+    alone = packed is None and extents[found.query_axis] > ROWS
     if items >= 1 << 31 or (alone and items >= hardware.multiprocessors):
         return None
-    shared = made.places["classes_at"] + class_bytes(made, kernel, extents)
+    shared = made.smem_offsets["block_mask_at"] + block_mask_bytes(made, kernel, extents)
     slots = hardware.multiprocessors * max(1, min(MOST_WARPS // warps, hardware.shared // shared))
-    parts = parts_of(items, tiles, slots)
+    parts = num_splits(items, tiles, slots)
     block = "warps" if warps == 1 else f"blocks of {warps} warps"
     told = f"{parts} {block} share each stream of {tiles} tiles" if parts > 1 else f"{block} have all of a stream"
     sizes = f"{items} times up to {made.rows} rows, {made.columns} scores of each at a time"
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
-    reason = f"scores stay in registers: {sizes}; {told}{looked_up(found)}"
+    reason = f"scores stay in registers: {sizes}; {told}{paged_reason(found)}"
     registers = registers_for(hardware, made.blocks, made.block)
-    return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
+    return replace(made, num_splits=parts, is_split_kv=parts > 1, registers=registers, reason=reason)
 
 
-def _packed(kernel: KernelIR, extents: tuple[int, ...], found: Operands) -> int | None:
-    """The axis whose rows share a stream with those of the lane, and a tile: heads with the same keys."""
-    assert kernel.stream is not None
-    most = MOST_PACKED if extents[kernel.stream.weighings[0].axis] <= PACKED_WIDTH else MOST_ROWS
-    for axis in reversed(kernel.stream.lanes):
-        if axis != found.lane and 1 < extents[axis] <= most // extents[found.lane]:
+def _packed_gqa_axis(kernel: KernelIR, extents: tuple[int, ...], found: AttentionOperands) -> int | None:
+    """The axis of query heads with the same keys, whose rows share a query tile (packed GQA)."""
+    assert kernel.attention is not None
+    most = MOST_PACKED if extents[kernel.attention.weighted_sums[0].axis] <= PACKED_WIDTH else MOST_ROWS
+    for axis in reversed(kernel.attention.query_axes):
+        if axis != found.query_axis and 1 < extents[axis] <= most // extents[found.query_axis]:
             return axis
     return None
 
 
-def parts_of(items: int, tiles: int, slots: int) -> int:
+def num_splits(items: int, tiles: int, slots: int) -> int:
     """Parts of each of so many streams of `tiles` tiles, where so many warps are there at once."""
 
     def time(parts: int) -> float:
         waves = -(-items * parts // slots)
-        return waves * (-(-tiles // parts) + BEGIN) + levels(parts)
+        return waves * (-(-tiles // parts) + PROLOGUE_TILES) + combine_levels(parts)
 
     most = max(1, min(tiles // 2, slots))
     tried = {1} | {max(1, min(most, waves * slots // items)) for waves in (1, 2, 3, 4)}
     return min(sorted(tried | {min(most, 1 << k) for k in range(12)}), key=time)
 
 
-def levels(parts: int) -> int:
+def combine_levels(parts: int) -> int:
     """How often states of so many parts are merged until one is left."""
-    return 0 if parts == 1 else 1 + levels(-(-parts // TOGETHER))
+    return 0 if parts == 1 else 1 + combine_levels(-(-parts // COMBINE_FAN_IN))
 
 
-def part_bytes(schedule: WarpSchedule, kernel: KernelIR) -> int:
+def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR) -> int:
     """What one part leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
-    stream = kernel.stream
-    assert stream is not None and stream.parts is not None
-    sums = -(-schedule.out_width // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.parts.state)
-    words = rows + sums * max(1, stream.weighings[0].state.dtype.itemsize // 4)
+    stream = kernel.attention
+    assert stream is not None and stream.combine_splits is not None
+    sums = -(-schedule.head_dim_v // 16) * 16 // 2
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.state)
+    words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
     return schedule.block * 16 * -(-words // 4)
 
 
-def narrow_workspace(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Bytes of what all parts leave."""
-    return items_of(schedule, kernel, extents) * schedule.parts * part_bytes(schedule, kernel)
+    return work_tiles(schedule, kernel, extents) * schedule.num_splits * partial_state_bytes(schedule, kernel)
 
 
-__all__ = ["narrow_workspace", "part_bytes", "parts_of", "schedule_narrow"]
+__all__ = ["num_splits", "partial_state_bytes", "schedule_split_kv", "split_kv_workspace"]

@@ -21,7 +21,7 @@ WORDS = {
     "scan_sort.decoupled_lookback": "scan_linked next_tile tile_row tiles_done",
     "elementwise.transpose_intrinsics": "Patch shared_bytes",
     "scan_sort.sort_keys": "order",
-    "attention.intrinsics.warp_row": "Row row_of",
+    "attention.intrinsics.warp_row": "WarpRow row_of",
     "scan_sort.topk_intrinsics": "enter values_of columns_of best shared_room sort_tile take pick",
     "scan_sort.external_sort": "choice reset push settle keep_run merge_runs",
     "tile.thread_group": "Team",
@@ -30,20 +30,20 @@ WORDS = {
     "rows_and_columns.intrinsics": "Crew blocks everyone leave",
     "columns.intrinsics": "Stack",
     "matmul.intrinsics": "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient",
-    "attention.intrinsics.fragment": "Fragment join_rows both_rows other_than_one",
+    "attention.intrinsics.fragment": "Fragment quad_all_reduce splat_rows any_not_one",
     "attention.intrinsics.fragment_layout": "row_positions first_column",
-    "attention.intrinsics.random_mask": "drawn_by_four",
-    "attention.intrinsics.fragment_store": "store_rows scatter_fragment store_fragment",
-    "attention.intrinsics.sm90": "init_barrier show_barriers expect_bytes arrive "
-    "await_phase meet_group tell_group more_registers "
-    "send_box show_copier count_sent await_sent fewer_registers copy_box parameter_at dynamic_start "
-    "near_matrix far_matrix score_product weighed_product await_products keep_word mark_word kept_word "
-    "same hold ballot highest_bit bit_count",
-    "attention.intrinsics.approx_math": "quick",
-    "attention.intrinsics.smem_swizzle": "copy_lines write_lines line_places put_lines",
-    "attention.intrinsics.paged_lookup": "Lookup",
-    "attention.intrinsics.mma": "warp_scores warp_sums near_sums far_sums keep_weights",
-    "attention.intrinsics.split_kv_partials": "leave_part take_part",
+    "attention.intrinsics.random_mask": "philox_mask",
+    "attention.intrinsics.fragment_store": "store_row_values scatter_fragment store_fragment",
+    "attention.intrinsics.sm90": "mbarrier_init fence_mbarrier_init mbarrier_expect_tx mbarrier_arrive "
+    "mbarrier_wait_parity bar_sync bar_arrive setmaxnreg_inc "
+    "tma_store fence_proxy_async tma_store_commit tma_store_wait setmaxnreg_dec tma_load param_address dynamic_smem "
+    "k_major_descriptor mn_major_descriptor wgmma_qk wgmma_pv wgmma_wait st_shared or_shared ld_shared "
+    "warp_uniform wait_for_values ballot find_leading_one popc",
+    "attention.intrinsics.approx_math": "approx",
+    "attention.intrinsics.smem_swizzle": "copy_rows store_rows row_addresses put_rows",
+    "attention.intrinsics.paged_lookup": "PagedLookup",
+    "attention.intrinsics.mma": "mma_qk mma_pv fma_qk fma_pv store_p",
+    "attention.intrinsics.split_kv_partials": "store_partial_state load_partial_state",
     "tile.grid_sync": "last meet part_from leave_state take_state",
 }
 

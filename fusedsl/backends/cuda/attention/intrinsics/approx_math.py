@@ -1,4 +1,4 @@
-"""Functions of float32 by the hardware's units, a few roundings from right; of other types they are as everywhere."""
+"""Approximate float32 functions by PTX .approx instructions, within a few ulp; other types use the usual functions."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TANH_DIVISOR = (4012013.5, 1856263.75, 95702.734375, 962.9258422851562)
 TANH_END = 7.9
 
 
-def quick(name: str) -> Callable:
+def approx(name: str) -> Callable:
     """`f(values…)`: exp, exp2, tanh, maximum, minimum or quotient."""
 
     def rule(*kinds):
         if any(kind != types.float32 for kind in kinds):
             return _usual(name, kinds)
-        return types.float32, lambda e, *values: _quick(e, name, list(values))
+        return types.float32, lambda e, *values: _approx(e, name, list(values))
 
     return intrinsic(ARITY.get(name, 2))(rule)
 
@@ -42,7 +42,7 @@ def _usual(name: str, kinds: tuple[types.Type, ...]):
     return vocabulary.library_rule(name, name)(*kinds)
 
 
-def _quick(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:
+def _approx(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:
     if name == "tanh":
         return _tanh(e, *values)
     if name == "quotient" and (inverse := _inverse(values[1])) is not None:
@@ -60,7 +60,7 @@ def _inverse(divisor: ir.Value) -> ir.Constant | None:
 
 def _tanh(e: Emitter, x: ir.Value) -> ir.Value:
     b, (low, high) = e.builder, (ir.Constant(F32, end) for end in (-TANH_END, TANH_END))
-    x = _quick(e, "maximum", [_quick(e, "minimum", [x, high]), low])
+    x = _approx(e, "maximum", [_approx(e, "minimum", [x, high]), low])
     square = b.fmul(x, x)
     above = ir.Constant(F32, TANH[-1])
     below = b.fadd(square, ir.Constant(F32, TANH_DIVISOR[-1]))

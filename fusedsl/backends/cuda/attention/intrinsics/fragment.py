@@ -1,4 +1,4 @@
-"""The sums that a thread of four warps holds of a product of 64 rows: maps over them, and folds along rows."""
+"""Fragment: the accumulator elements of a thread in a warpgroup's 64-row product; maps and row reductions over them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from ...tile.reduce import Fold, State
 from ...tile.scalar import elements_of, mapped, scalar_function
 from ...tile.shuffle import shuffle
 from ...tile.thread_index import thread_here
-from .fragment_layout import ROWS, Places
+from .fragment_layout import ROWS, FragmentLayout
 
-STEP = 8  # elements of a map that reads them a few at a time
-CHAINS = 2  # folds of a row's elements go on side by side
+STEP = 8  # elements of a chunk of `in_chunks`
+CHAINS = 2  # independent reductions of a row, for instruction-level parallelism
 
 
-class Fragment(Places):
-    """What a thread holds of 64 rows of so many columns.
+class Fragment(FragmentLayout):
+    """The elements of a thread in 64 rows of so many columns.
 
     Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
     """
@@ -57,13 +57,13 @@ class Fragment(Places):
         a result is a tuple of elements."""
         return self._mapped(signature, self.count)
 
-    def stepwise(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: the same, a few elements at a time: what it reads does not stand in registers all at once."""
+    def in_chunks(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: the same in chunks of a few elements, so that loads do not fill registers all at once."""
         return self._mapped(signature, self.count, STEP)
 
-    def drawn(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: a condition of scalars, row values and of where the columns stand (`positions`), for one element
-        after another in a loop: words with a bit for each."""
+    def index_mask(self, signature: str) -> Callable[[Callable], Callable]:
+        """Decorator: a condition of scalars, row values and column indices, evaluated in a loop over elements: words
+        with a bit for each."""
         words = -(-self.count // 32)
 
         def wrap(function: Callable) -> Callable:
@@ -100,16 +100,16 @@ class Fragment(Places):
 
         return place
 
-    def bits(self, kept: bool = False) -> Callable:
-        """`bits(words)`: the conditions that `drawn` gave, as elements. Words that are `kept` stand in registers until
-        an element is asked for: LLVM would shift each bit to the end of a register of its own, and early."""
+    def unpack_bits(self, packed: bool = False) -> Callable:
+        """`unpack_bits(words)`: the conditions of an index mask as elements. `packed` words
+        stay in registers until an element is read: LLVM would otherwise shift each bit into a register early."""
         result = types.UniTuple(types.boolean, self.count)
 
         def rule(kind):
             def emit(e, given):
                 b, words = e.builder, e.unpack(given, len(kind))
                 asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-                if kept:
+                if packed:
                     found = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
                 else:
                     found = [b.and_(*pair) for pair in asked]
@@ -136,7 +136,7 @@ class Fragment(Places):
         return mapped(signature, count, values_of, step)
 
     def fold(self, rule_of: Fold) -> Callable:
-        """`fold(lifted…)`: the state of each row's elements that this thread holds, part by part."""
+        """`fold(lifted…)`: the reduction of this thread's elements of each row."""
 
         def rule(*kinds):
             result = _row_states(rule_of)
@@ -154,13 +154,13 @@ class Fragment(Places):
         return intrinsic(len(rule_of.state))(rule)
 
     def zeros(self, name: str = "float32") -> Callable:
-        """`zeros()`: sums of nothing."""
+        """`zeros()`: accumulators of 0."""
         result = types.UniTuple(numba_type(name), self.count)
         zero = ir.Constant(element_type(dtype(name)), 0.0)
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [zero] * self.count)))
 
     def pack(self, name: str) -> Callable:
-        """`pack(values)`: elements rounded to 16 bits, in pairs: the left operand of a product over the columns."""
+        """`pack(values)`: elements rounded to 16 bits, in pairs: the A operand of a product over the columns."""
         kind = dtype(name)
         result = types.UniTuple(types.uint32, self.count // 2)
 
@@ -173,7 +173,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def box(self, rows: int) -> Callable:
+    def load_smem(self, rows: int) -> Callable:
         """`read(at)`: elements of 16 bits, in pairs, of a warp's rows of a box in shared memory that has `rows` lines a
         panel (hopper.py); `at` is where the group's lines begin."""
         result = types.UniTuple(types.uint32, self.count // 2)
@@ -187,7 +187,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def put_box(self, name: str, rows: int) -> Callable:
+    def store_smem(self, name: str, rows: int) -> Callable:
         """`put(at, values)`: elements rounded to 16 bits, to a warp's rows of such a box. Where these are is computed
         anew each time: in loops no register holds it."""
         kind = dtype(name)
@@ -219,7 +219,7 @@ class Fragment(Places):
 
         return intrinsic(1)(rule)
 
-    def strange(self) -> Callable:
+    def any_nonfinite(self) -> Callable:
         """`strange(values)`: whether an element of the warp's rows is no finite number."""
 
         def rule(kind):
@@ -245,8 +245,8 @@ def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value
 
 
 @intrinsic(1)
-def other_than_one(values):
-    """Whether a row value of the warp is not 1."""
+def any_not_one(values):
+    """True if a row value of a lane of the warp is not 1."""
 
     def emit(e, given):
         b, one = e.builder, ir.Constant(F32, 1.0)
@@ -257,7 +257,7 @@ def other_than_one(values):
 
 
 def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
-    """Whether a lane of the warp says so."""
+    """vote.any over the warp."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.any.pred p, p, 0xffffffff; selp.b32 $0, 1, 0, p; }"
     return e.builder.trunc(e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True), I1)
 
@@ -292,8 +292,8 @@ def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
     return rule_of.tree(e, chains)
 
 
-def join_rows(rule_of: Fold) -> Callable:
-    """`join(state…)`: row states of the four threads of a row as one, in all of them."""
+def quad_all_reduce(rule_of: Fold) -> Callable:
+    """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
     result = _row_states(rule_of)
 
     def rule(*kinds):
@@ -313,8 +313,8 @@ def join_rows(rule_of: Fold) -> Callable:
     return intrinsic(len(rule_of.state))(rule)
 
 
-def both_rows(name: str) -> Callable:
-    """`both(value)`: a row value that is the same for both rows of a thread."""
+def splat_rows(name: str) -> Callable:
+    """`splat(value)`: a scalar as the value of both rows of a thread."""
     result = types.UniTuple(numba_type(name), ROWS)
 
     def rule(kind):

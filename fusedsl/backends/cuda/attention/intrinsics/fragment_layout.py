@@ -1,4 +1,4 @@
-"""Where the elements of a product of 64 rows are: a thread's rows and columns, and its lines in shared memory."""
+"""Layout of accumulator fragments: rows and columns of a thread, and their addresses in swizzled shared memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and
 
 
 @dataclass(frozen=True)
-class Places:
+class FragmentLayout:
     """64 rows of so many columns. A thread has a pair of each 8 columns, of one row and then of the other."""
 
     columns: int
@@ -22,8 +22,8 @@ class Places:
         """Elements of a thread."""
         return self.columns // 2
 
-    def positions(self, name: str) -> Callable:
-        """`positions(start)`: where the columns stand, whose first is at `start`."""
+    def column_index(self, name: str) -> Callable:
+        """`column_index(start)`: the indices of a thread's columns; the first column of the tile has index `start`."""
         kind = numba_type(name)
         result = types.UniTuple(kind, self.count // 2)
 
@@ -40,14 +40,14 @@ class Places:
 
         return intrinsic(1)(rule)
 
-    def steps(self) -> Callable:
-        """`steps()`: how far a thread's columns are from its first: constants, which addresses take up."""
+    def column_offsets(self) -> Callable:
+        """`column_offsets()`: offsets of a thread's columns from its first: constants that fold into addresses."""
         result = types.UniTuple(types.int64, self.count // 2)
         found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
         return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
 
-    def below(self) -> Callable:
-        """`below(start, limit)`: whether each column is there, where the first stands at `start`."""
+    def in_bounds(self) -> Callable:
+        """`in_bounds(start, limit)`: whether the index of each column is below the limit."""
         result = types.UniTuple(types.boolean, self.count // 2)
 
         def rule(first, end):
@@ -95,7 +95,7 @@ class Places:
 
 
 def row_positions(name: str) -> Callable:
-    """`rows(start)`: where a thread's rows stand; the first of the 64 is at `start`."""
+    """`rows(start)`: the indices of a thread's rows; the first of the 64 has index `start`."""
     kind = numba_type(name)
     result = types.UniTuple(kind, ROWS)
 

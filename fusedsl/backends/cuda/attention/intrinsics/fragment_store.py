@@ -1,4 +1,4 @@
-"""Stores of a fragment: its elements and row values, to lines of any stride or to lines of neighbours."""
+"""Stores of a fragment to global memory: elements and row values, contiguous or strided."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...tile.shuffle import shuffle
 from .fragment_layout import ROWS
 
 
-def store_rows(name: str) -> Callable:
+def store_row_values(name: str) -> Callable:
     """`store(addresses, values, rows, limit)`: row values, by one of the four threads of a row where it is there."""
     kind = dtype(name)
 

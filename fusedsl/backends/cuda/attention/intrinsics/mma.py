@@ -1,4 +1,4 @@
-"""Products of warps, of tiles in shared memory (lines.py): by tensor cores, or by fused multiply-adds.
+"""Warp products of tiles in swizzled shared memory (smem_swizzle.py): mma.sync, or fused multiply-adds.
 
 A warp has 16 rows; its sums are fragments (fragment.py): lane 4 g + t has rows g and g + 8, and of each 8 columns 2 t
 and 2 t + 1. Fragments of operands: PTX ISA, "Matrix Fragments for mma.m16n8k16".
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from .....ir.types import DType, dtype
 from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
 from ...tile.memory import read_shared, write_shared
-from ..mma_schedule import CHUNK, LINE
+from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
 from .fragment import matrices
 from .fragment_layout import ROWS
 from .smem_swizzle import CHUNKS, start_of, swizzled
@@ -43,8 +43,8 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
     return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, letters, [*left, *right, *sums], effect=True), 4)
 
 
-def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`product(left, right)`: a warp's 16 x columns sums over `width`, of tiles whose lines lie along the sum."""
+def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
+    """`compute_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
     result = types.UniTuple(types.float32, columns // 2)
 
     def rule(*kinds):
@@ -60,9 +60,9 @@ def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
             for step in range(width // STEP):
                 panel, further = divmod(step * STEP, PANEL)
                 a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
-                mine = matrices(e, b.add(a, I32(panel * rows * LINE)), False)
+                mine = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
                 for k in range(columns // 16):
-                    at = b.add(c, I32((panel * columns + 16 * k) * LINE))
+                    at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
                     _take_up(e, kind, sums, k, mine, matrices(e, at, False))
             return e.pack(result, sums)
 
@@ -71,9 +71,9 @@ def warp_scores(kind: str, rows: int, columns: int, width: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def warp_sums(kind: str, columns: int, width: int) -> Callable:
-    """`product(sums, weights, right)`: a warp's 16 x width sums, with the products of weights (pairs in registers) and
-    a tile of `columns` lines, which the sum goes across."""
+def mma_pv(kind: str, columns: int, width: int) -> Callable:
+    """`accumulate_pv(sums, p, v)`: a warp's 16 x width sums plus the product of p (pairs in registers) and an MN-major
+    tile of `columns` rows."""
     result = types.UniTuple(types.float32, width // 2)
 
     def rule(held, weights, form):
@@ -85,7 +85,7 @@ def warp_sums(kind: str, columns: int, width: int) -> Callable:
             places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
             for step in range(columns // STEP):
                 for k in range(width // 16):
-                    at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * LINE))
+                    at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
                     _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
             return e.pack(result, sums)
 
@@ -109,7 +109,7 @@ def _grown(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir
 
 
 def _chunk(e: Emitter, kind: DType, place: ir.Value) -> list[ir.Value]:
-    return read_shared(e, kind, CHUNK // kind.itemsize, place)
+    return read_shared(e, kind, COPY_BYTES // kind.itemsize, place)
 
 
 def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
@@ -118,7 +118,7 @@ def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
     return b.add(_first_line(e), b.lshr(lane, I32(2))), b.and_(lane, I32(3))
 
 
-def near_sums(name: str, rows: int, columns: int) -> Callable:
+def fma_qk(name: str, rows: int, columns: int) -> Callable:
     """`add(sums, left, right, step)`: a warp's 16 x columns sums, with the products of a step of 64 bytes of the lines
     of two tiles, which lie along the sum."""
     kind, count = dtype(name), columns // 2
@@ -130,17 +130,17 @@ def near_sums(name: str, rows: int, columns: int) -> Callable:
             left, right, step = (e.cast(v, k, i32) for v, k in zip(values, kinds))
             panel, half = b.lshr(step, I32(1)), b.shl(b.and_(step, I32(1)), I32(2))
             row, t = _own_row(e)
-            left = b.add(left, b.mul(panel, I32(rows * LINE)))
+            left = b.add(left, b.mul(panel, I32(rows * SWIZZLE_BYTES)))
             left = b.add(start_of(e, left, row), swizzled(e, row, half))
-            right = b.add(right, b.mul(panel, I32(columns * LINE)))
+            right = b.add(right, b.mul(panel, I32(columns * SWIZZLE_BYTES)))
             lines = [b.add(b.shl(t, I32(1)), I32(p)) for p in (0, 1)]
             rights = [b.add(start_of(e, right, line), swizzled(e, line, half)) for line in lines]
             for c in range(CHUNKS // 2):
-                mine = b.xor(left, I32(CHUNK * c))
-                x = [_chunk(e, kind, b.add(mine, I32(8 * LINE * r))) for r in range(ROWS)]
-                theirs = [b.xor(place, I32(CHUNK * c)) for place in rights]
+                mine = b.xor(left, I32(COPY_BYTES * c))
+                x = [_chunk(e, kind, b.add(mine, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
+                theirs = [b.xor(place, I32(COPY_BYTES * c)) for place in rights]
                 for k in range(columns // 4):
-                    y = _chunk(e, kind, b.add(theirs[k % 2], I32(8 * LINE * (k // 2))))
+                    y = _chunk(e, kind, b.add(theirs[k % 2], I32(8 * SWIZZLE_BYTES * (k // 2))))
                     for r in range(ROWS):
                         at = 4 * (k // 2) + 2 * r + k % 2
                         for one, other in zip(x[r], y):
@@ -152,7 +152,7 @@ def near_sums(name: str, rows: int, columns: int) -> Callable:
     return intrinsic(4)(rule)
 
 
-def keep_weights(name: str, rows: int, columns: int) -> Callable:
+def store_p(name: str, rows: int, columns: int) -> Callable:
     """`keep(to, weights)`: a warp's 16 x columns elements into its lines of a tile, where its lanes may read them."""
     kind, count = dtype(name), columns // 2
 
@@ -165,10 +165,10 @@ def keep_weights(name: str, rows: int, columns: int) -> Callable:
             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
             for k in range(columns // 8):
                 place, panel = _pair_place(e, kind, row, t, k)
-                at = b.add(b.add(start, place), I32(panel * rows * LINE))
+                at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
                 for r in range(ROWS):
                     own = found[4 * k + 2 * r : 4 * k + 2 * r + 2]
-                    write_shared(e, kind, 2, b.add(at, I32(8 * LINE * r)), own)
+                    write_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
 
         return types.void, emit
@@ -179,35 +179,35 @@ def keep_weights(name: str, rows: int, columns: int) -> Callable:
 def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:
     """(where columns 8 k + 2 t and the next stand in a line's bytes, in which panel)"""
     b, size = e.builder, kind.itemsize
-    panel, byte = divmod(8 * k * size, LINE)
+    panel, byte = divmod(8 * k * size, SWIZZLE_BYTES)
     if size == 8:
-        return swizzled(e, line, b.add(t, I32(byte // CHUNK))), panel
-    chunk = b.add(b.lshr(t, I32(1)), I32(byte // CHUNK))
+        return swizzled(e, line, b.add(t, I32(byte // COPY_BYTES))), panel
+    chunk = b.add(b.lshr(t, I32(1)), I32(byte // COPY_BYTES))
     return b.add(swizzled(e, line, chunk), b.shl(b.and_(t, I32(1)), I32(3))), panel
 
 
-def far_sums(name: str, rows: int, columns: int, width: int) -> Callable:
+def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
     """`add(sums, weights, right, step)`: a warp's 16 x width sums, with the products of 16 bytes of weights (kept in a
     tile of so many rows) and their lines of a tile of `columns` lines."""
     kind, count = dtype(name), width // 2
     result = types.UniTuple(numba_type(name), count)
-    each = CHUNK // kind.itemsize
+    each = COPY_BYTES // kind.itemsize
 
     def rule(held, *kinds):
         def emit(e, so_far, *values):
             b, sums = e.builder, e.unpack(so_far, count)
             weights, right, step = (e.cast(v, k, i32) for v, k in zip(values, kinds))
             row, t = _own_row(e)
-            weights = b.add(weights, b.mul(b.lshr(step, I32(3)), I32(rows * LINE)))
+            weights = b.add(weights, b.mul(b.lshr(step, I32(3)), I32(rows * SWIZZLE_BYTES)))
             mine = b.add(start_of(e, weights, row), swizzled(e, row, b.and_(step, I32(CHUNKS - 1))))
-            x = [_chunk(e, kind, b.add(mine, I32(8 * LINE * r))) for r in range(ROWS)]
+            x = [_chunk(e, kind, b.add(mine, I32(8 * SWIZZLE_BYTES * r))) for r in range(ROWS)]
             for i in range(each):
                 line = b.add(b.mul(step, I32(each)), I32(i))
                 start, first = start_of(e, right, line), _pair_place(e, kind, line, t, 0)[0]
                 first = b.add(start, first)
                 for k in range(width // 8):
-                    panel, byte = divmod(8 * k * kind.itemsize, LINE)
-                    at = b.add(b.xor(first, I32(byte)), I32(panel * columns * LINE))
+                    panel, byte = divmod(8 * k * kind.itemsize, SWIZZLE_BYTES)
+                    at = b.add(b.xor(first, I32(byte)), I32(panel * columns * SWIZZLE_BYTES))
                     y = read_shared(e, kind, 2, at)
                     for r in range(ROWS):
                         for p in (0, 1):

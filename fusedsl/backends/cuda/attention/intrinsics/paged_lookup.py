@@ -1,4 +1,4 @@
-"""Lines of a tile that are looked up: each warp finds all of them, a lane every 32nd, and hands on where they begin."""
+"""Paged row lookup: each warp computes the addresses of all rows of a tile, a lane every 32nd, and copies the rows."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ...compiler.numba_backend import I32, I64, intrinsic, types
 from ...tile.scalar import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from .sm90 import bits_of
-from .smem_swizzle import CHUNKS, Panels, start_of, swizzled
+from .smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled
 
 i32, i64 = types.int32, types.int64
 
 
 @dataclass(frozen=True)
-class Lookup:
-    """What a lane finds of a tile of so many lines: those of its own number, 32 more, and so on."""
+class PagedLookup:
+    """The rows of a tile that a lane looks up: those with its index, 32 more, and so on."""
 
     lines: int
 
@@ -57,7 +57,7 @@ class Lookup:
         """`copy(to, at)`: begin to bring lines of `size` bytes from their addresses; zeros for those at 0, and up to
         `room` bytes of a line. A block has so many threads, whose warps have found the same."""
         each = threads // CHUNKS  # lines at a time: a lane has found the next one in as many, or another of its own
-        panels = Panels(self.lines, size, room, each)
+        panels = SwizzledTile(self.lines, size, room, each)
 
         def rule(form, kind):
             def emit(e, to, at):

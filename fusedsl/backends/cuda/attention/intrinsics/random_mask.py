@@ -1,5 +1,5 @@
-"""Conditions on random numbers, drawn for a fragment: a counter gives those of four neighbouring columns, of which a
-thread has two and its neighbour the others, so each of both draws for one of their two rows."""
+"""Random masks of a fragment: a Philox counter gives the numbers of four neighbouring columns. A thread has two of them
+and its neighbour the others, so each computes the counter of one of their two rows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ WORD = 32  # bits
 FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
 
-def drawn_by_four(tile: Fragment, place: Callable, placed: str, column: int, signature: str) -> Callable:
+def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signature: str) -> Callable:
     """Decorator: a condition of a random number and other values, as words with a bit for each element of a tile (as
-    `Fragment.drawn` gives them), from the arguments of `place` and the other values.
+    `Fragment.index_mask` gives them), from the arguments of `place` and the other values.
 
     `place`, of the signature `placed`, gives a number's position, seed and stream. The position grows as its argument
     `column` does, which is where the columns stand; all else is the same along a row, seed and stream everywhere.

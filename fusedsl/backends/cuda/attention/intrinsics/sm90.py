@@ -1,5 +1,4 @@
-"""What Hopper's units do on their own: boxes that the copy engine brings, barriers in memory that tell of them, and
-products that groups of four warps start and wait for."""
+"""sm_90 instructions: mbarriers, named barriers, setmaxnreg, TMA loads and stores, wgmma."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
 
 
 def _statement(text: str, *kinds: types.Type) -> Callable:
-    """A piece of PTX with these operands ($0, $1 …) and no result, that stays where it stands."""
+    """A volatile PTX statement with operands $0, $1 … and no result."""
     letters = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
     def rule(*given):
@@ -26,53 +25,57 @@ def _statement(text: str, *kinds: types.Type) -> Callable:
 
 i32, i64 = types.int32, types.int64
 
-# -- barriers in memory: addresses are those of shared memory, 32 bits
+# -- mbarriers: 32-bit addresses in shared memory
 
-init_barrier = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
-show_barriers = _statement("fence.mbarrier_init.release.cluster;")
-expect_bytes = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
-arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
-await_phase = _statement(
+mbarrier_init = _statement("mbarrier.init.shared::cta.b64 [$0], $1;", i32, i32)
+fence_mbarrier_init = _statement("fence.mbarrier_init.release.cluster;")
+mbarrier_expect_tx = _statement("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;", i32, i32)
+mbarrier_arrive = _statement("mbarrier.arrive.shared::cta.b64 _, [$0];", i32)
+mbarrier_wait_parity = _statement(
     "{\n.reg .pred done;\nAGAIN${:uid}:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n"
     "@!done bra AGAIN${:uid};\n}",
     i32,
     i32,
 )
-meet_group = _statement("bar.sync $0, $1;", i32, i32)
-tell_group = _statement("bar.arrive $0, $1;", i32, i32)
+bar_sync = _statement("bar.sync $0, $1;", i32, i32)
+bar_arrive = _statement("bar.arrive $0, $1;", i32, i32)
 
 
-def more_registers(count: int) -> Callable:
-    """`take()`: the threads of four warps have this many registers each from here on."""
+def setmaxnreg_inc(count: int) -> Callable:
+    """`raise_registers()`: raise the registers of each thread of a warpgroup to this count."""
     return _statement(f"setmaxnreg.inc.sync.aligned.u32 {count};")
 
 
-def fewer_registers(count: int) -> Callable:
-    """`give()`: … and no more than this many."""
+def setmaxnreg_dec(count: int) -> Callable:
+    """`lower_registers()`: lower them to this count."""
     return _statement(f"setmaxnreg.dec.sync.aligned.u32 {count};")
 
 
-def copy_box(rank: int) -> Callable:
-    """`copy(to, map, barrier, c0, …)`: begin to bring a box of an array to shared memory; the barrier hears of it."""
+def tma_load(rank: int) -> Callable:
+    """`tma_load(to, map, mbarrier, c0, …)`: load a box of an array to shared memory; completes the mbarrier."""
     corner = ", ".join(f"${3 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
     return _statement(f"{form} [$0], [$1, {{{corner}}}], [$2];", i32, i64, i32, *[i32] * rank)
 
 
-def send_box(rank: int) -> Callable:
-    """`send(from, map, c0, …)`: begin to bring a box from shared memory to an array; what is outside stays as it is."""
+def tma_store(rank: int) -> Callable:
+    """`tma_store(from, map, c0, …)`: store a box from shared memory to an array; elements out of bounds are skipped."""
     corner = ", ".join(f"${2 + k}" for k in range(rank))
     form = f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile.bulk_group"
     return _statement(f"{form} [$1, {{{corner}}}], [$0];", i32, i64, *[i32] * rank)
 
 
-show_copier = _statement("fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;")  # what the warp has stored
-count_sent = _statement("cp.async.bulk.commit_group;")  # what this thread sent since the last time
-await_sent = _statement("cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;")  # until it may be overwritten
+fence_proxy_async = _statement(
+    "fence.proxy.async.shared::cta;\nbar.warp.sync 0xffffffff;"
+)  # makes the warp's stores visible to TMA
+tma_store_commit = _statement("cp.async.bulk.commit_group;")  # groups this thread's stores since the last commit
+tma_store_wait = _statement(
+    "cp.async.bulk.wait_group.read 0;\nbar.warp.sync 0xffffffff;"
+)  # until their shared memory may be overwritten
 
 
-def parameter_at(number: int) -> Callable:
-    """`at()`: the address of a kernel's parameter of this number, where it stands among the parameters."""
+def param_address(number: int) -> Callable:
+    """`param_address()`: the generic address of a kernel parameter, for a tensor map."""
 
     def rule():
         def emit(e):
@@ -84,25 +87,25 @@ def parameter_at(number: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-def dynamic_start(alignment: int) -> Callable:
-    """`start()`: the address of the launch's shared memory, a multiple of this: kernels with no other have it so."""
+def dynamic_smem(alignment: int) -> Callable:
+    """`dynamic_smem()`: the aligned address of dynamic shared memory; the kernel has no static shared memory."""
     return intrinsic(0)(lambda: (i32, lambda e: e.dynamic_shared(alignment)))
 
 
-keep_word = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
-mark_word = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
+st_shared = _statement("st.shared.b32 [$0], $1;", i32, i32)  # 32 bits
+or_shared = _statement("red.shared.or.b32 [$0], $1;", i32, i32)  # more bits of them, whoever else sets some
 
 
 @intrinsic(1)
-def kept_word(at):
-    """Read them."""
+def ld_shared(at):
+    """Load 32 bits from shared memory."""
     return i32, lambda e, place: e.asm(I32, "ld.shared.b32 $0, [$1];", "=r,r", [e.cast(place, at, i32)], effect=True)
 
 
 @intrinsic(1)
-def same(number):
-    """A number that all lanes of the warp have, so that ptxas knows it: what follows from it is computed once a warp,
-    where descriptors of matrices are wanted."""
+def warp_uniform(number):
+    """A value that all lanes of the warp have, marked as uniform for ptxas: dependent values, such as matrix
+    descriptors, go to uniform registers."""
 
     def emit(e, value):
         text = "redux.sync.or.b32 $0, $1, 0xffffffff;"
@@ -112,7 +115,7 @@ def same(number):
 
 
 def bits_of(e: Emitter, flag: ir.Value) -> ir.Value:
-    """A bit for each lane of the warp."""
+    """A word with a bit for each lane of the warp (vote.ballot)."""
     text = "{ .reg .pred p; setp.ne.b32 p, $1, 0; vote.sync.ballot.b32 $0, p, 0xffffffff; }"
     return e.asm(I32, text, "=r,r", [e.builder.zext(flag, I32)], effect=True)
 
@@ -124,8 +127,8 @@ def ballot(flag):
 
 
 @intrinsic(1)
-def highest_bit(word):
-    """The number of a word's highest bit that is set."""
+def find_leading_one(word):
+    """The index of the highest bit set in a word."""
 
     def emit(e, value):
         b = e.builder
@@ -135,25 +138,25 @@ def highest_bit(word):
 
 
 @intrinsic(1)
-def bit_count(word):
-    """How many of a word's bits are set."""
+def popc(word):
+    """The number of bits set in a word."""
     return i32, lambda e, value: e.call(I32, "llvm.ctpop.i32", [e.cast(value, word, i32)])
 
 
-# -- matrices in shared memory, in panels of 64 elements (128 bytes) side by side; 16-byte chunks are swizzled
+# -- wgmma: matrices in shared memory with the 128-byte swizzle, 64 elements of 16 bits a row
 
 PANEL = 64
-NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # rows of a panel follow each other; sums run along them
+NEAR = 1 << 62 | (1024 >> 4) << 32 | 1 << 16  # K-major, 128-byte swizzle
 
 
 @intrinsic(1)
-def near_matrix(at):
-    """The descriptor of a matrix whose lines lie along the sum."""
+def k_major_descriptor(at):
+    """The descriptor of a K-major matrix."""
     return i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), NEAR)
 
 
-def far_matrix(lines: int) -> Callable:
-    """`far(at)`: the descriptor of a matrix of so many lines, which the sum goes across."""
+def mn_major_descriptor(lines: int) -> Callable:
+    """`descriptor(at)`: the descriptor of an MN-major matrix of so many rows."""
     fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
     return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
 
@@ -177,9 +180,8 @@ def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[s
     return e.unpack(made, count)
 
 
-def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
-    """`product(left, right)`: begin 64 x columns sums over `width` of two matrices whose lines lie along the sum; the
-    left one has `rows` lines."""
+def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
+    """`start_qk(q, k)`: start 64 x columns sums over `width` of two K-major matrices; q has `rows` rows."""
     count = columns // 2
     result = types.UniTuple(types.float32, count)
 
@@ -205,9 +207,9 @@ def score_product(kind: str, rows: int, columns: int, width: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def weighed_product(kind: str, steps: int, width: int) -> Callable:
-    """`product(sums, weights, right)`: begin to add, to 64 x width sums, the product of weights (pairs in registers)
-    and a matrix of `steps` lines, a multiple of 16, which the sum goes across."""
+def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
+    """`start_pv(sums, p, v)`: start to accumulate, to 64 x width sums, the product of p (pairs in registers) and an
+    MN-major matrix of `steps` rows, a multiple of 16."""
     assert steps % 16 == 0, steps
     count, held = width // 2, steps // 4
     result = types.UniTuple(types.float32, count)
@@ -231,9 +233,9 @@ def weighed_product(kind: str, steps: int, width: int) -> Callable:
 
 
 @intrinsic(1)
-def hold(values):
-    """Nothing, once these numbers are there: ptxas waits for products early where only order forbids it, and that
-    no number is less than -inf it does not know."""
+def wait_for_values(values):
+    """Wait until these values are computed, and do nothing: else ptxas moves the wait for wgmma before them. It does
+    not know that no number is less than -inf."""
 
     def emit(e, given):
         found = e.unpack(given, len(values))
@@ -246,8 +248,8 @@ def hold(values):
     return types.void, emit
 
 
-def await_products(left: int) -> Callable:
-    """`done(sums)`: the sums, once no more than `left` groups of products are under way."""
+def wgmma_wait(left: int) -> Callable:
+    """`wait(sums)`: the sums, after wgmma.wait_group with at most `left` groups in flight."""
 
     def rule(kind):
         count = len(kind)

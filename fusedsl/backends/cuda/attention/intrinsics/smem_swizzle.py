@@ -1,4 +1,4 @@
-"""Tiles of lines in shared memory: panels of 128 bytes of each line, whose chunks of 16 bytes are swizzled.
+"""Swizzled tiles in shared memory: panels of 128 bytes of each row, whose 16-byte chunks are permuted.
 
 Chunk c of line i of a panel stands at 16 * (c ^ (i % 8)) of its 128 bytes: eight lines' chunks are in different banks.
 """
@@ -14,26 +14,26 @@ from ...tile.element import narrowed_value, stored_elements
 from ...tile.loops import looped
 from ...tile.memory import write_shared
 from ...tile.thread_index import thread_here
-from ..mma_schedule import CHUNK, LINE
+from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
 
 EACH = 8  # elements that a thread takes at a time, one by one
-CHUNKS = LINE // CHUNK
+CHUNKS = SWIZZLE_BYTES // COPY_BYTES
 i32, i64 = types.int32, types.int64
 
 
 def swizzled(e: Emitter, line: ir.Value, chunk: ir.Value) -> ir.Value:
     """Where a chunk stands in its line's bytes of a panel."""
     b = e.builder
-    return b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(CHUNK.bit_length() - 1))
+    return b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(COPY_BYTES.bit_length() - 1))
 
 
 def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
     """Where a line begins in a tile's first panel."""
-    return e.builder.add(tile, e.builder.shl(line, I32(LINE.bit_length() - 1)))
+    return e.builder.add(tile, e.builder.shl(line, I32(SWIZZLE_BYTES.bit_length() - 1)))
 
 
 @dataclass(frozen=True)
-class Panels:
+class SwizzledTile:
     """A tile of so many lines of `size` bytes, and zeros up to `room` of them; `each` are brought at a time."""
 
     lines: int
@@ -49,24 +49,26 @@ class Panels:
         b, (line, chunk) = e.builder, own
         whole = first + self.each <= self.lines
         inside = None if whole else b.icmp_unsigned("<", line, I32(self.lines - first))
-        for panel in range(-(-self.room // LINE)):
+        for panel in range(-(-self.room // SWIZZLE_BYTES)):
             there, need = here, inside
-            if self.size < (panel + 1) * LINE:
-                there = b.and_(here, b.icmp_unsigned("<", chunk, I32(max(self.size - panel * LINE, 0) // CHUNK)))
-            if self.room < (panel + 1) * LINE:
-                held = b.icmp_unsigned("<", chunk, I32((self.room - panel * LINE) // CHUNK))
+            if self.size < (panel + 1) * SWIZZLE_BYTES:
+                there = b.and_(
+                    here, b.icmp_unsigned("<", chunk, I32(max(self.size - panel * SWIZZLE_BYTES, 0) // COPY_BYTES))
+                )
+            if self.room < (panel + 1) * SWIZZLE_BYTES:
+                held = b.icmp_unsigned("<", chunk, I32((self.room - panel * SWIZZLE_BYTES) // COPY_BYTES))
                 need = held if need is None else b.and_(need, held)
-            place = (panel * self.lines + first) * LINE
-            line_at = b.xor(to, I32(LINE // 2)) if first % CHUNKS else to
-            _copy(e, b.add(line_at, I32(place)), source, panel * LINE, there, need)
+            place = (panel * self.lines + first) * SWIZZLE_BYTES
+            line_at = b.xor(to, I32(SWIZZLE_BYTES // 2)) if first % CHUNKS else to
+            _copy(e, b.add(line_at, I32(place)), source, panel * SWIZZLE_BYTES, there, need)
 
 
-def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
+def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
     """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
     zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
     say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
     each = threads // CHUNKS  # lines at a time: a multiple of 8, or 4 of a single warp
-    panels = Panels(lines, size, room, each)
+    panels = SwizzledTile(lines, size, room, each)
 
     def rule(*kinds):
         def emit(e, *values):
@@ -93,7 +95,7 @@ def copy_lines(lines: int, size: int, room: int, threads: int, packed: bool = Fa
     return intrinsic(arity)(rule)
 
 
-def write_lines(lines: int, size: int) -> Callable:
+def store_rows(lines: int, size: int) -> Callable:
     """`write(tile, first, to, step, count)`: a warp writes so many lines of a tile of `lines`, from `first` on, to
     global memory: `size` bytes each, `step` bytes apart, 16 bytes of a line a thread."""
 
@@ -103,12 +105,12 @@ def write_lines(lines: int, size: int) -> Callable:
             tile, first, to, step, count = (
                 e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32))
             )
-            panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * LINE)))
+            panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * SWIZZLE_BYTES)))
             to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
             text = (
                 "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
             )
-            inside = b.icmp_unsigned("<", chunk, I32(size // CHUNK))
+            inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
             with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
                 line = b.add(first, k)
                 place = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
@@ -131,15 +133,15 @@ def _packed_line(
 
 
 def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Value, need: ir.Value | None) -> None:
-    text = f"cp.async.cg.shared.global [$0], [$1+{skipped}], {CHUNK}, $2;"
-    values = [to, source, e.builder.select(there, I32(CHUNK), I32(0))]
+    text = f"cp.async.cg.shared.global [$0], [$1+{skipped}], {COPY_BYTES}, $2;"
+    values = [to, source, e.builder.select(there, I32(COPY_BYTES), I32(0))]
     if need is not None:
         text = f"{{ .reg .pred p; setp.ne.b32 p, $3, 0; @p {text} }}"
         values.append(e.builder.zext(need, I32))
     e.asm(VOID, text, ",".join(["r", "l", "r", "r"][: len(values)]) + ",~{memory}", values, effect=True)
 
 
-def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
+def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callable:
     """`places(piece)`: (lines, columns) of the elements of a tile that this thread takes, from number `piece` on;
     neighbouring threads have neighbouring columns, or `across` neighbouring lines. Those beyond the tile have none."""
     kind = types.UniTuple(i64, EACH)
@@ -162,7 +164,7 @@ def line_places(lines: int, width: int, threads: int, across: bool) -> Callable:
     return intrinsic(1)(rule)
 
 
-def put_lines(name: str, lines: int, width: int) -> Callable:
+def put_rows(name: str, lines: int, width: int) -> Callable:
     """`put(to, lines, columns, values)`: elements into a tile; those beyond it nowhere."""
     kind, size = dtype(name), dtype(name).itemsize
 
@@ -187,7 +189,7 @@ def element_place(e: Emitter, tile: ir.Value, line: ir.Value, column: ir.Value, 
     """The address of an element of a tile."""
     b = e.builder
     byte = b.mul(column, I32(size))
-    panel = b.mul(b.lshr(byte, I32(7)), I32(lines * LINE))
+    panel = b.mul(b.lshr(byte, I32(7)), I32(lines * SWIZZLE_BYTES))
     chunk = b.and_(b.lshr(byte, I32(4)), I32(CHUNKS - 1))
     own = b.add(start_of(e, tile, line), swizzled(e, line, chunk))
-    return b.add(b.add(own, panel), b.and_(byte, I32(CHUNK - 1)))
+    return b.add(b.add(own, panel), b.and_(byte, I32(COPY_BYTES - 1)))

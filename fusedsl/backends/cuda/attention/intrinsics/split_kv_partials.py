@@ -1,4 +1,4 @@
-"""States of a block's rows in global memory: what blocks made of parts of a stream, for the one that merges."""
+"""Split-KV partial states in global memory: stored by the block of a split, loaded by the block that combines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def _shape(rows: str, own: str, width: int) -> types.Type:
     return types.Tuple.from_types((*kinds, types.UniTuple(numba_type(own), width // 2)))
 
 
-def leave_part(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`leave(address, row values…, sums)`: a block writes its state; threads beside each other, 16 bytes each."""
+def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
+    """`store_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
     shape = _shape(rows, own, width)
 
     def rule(address, *kinds):
@@ -35,8 +35,8 @@ def leave_part(rows: str, own: str, width: int, threads: int) -> Callable:
     return intrinsic(2 + len(shape) - 1)(rule)
 
 
-def take_part(rows: str, own: str, width: int, threads: int) -> Callable:
-    """`take(address)`: such a state, read past the L1; the sums alone where rows have no other values."""
+def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
+    """`load_state(address)`: load such a state past the L1; the sums alone if rows have no other values."""
     shape = _shape(rows, own, width)
     result = shape if rows else shape[0]
 

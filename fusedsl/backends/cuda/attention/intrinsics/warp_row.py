@@ -1,4 +1,4 @@
-"""A row across the lanes of a warp: each has a few neighbours, and the last lanes perhaps nothing."""
+"""Row across the lanes of a warp: each lane has a few contiguous elements, the last lanes perhaps none."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .fragment_layout import ROWS
 
 
 @dataclass(frozen=True)
-class Row:
-    """What a lane does with its elements of a row of so many."""
+class WarpRow:
+    """The elements of a lane in a row of so many."""
 
     elements: int
 
@@ -102,7 +102,7 @@ class Row:
         return self.tile.places(e, kind, letter, address, types.int64, first, 0, stride), room
 
 
-def _first(e: Emitter, row: Row) -> ir.Value:
+def _first(e: Emitter, row: WarpRow) -> ir.Value:
     b = e.builder
     return b.zext(b.mul(b.and_(thread_here(e), I32(WARP - 1)), I32(row.count)), I64)
 
