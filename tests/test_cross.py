@@ -237,7 +237,7 @@ def test_a_block_on_each_multiprocessor_and_rows_ahead_of_their_use():
     text = LAYER_NORM.format(dtype="bfloat16")
     source = fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=90)
     assert len(re.findall(r"= Ring\(tile", source)) == 2
-    assert "everyone(tickets, blocks())" in source
+    assert "grid_barrier(tickets, grid_dim())" in source
     assert "Ring" not in fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=75)
     (kernel,) = explained(text, 8192, 4096, "bfloat16", cc=90).kernels
     assert kernel.blocks == 132

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.schedule import choose, geometry
+from fusedsl.backends.cuda.schedule import choose, launch_config
 from fusedsl.hardware import facts
 from fusedsl.ir.types import (
     BFLOAT16,
@@ -74,7 +74,7 @@ def built(tmp_path, kernel, extents, cc=H200):
     """The source, the PTX and the machine code of a kernel."""
     schedule = choose(kernel, extents, facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
-    needs = geometry(schedule, kernel, extents)
+    needs = launch_config(schedule, kernel, extents)
     kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
     source = generate(kernel, schedule)
     path = tmp_path / "generated.py"
@@ -171,11 +171,11 @@ def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware
     x, y = fd.spec((4096, 13000), "float32"), fd.spec((4096,), "int64")
     largest = "max(x, axis=-1, keepdims=True)"
     for text in ("logsumexp(x * 0.5, -1)", f"sum(exp((x - {largest}) * 0.5), -1)", "logsumexp(x, -1)"):
-        assert "near_exp" in fd.kernel(text).source(x, device="cuda")
+        assert "exp_for_sum" in fd.kernel(text).source(x, device="cuda")
     for text in ("softmax(x)", "sum(exp(x), -1)", f"max(exp(x - {largest}), axis=-1)"):
-        assert "near_exp" not in fd.kernel(text).source(x, device="cuda")
+        assert "exp_for_sum" not in fd.kernel(text).source(x, device="cuda")
     grown = fd.kernel(f"sum(exp((x - {largest}) * -0.5), -1)").source(fd.spec((9, 300), "float32"), device="cuda")
-    assert "near_exp" not in grown
+    assert "exp_for_sum" not in grown
     loss = fd.kernel("logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0]").source(x, y, device="cuda")
     assert loss.index(" = ahead_0(") < loss.index("while column < columns")
 
@@ -183,9 +183,9 @@ def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware
 def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
     lines = ["t_1 = quotient(x_0, y_0, y_0, y_0)", "z_9 = t_1"]
     direct = ["z_9 = quotient(x_0, y_0, y_0, y_0)  # x / y"]
-    assert "= near_quotient(x_0, y_0, y_0)" in built(tmp_path, map_kernel(BFLOAT16, direct), (512,))[0]
+    assert "= div_for_bf16(x_0, y_0, y_0)" in built(tmp_path, map_kernel(BFLOAT16, direct), (512,))[0]
     for dtype, body_lines in [(FLOAT32, direct), (FLOAT16, direct), (BFLOAT16, lines)]:
-        assert "near_quotient" not in built(tmp_path, map_kernel(dtype, body_lines), (512,))[0]
+        assert "div_for_bf16" not in built(tmp_path, map_kernel(dtype, body_lines), (512,))[0]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
     ],
 )
 def test_only_exponentials_that_are_summed_or_scaled_for_16_bits_are_the_hardwares(text, dtype, near):
-    assert ("stored_exp(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
+    assert ("exp_for_half(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
@@ -212,14 +212,14 @@ def test_folds_over_rows_and_float64_have_exponentials_of_their_own(text, dtype)
         explanation = kernel.explain(fd.spec((400, columns), dtype), cc=90)
         assert all(k.figures is not None for k in explanation.kernels), explanation.notes
     if "16" not in text and dtype != "bfloat16":
-        assert "stored_exp(" not in kernel.source(fd.spec((400, 1000), dtype), device="cuda")
+        assert "exp_for_half(" not in kernel.source(fd.spec((400, 1000), dtype), device="cuda")
 
 
 @pytest.mark.parametrize(("columns", "near"), [(60_000, True), (1000, False)])
 def test_long_rows_of_16_bits_add_the_hardwares_exponentials_to_others(columns, near):
     text = "exp(x - logsumexp(x, -1, keepdims=True)) - where(iota(x, -1) == y[:, None], 1, 0)"
     source = fd.kernel(text).source(fd.spec((4096, columns), "bfloat16"), fd.spec((4096,), "int64"), device="cuda")
-    assert ("= stored_exp(" in source) == near
+    assert ("= exp_for_half(" in source) == near
     assert "i_0_short == y_0_short" in source  # the places too are compared in 32 bits
 
 
@@ -240,14 +240,14 @@ MIXED = "sum(exp(x)*(x - log(exp(x) + exp(y))), -1)"
 def test_only_logarithms_that_long_sums_for_16_bits_read_are_the_hardwares(text, dtype, columns, near):
     x = fd.spec((4096, columns), dtype)
     source = fd.kernel(text).source(x, x, device="cuda")
-    assert ("near_log(" in source) == near
-    assert ("stored_exp(" in source) == near
+    assert ("log_approx(" in source) == near
+    assert ("exp_for_half(" in source) == near
 
 
 @pytest.mark.parametrize(("columns", "pairs"), [(1000, True), (1001, True), (1025, False)])  # split pairs are not
 def test_the_largest_of_16_bit_rows_is_found_in_pairs(columns, pairs):
     source = fd.kernel("max(x, axis=1)").source(fd.spec((64, columns), "float16"), device="cuda")
-    assert ("fold_pairs(" in source) == pairs
+    assert ("reduce_pairs(" in source) == pairs
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
     schedule = choose(kernel, (4096, columns), facts(H200))
     assert schedule.shared
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
-    geometry_of = geometry(schedule, kernel, (4096, columns))
+    geometry_of = launch_config(schedule, kernel, (4096, columns))
     assert (geometry_of.blocks, geometry_of.cluster) == (4096 * schedule.cluster, schedule.cluster)
     assert geometry_of.shared * schedule.cluster >= columns * dtype.itemsize
     _, text, code = built(tmp_path, kernel, (4096, columns))
@@ -446,7 +446,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
 def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team):
     kernel = fd.kernel(text)
     weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
-    assert f"team = Team({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
+    assert f"team = ThreadGroup({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
 
 
@@ -462,14 +462,14 @@ def test_wide_rows_on_other_architectures(tmp_path, cc):
 
 def test_kernels_of_several_launches_take_turns():
     x, w = fd.spec((64, 128), "bfloat16"), fd.spec((128, 256), "bfloat16")
-    assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("take_turn()") == 2
-    assert "take_turn" not in fd.kernel("softmax(x)").source(x, device="cuda")
+    assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("griddepcontrol()") == 2
+    assert "griddepcontrol" not in fd.kernel("softmax(x)").source(x, device="cuda")
     plain = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
     chained = dataclasses.replace(plain, chained=True)
     for cc, count in (((8, 0), 0), ((9, 0), 1)):
         schedule = choose(chained, (1000,), facts(cc))
         source = generate(chained, schedule)
-        assert source.replace("    take_turn()\n", "") == generate(plain, schedule)
+        assert source.replace("    griddepcontrol()\n", "") == generate(plain, schedule)
         text = ptx(source, "chained.py", chained, schedule, cc)
         assert text.count("griddepcontrol.wait") == text.count("griddepcontrol.launch_dependents") == count
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..ir.types import DType
 from .attention import Stream
-from .batched_calls import Table
+from .batched_calls import BatchedCalls
 from .phase import Body, FoldUse, Phase, Product, Store, Value
 
 
@@ -51,7 +51,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Finish:
+class ColumnEpilogue:
     """What a kernel does once all its rows are folded, for each column: `body` takes states of folds over the rows,
     scalars, and loads and positions that are the same in all rows."""
 
@@ -98,8 +98,8 @@ class KernelIR:
     workspace: bool = False  # blocks leave states for each other in a workspace
     tickets: bool = False  # blocks count themselves
     part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
-    table: Table | None = None  # … with other calls of itself, whose slots stand here
-    finish: Finish | None = None  # of the folds over its rows, if it has any
+    table: BatchedCalls | None = None  # … with other calls of itself, whose slots stand here
+    finish: ColumnEpilogue | None = None  # of the folds over its rows, if it has any
     stream: Stream | None = None  # … it is a pass over scores instead of phases
     windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
     fast: bool = False  # functions, divisions and roots may be the hardware's approximations

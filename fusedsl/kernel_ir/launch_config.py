@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
-class Geometry:
+class LaunchConfig:
     """How a kernel is launched: its grid, and the memory that its blocks share.
 
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
@@ -31,7 +31,7 @@ class Geometry:
     lasting: bool = False
     follows: bool = False
 
-    def within(self, room: int) -> Geometry:
+    def within(self, room: int) -> LaunchConfig:
         """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
         if not (self.cooperative or self.lasting) or self.blocks <= room:
             return self

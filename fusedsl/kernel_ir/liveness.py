@@ -12,12 +12,12 @@ from .phase import Body, Phase
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
-def words(kinds: Iterable[DType], packed: bool = False) -> float:
+def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
     """32-bit registers of one value of each type; 16-bit floats may stay packed in pairs."""
     return sum(0.5 if packed and d.kind == "f" and d.bits == 16 else max(1, d.bits // 32) for d in kinds)
 
 
-def live(body: Body) -> int:
+def max_live(body: Body) -> int:
     """The most names alive at once in a body, its arguments included; double where a type has 64 bits."""
     defined = {value.name for value in body.args}
     last_use = {}
@@ -40,7 +40,7 @@ def live(body: Body) -> int:
     return most * (2 if wide else 1)
 
 
-def held(kernel: KernelIR) -> tuple[DType, ...]:
+def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
     """Types of the element values in registers between two phases, where they take most: loads as they are stored."""
     rows = row_loads(kernel)
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
@@ -60,7 +60,7 @@ def held(kernel: KernelIR) -> tuple[DType, ...]:
         tuple(kinds[name] for name in made if made[name] < number <= used.get(name, -1))
         for number in range(1, len(kernel.phases))
     ]
-    return max(between, key=lambda found: words(found, packed=True), default=())
+    return max(between, key=lambda found: register_count(found, packed=True), default=())
 
 
 def row_loads(kernel: KernelIR) -> set[int]:
@@ -73,4 +73,4 @@ def row_loads(kernel: KernelIR) -> set[int]:
 
 def body_registers(phases: Sequence[Phase]) -> int:
     """The most that any element body needs."""
-    return max((live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)
+    return max((max_live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)

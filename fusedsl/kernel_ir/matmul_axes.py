@@ -10,7 +10,7 @@ from .phase import Body
 
 
 @dataclass(frozen=True)
-class Sides:
+class MatmulAxes:
     """The row axes of a kernel by the factors that they belong to.
 
     `rows` are axes of one factor alone, `columns` of the other, `batch` of both (or of none). `factors` has for each
@@ -23,12 +23,12 @@ class Sides:
     factors: tuple[tuple[Body, Body], ...]
 
 
-def sides(kernel: KernelIR) -> Sides | None:
+def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
     """The sides of a kernel's products; None where it sums no products, or does not sum them all over the same sides.
 
     The last axis that is of one factor alone is a column: neighbours in memory are columns of the result.
     """
-    found: Sides | None = None
+    found: MatmulAxes | None = None
     for product in kernel.products:
         left, right = (axes_of(kernel, body) for body in (product.left, product.right))
         alone = left ^ right
@@ -41,7 +41,7 @@ def sides(kernel: KernelIR) -> Sides | None:
         parts = [tuple(sorted(s)) for s in (batch, mine - other, other - mine)]
         if found is not None and [found.batch, found.rows, found.columns] != parts:
             return None
-        found = Sides(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
+        found = MatmulAxes(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
     return found
 
 
@@ -64,7 +64,7 @@ def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
 SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of rows
 
 
-def worthwhile(kernel: KernelIR, found: Sides, extents: tuple[int, ...]) -> bool:
+def worth_tiling(kernel: KernelIR, found: MatmulAxes, extents: tuple[int, ...]) -> bool:
     """Whether factors of these extents are worth collecting in strips."""
     counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
     return all(n >= least for n, least in zip(counts, SMALL))

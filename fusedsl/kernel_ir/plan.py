@@ -12,7 +12,7 @@ from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import Ending, Extreme, Gather, Line, Score, Sieve, Stream, Weighing
-from .kernel import Finish, Load, Position
+from .kernel import ColumnEpilogue, Load, Position
 from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 
 
@@ -71,7 +71,7 @@ class KernelPlan:
     resident: tuple[Phase, ...]
     streamed: tuple[Phase, ...] = ()
     rereads: tuple[str, ...] = ()
-    finish: Finish | None = None
+    finish: ColumnEpilogue | None = None
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
@@ -115,7 +115,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Phase, ColumnEpilogue, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
         *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
     )
 }

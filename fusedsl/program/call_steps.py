@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..backends.cuda.attention.schedule import schedule_scores
-from ..backends.cuda.schedule import can_cross
+from ..backends.cuda.schedule import has_mixed_schedule
 from ..errors import FusedslError
 from ..hardware import Hardware, facts
 from ..ir.checks import explain, holds, require_size
@@ -138,7 +138,7 @@ def bind_kernels(
 def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
     crossed = [b for b in bounds if b.kernel.finish is not None]
-    return hardware is None or all(can_cross(b.kernel, b.extents, hardware) for b in crossed)
+    return hardware is None or all(has_mixed_schedule(b.kernel, b.extents, hardware) for b in crossed)
 
 
 def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:

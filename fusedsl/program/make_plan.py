@@ -24,9 +24,9 @@ from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build import emit
-from ..kernel_ir.liveness import words
+from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
-from ..kernel_ir.register_pressure import body_words
+from ..kernel_ir.register_pressure import body_registers_of
 from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
 from ..rewrite.engine import Rule, rewrite
 from ..rewrite.scalar_builder import free_axes
@@ -153,8 +153,8 @@ def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
 
 def _words(plan: KernelPlan) -> float:
     """About how many words a thread of a kernel holds for each element."""
-    bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
-    return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
+    bodies = [body_registers_of(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
+    return max(bodies, default=0) + register_count(load.value.dtype for load in plan.loads)
 
 
 def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) -> Plan | None:

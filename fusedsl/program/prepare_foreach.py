@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from .. import debug
-from ..backends.cuda.schedule import KernelIR, geometry
+from ..backends.cuda.schedule import KernelIR, launch_config
 from ..errors import ArgumentError, FusedslError
 from ..hardware import Hardware
 from ..ir.types import UINT8
-from ..kernel_ir.launch_config import Geometry
+from ..kernel_ir.launch_config import LaunchConfig
 from ..runtime import array_copies
 from ..runtime import compile as compiler
 from ..runtime.arrays import CPU, Array, Facts
@@ -184,7 +184,7 @@ def _gathered(
     groups: dict[tuple, tuple[KernelIR, Any, list[Member]]] = {}
     for m, kernel, schedule in chosen:
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
-        needs = geometry(schedule, kernel, m.bound.extents)
+        needs = launch_config(schedule, kernel, m.bound.extents)
         groups.setdefault(key, (kernel, schedule, []))[2].append(replace(m, geometry=needs))
     for kernel, schedule, found in groups.values():
         if len(found) >= least and all(m.geometry.independent for m in found):
@@ -235,7 +235,9 @@ class _Gathered:
             if self.device == CPU:
                 launches.append(launch_on_cpu(found, step, where, self.temporaries[k], self.numbers, self.names))
             else:
-                members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
+                members.append(
+                    Member(plan, kernels[step], LaunchConfig(0, 0), where, self.temporaries[k], found.extents)
+                )
         return iter(launches) if self.device == CPU else self._cuda(members)
 
     def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..backends.cuda.batch_invariant import steady_width
+from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
 from ..kernel_ir.attention import Stream
 from ..kernel_ir.kernel import KernelIR, Operand, Position
 from ..kernel_ir.memory_access import (
-    WIDE,
-    Collapsed,
-    collapse,
-    collapse_rows,
-    kept_access,
-    letters,
-    lies_across,
-    map_access,
-    near_access,
-    reach,
+    INDEX64_FROM,
+    MergedAxes,
+    elementwise_access,
+    max_offset,
+    merge_axes,
+    merge_row_axes,
+    prefers_row_axis_vectors,
     row_access,
+    row_axis_access,
+    stride_kinds,
+    strided_axis_access,
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
@@ -122,13 +122,15 @@ def bind(
     merged, row_axes = _merged(plan, rows, columns, placed, loose)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
-    far = any(reach(merged.extents + places, line) >= WIDE for line, rank in zip(lines, placed.ranks) if rank)
+    far = any(
+        max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
+    )
     kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
     streamed = None
     if not plan.is_map and not plan.finish:
         streamed = replace(kernel, phases=plan.streamed, resident=False)
     across = None
-    if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
+    if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
         across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
     return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
 
@@ -153,7 +155,7 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
     of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
     order = [*of_rows, *of_columns]
     numbers = [*rows, *columns]
-    apart = Collapsed(
+    apart = MergedAxes(
         tuple(1 if a == NO_AXIS else numbers[a] for a in order),
         tuple(tuple(0 if a == NO_AXIS else line[a] for a in order) for line in placed.strides),
         tuple(() if a == NO_AXIS else (a,) for a in order),
@@ -173,29 +175,29 @@ def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | N
 
 def _merged(
     plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
-) -> tuple[Collapsed, int]:
+) -> tuple[MergedAxes, int]:
     """The axes that a kernel runs over, and how many of them are rows'."""
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
     if plan.is_map:
-        return collapse(columns, placed.strides, outputs, keep, stay), 0
-    merged, row_axes = collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
-    if stay and not lies_across(merged, row_axes, placed.dtypes):
+        return merge_axes(columns, placed.strides, outputs, keep, stay), 0
+    merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
+    if stay and not prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
         first = min(stay) if max(rows, default=1) == 1 else -1
         stay = [a for a in stay if a >= len(rows) or a == first]
-        return collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+        return merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
+def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
     """The kernel of merged axes, for a row that stays on the chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
     if plan.is_map:
-        nears = near_access(merged, placed.dtypes, placed.addresses)
+        nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
+        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
     return KernelIR(
@@ -218,14 +220,16 @@ def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed,
     )
 
 
-def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
+def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
     """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
     if plan.is_map:
-        return map_access(merged, placed.dtypes, placed.addresses), 0
+        return elementwise_access(merged, placed.dtypes, placed.addresses), 0
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.steady)
     if not plan.steady:
         return access, 0
-    steady = steady_width(merged.extents[-1], placed.dtypes, [letters(merged.extents, line) for line in merged.strides])
+    steady = batch_invariant_width(
+        merged.extents[-1], placed.dtypes, [stride_kinds(merged.extents, line) for line in merged.strides]
+    )
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
@@ -307,18 +311,18 @@ def _may_turn(plan: KernelPlan) -> bool:
     return not plan.pointers and not plan.finish and not along
 
 
-def _turned(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _Placed) -> KernelIR:
+def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Placed) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
     alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
-    width, lines, access = kept_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
+    width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
     if plan.steady:
         width, access = 1, ("element",) * len(access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
     return replace(kernel, operands=operands, kept=width)
 
 
-def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
+def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:
     """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
     first, *others = phases
     read = {value.name for part in first.passes for value in part.reads}

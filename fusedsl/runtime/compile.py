@@ -15,11 +15,11 @@ from .. import config, debug, logs
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_scores
 from ..backends.cuda.attention.sm90_schedule import AttendSchedule, in_columns, narrower, windows
-from ..backends.cuda.combo import Bundle, BundleSchedule, schedule_bundle
-from ..backends.cuda.matmul.schedule import schedule_contract
-from ..backends.cuda.rows.looped import streams
-from ..backends.cuda.rows_and_columns.schedule import CrossSchedule
-from ..backends.cuda.schedule import Geometry, Schedule, choose, geometry
+from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
+from ..backends.cuda.matmul.schedule import schedule_matmul
+from ..backends.cuda.rows.looped import prefers_looped
+from ..backends.cuda.rows_and_columns.schedule import MixedReductionSchedule
+from ..backends.cuda.schedule import LaunchConfig, Schedule, choose, launch_config
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
 from ..kernel_ir.kernel import KernelIR, Operand
@@ -72,7 +72,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
         if not isinstance(attending, AttendSchedule):
             return shared_parameters(bound.kernel, attending, bound.extents), attending
         return dataclasses.replace(bound.kernel, windows=windows(attending, bound.kernel)), attending
-    products = schedule_contract(bound.kernel, bound.extents, hardware)
+    products = schedule_matmul(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
@@ -81,7 +81,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     extents = bound.extents
     if kernel.finish is None:  # without rows there is no launch: what is said of it is what one row would take
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
-    if streamed is not None and streams(streamed, extents, hardware):
+    if streamed is not None and prefers_looped(streamed, extents, hardware):
         kernel = streamed
     schedule = choose(kernel, extents, hardware, flexible)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
@@ -92,7 +92,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
 
 def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
     """The kernel with what its blocks share in global memory among its parameters."""
-    needs = geometry(schedule, kernel, extents)
+    needs = launch_config(schedule, kernel, extents)
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
 
 
@@ -102,17 +102,17 @@ Chosen = Sequence[tuple[KernelIR, Any]]
 
 def scheduled_together(
     members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware
-) -> tuple[Bundle, BundleSchedule] | None:
+) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
     chosen = [
         scheduled_cuda(bound, hardware, False) if getattr(schedule, "room", 0) else (kernel, schedule)
         for (kernel, schedule), (_, bound) in zip(chosen, members)
     ]
-    needs = (geometry(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
+    needs = (launch_config(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
     if not all(need.independent for need in needs):
         return None
-    bundle = Bundle(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
-    return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
+    bundle = ComboKernel(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
+    return bundle, schedule_combo(bundle.kernels, [schedule for _, schedule in chosen], hardware)
 
 
 def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
@@ -133,12 +133,14 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
 
 
-def cuda_key(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
+def cuda_key(
+    kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule, digest: str, cc: tuple[int, int]
+) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
     return ("cuda", cc, digest, _unnumbered(kernel.name), _shape_of(kernel), _fields(schedule))
 
 
-def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
+def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
     """A scheduled kernel, compiled where neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
@@ -179,9 +181,9 @@ def source_of(kernel: Any, schedule: Any) -> str:
     return cuda.generate(kernel, schedule)
 
 
-def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
+def launch_geometry(built: Built, extents: tuple[int, ...]) -> LaunchConfig:
     """The grid of a CUDA launch, and what its blocks share."""
-    return geometry(built.schedule, built.kernel, extents)
+    return launch_config(built.schedule, built.kernel, extents)
 
 
 def _unnumbered(name: str) -> str:
@@ -189,9 +191,9 @@ def _unnumbered(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _shape_of(kernel: KernelIR | Bundle) -> tuple:
+def _shape_of(kernel: KernelIR | ComboKernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
-    if isinstance(kernel, Bundle):
+    if isinstance(kernel, ComboKernel):
         return tuple(map(_shape_of, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
@@ -202,7 +204,7 @@ def _shape_of(kernel: KernelIR | Bundle) -> tuple:
 
 def _fields(schedule: Any) -> tuple:
     """A schedule as it enters a key: everything but its reason and its estimate."""
-    if isinstance(schedule, BundleSchedule):
+    if isinstance(schedule, ComboSchedule):
         return ("bundle", schedule.threads, schedule.blocks, *map(_fields, schedule.members))
     schedule = getattr(schedule, "binary", schedule)
     return (type(schedule).__name__,) + tuple(
@@ -328,7 +330,7 @@ def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]
     if isinstance(schedule, AttendSchedule):
         for less in narrower(kernel, schedule):
             yield less, less[1].columns
-    if isinstance(schedule, CrossSchedule) and schedule.kept:
+    if isinstance(schedule, MixedReductionSchedule) and schedule.kept:
         yield (kernel, dataclasses.replace(schedule, kept=())), 0
 
 

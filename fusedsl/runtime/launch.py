@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
-from ..kernel_ir.launch_config import Geometry
+from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import Graph
 from .driver import Driver, Function, pointer
 from .native_entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
@@ -75,7 +75,7 @@ class Launch:
         self,
         driver: Driver,
         function: Function,
-        geometry: Geometry,
+        geometry: LaunchConfig,
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
@@ -153,7 +153,7 @@ class Launch:
             raise self.driver.fault(code, "cuLaunchKernelEx")
 
 
-def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
+def _resident(driver: Driver, function: Function, geometry: LaunchConfig) -> LaunchConfig:
     """A launch with no more blocks than the device holds at once, whatever was expected of it."""
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
     if geometry.lasting:

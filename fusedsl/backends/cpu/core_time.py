@@ -12,9 +12,9 @@ from math import log2, prod
 from ...ir.op_cost import instructions
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.matmul_axes import sides, worthwhile
+from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, FoldUse
-from ..cuda.scan_sort.sort_method import selection
+from ..cuda.scan_sort.sort_method import sort_of
 
 NEAR, FAR = 1.2e-11, 3e-11  # seconds for a byte that a cache delivers, or memory
 CACHE = 16 << 20  # bytes that stay in the last cache between two calls
@@ -48,8 +48,8 @@ def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
     width = _width(kernel)
     if kernel.stream is not None:
         return _of_scores(kernel, extents, width)
-    found = sides(kernel)
-    if found is not None and worthwhile(kernel, found, tuple(extents)):
+    found = matmul_axes(kernel)
+    if found is not None and worth_tiling(kernel, found, tuple(extents)):
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
@@ -61,7 +61,7 @@ def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
 
 def _ordering(kernel: KernelIR, columns: int) -> float:
     """For each element of a row that is put in order."""
-    select = selection(kernel)
+    select = sort_of(kernel)
     if select is None:
         return 0.0
     return ORDERED * log2(max(2, columns)) if select.count is None or select.count > 64 else KEPT

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from ...ir.types import INT64
 from ...kernel_ir.kernel import KernelIR, Load
-from ...kernel_ir.matmul_axes import sides
+from ...kernel_ir.matmul_axes import matmul_axes
 from ...kernel_ir.phase import Body
 from .reduce import get, put
 from .roles import Array
@@ -37,7 +37,7 @@ class Contract:
     """The text of one kernel."""
 
     def __init__(self, kernel: KernelIR, letters: str, vectors: Vectors):
-        found = sides(kernel)
+        found = matmul_axes(kernel)
         assert found is not None
         self.kernel, self.sides, self.vectors = kernel, found, vectors
         self.along = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}

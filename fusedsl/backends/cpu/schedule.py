@@ -7,7 +7,7 @@ from math import prod
 
 from ...config import num_threads
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .work import Launch, Stage
 from .workspace import cross_bytes, cross_parts, split_bytes
@@ -121,10 +121,10 @@ def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
     return f"map:{','.join(words)}" if words.count("s") < len(words) else "map"
 
 
-def _product(kernel: KernelIR, extents: tuple[int, ...]) -> Sides | None:
+def _product(kernel: KernelIR, extents: tuple[int, ...]) -> MatmulAxes | None:
     """The sides of a kernel's products, where blocks of them are worth packing."""
-    found = sides(kernel)
-    return found if found is not None and worthwhile(kernel, found, extents) else None
+    found = matmul_axes(kernel)
+    return found if found is not None and worth_tiling(kernel, found, extents) else None
 
 
 def _crosses(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
@@ -159,7 +159,7 @@ def _units(kernel: KernelIR, variant: str, extents: tuple[int, ...]) -> int:
         chunk, height = TILE
         return prod(extents[:-2]) * -(-extents[-2] // height) * -(-extents[-1] // chunk)
     if variant.startswith("products"):
-        found = sides(kernel)
+        found = matmul_axes(kernel)
         assert found is not None
         counts = [extent(axes, extents) for axes in (found.rows, found.columns)]
         return extent(found.batch, extents) * prod(-(-n // most) for n, most in zip(counts, PRODUCT_BLOCK))

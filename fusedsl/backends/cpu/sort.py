@@ -6,7 +6,7 @@ from __future__ import annotations
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Selection
-from ..cuda.scan_sort.sort_method import selection
+from ..cuda.scan_sort.sort_method import sort_of
 from . import reduce
 from .roles import Array, Roles
 from .source_text import indented, store_line, times
@@ -18,7 +18,7 @@ FEW = 64  # of a row that are kept in order while the row is read; more are sort
 def arrays(kernel: KernelIR) -> list[Array]:
     """The elements and their columns: the best few, or all of the row, twice: a merge reads one half and writes the
     other."""
-    select = selection(kernel)
+    select = sort_of(kernel)
     if select is None:
         return []
     count = str(select.count) if _few(select) else "2 * columns"
@@ -142,7 +142,7 @@ def _read(select: Selection, part: str, index: str) -> str:
 
 def ranks(roles: Roles, phase: Phase) -> list[str]:
     """A phase over the places of the order."""
-    kernel, select = roles.kernel, selection(roles.kernel)
+    kernel, select = roles.kernel, sort_of(roles.kernel)
     assert select is not None
     inner, used = [], roles.used(phase)
     for part, value in (("values", select.values), ("positions", select.positions)):

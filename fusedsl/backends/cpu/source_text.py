@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...kernel_ir.kernel import KernelIR, Load
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from ...kernel_ir.phase import Store
 
 INDENT = "    "
@@ -37,7 +37,7 @@ def header(kernel: KernelIR, variant: str) -> list[str]:
 def parameters(kernel: KernelIR) -> list[str]:
     """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides; scalars and addresses by name."""
     lines = []
-    for at, slot in enumerate(slots(kernel)):
+    for at, slot in enumerate(kernel_params(kernel)):
         if slot.kind == "pointer":
             lines.append(f"p{slot.index} = pointer(slots, {at})")
         elif slot.kind == "extent":

@@ -7,7 +7,7 @@ and held elements stand in a workspace that the caller gives, addressed by the t
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from . import reduce
 from .roles import Array, Roles
 from .rows import claim, columns, extents, fold_arrays, row_part, row_start, unclaim
@@ -29,7 +29,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
 
 def places(kernel: KernelIR, shared: list[Array]) -> list[str]:
     """Where the workspace's arrays are."""
-    count = len(slots(kernel))
+    count = len(kernel_params(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
     lines = [f"workspace = pointer(slots, {count})", f"parts = slot(slots, {count + 1})", f"rows = {rows}", "place = 0"]
     for array in shared:

@@ -15,7 +15,7 @@ FEW, MANY = 1, 1 << 16  # rows of kernels whose blocks may share a row, however 
 STRIP = 1024  # … and neighbouring rows that are folded side by side
 
 
-def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
+def batch_invariant_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
     """Elements of a vector along rows of so many columns: all contiguous arrays count, whether rows share them or not,
     and however they are aligned."""
     sizes = [d.itemsize for d, line in zip(dtypes, lines) if line.endswith("1")]
@@ -23,7 +23,7 @@ def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) ->
     return width if columns % width == 0 else 1
 
 
-def steady(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
+def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
     """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
     anything, in any number and at any distance."""
     axes = kernel.row_axes

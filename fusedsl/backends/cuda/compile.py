@@ -10,28 +10,28 @@ from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from .attention.mma_emit import warps_source
 from .attention.sm90_emit import attend_source
-from .batched_emit import many_source
-from .columns.emit import column_source
-from .combo import Bundle, BundleSchedule, threads_of
-from .combo_emit import bundle_source
+from .batched_emit import emit_batched
+from .columns.emit import emit_columns
+from .combo import ComboKernel, ComboSchedule, threads_of
+from .combo_emit import emit_combo
 from .compiler.wrapping_integers import wrapping
-from .elementwise.emit import map_source
-from .elementwise.transpose_emit import transpose_source
-from .matmul.emit import contract_source
-from .rows.emit import row_source
-from .rows.emit_cooperative import gang_source
-from .rows.emit_persistent import staying_source
-from .rows_and_columns.emit import cross_source
+from .elementwise.emit import emit_elementwise
+from .elementwise.transpose_emit import emit_transpose
+from .matmul.emit import emit_matmul
+from .rows.emit import emit_rows
+from .rows.emit_cooperative import emit_cooperative
+from .rows.emit_persistent import emit_persistent
+from .rows_and_columns.emit import emit_rows_and_columns
 from .schedule import (
     AttendSchedule,
     ColumnSchedule,
-    ContractSchedule,
-    CrossSchedule,
-    GangSchedule,
-    MapSchedule,
+    CooperativeSchedule,
+    ElementwiseSchedule,
+    MatmulSchedule,
+    MixedReductionSchedule,
     RowSchedule,
     Schedule,
     TransposeSchedule,
@@ -39,13 +39,13 @@ from .schedule import (
 )
 
 WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
-    MapSchedule: map_source,
-    RowSchedule: row_source,
-    ColumnSchedule: column_source,
-    GangSchedule: gang_source,
-    TransposeSchedule: transpose_source,
-    CrossSchedule: cross_source,
-    ContractSchedule: contract_source,
+    ElementwiseSchedule: emit_elementwise,
+    RowSchedule: emit_rows,
+    ColumnSchedule: emit_columns,
+    CooperativeSchedule: emit_cooperative,
+    TransposeSchedule: emit_transpose,
+    MixedReductionSchedule: emit_rows_and_columns,
+    MatmulSchedule: emit_matmul,
     AttendSchedule: attend_source,
     WarpSchedule: warps_source,
 }
@@ -64,19 +64,19 @@ class Compiled:
     blocks: int  # that were asked to fit on an SM
 
 
-def generate(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule) -> str:
+def generate(kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
-    if isinstance(kernel, Bundle):
-        assert isinstance(schedule, BundleSchedule)
+    if isinstance(kernel, ComboKernel):
+        assert isinstance(schedule, ComboSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
-        source = bundle_source(parts, kernel, schedule)
+        source = emit_combo(parts, kernel, schedule)
         return _chained(source) if any(part.chained for part in kernel.kernels) else source
-    assert not isinstance(schedule, BundleSchedule)
+    assert not isinstance(schedule, ComboSchedule)
     if isinstance(schedule, RowSchedule) and schedule.stays:
-        source = staying_source(kernel, schedule)
+        source = emit_persistent(kernel, schedule)
     else:
         source = WRITERS[type(schedule)](kernel, schedule)
-    source = many_source(source, kernel) if kernel.table is not None else source
+    source = emit_batched(source, kernel) if kernel.table is not None else source
     return _chained(source) if kernel.chained and not kernel.part else source
 
 
@@ -86,7 +86,7 @@ def _chained(source: str) -> str:
     start = max(k for k, line in enumerate(lines) if line.startswith("def kernel("))
     body = next(k for k in range(start, len(lines)) if lines[k].endswith("):")) + 1
     body += lines[body].lstrip().startswith('"""')
-    return "\n".join([*lines[:body], "    take_turn()", *lines[body:]]) + "\n"
+    return "\n".join([*lines[:body], "    griddepcontrol()", *lines[body:]]) + "\n"
 
 
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
@@ -97,10 +97,12 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **namespace()}
     tree = wrapping(ast.parse(source, path))
-    if kernel.kernels[0].fast if isinstance(kernel, Bundle) else kernel.fast:
+    if kernel.kernels[0].fast if isinstance(kernel, ComboKernel) else kernel.fast:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)
-    words = [numba_backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
+    words = [numba_backend.types.int64] * len(
+        kernel.slots if isinstance(kernel, ComboKernel) else kernel_params(kernel)
+    )
     if isinstance(kernel, KernelIR) and kernel.table is not None:
         words = [numba_backend.Words(kernel.table.words)]
     bounds = (threads_of(schedule), blocks or schedule.blocks)

@@ -9,10 +9,10 @@ from typing import Any
 from ...hardware import Hardware, blocks_for, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.liveness import row_loads
-from ...kernel_ir.register_pressure import Tiling, needed, predicted
+from ...kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from .columns.schedule import ColumnSchedule
-from .elementwise.schedule import MapSchedule
-from .rows.cooperative import GangSchedule
+from .elementwise.schedule import ElementwiseSchedule
+from .rows.cooperative import CooperativeSchedule
 from .rows.schedule import WARP, RowSchedule
 
 MOST = 8  # neighbours that are tried
@@ -21,15 +21,15 @@ MOST_VECTORS = 8  # of a thread of a map
 MOST_HELD = 64  # elements of a row that a thread holds
 
 
-def neighbours(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[Any, ...]:
+def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[Any, ...]:
     """At most eight schedules near this one, the most promising first.
 
     Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
     """
     found: Iterator[Any]
-    if isinstance(schedule, MapSchedule):
+    if isinstance(schedule, ElementwiseSchedule):
         found = _of_map(schedule, kernel, hardware)
-    elif isinstance(schedule, (ColumnSchedule, GangSchedule)) and not schedule.resident:
+    elif isinstance(schedule, (ColumnSchedule, CooperativeSchedule)) and not schedule.resident:
         found = _of_streams(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
@@ -53,7 +53,7 @@ def difference(schedule: Any, other: Any) -> str:
 # -- maps
 
 
-def _of_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[MapSchedule]:
+def _of_map(schedule: ElementwiseSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[ElementwiseSchedule]:
     for vectors in (schedule.vectors * 2, schedule.vectors // 2):
         if 1 <= vectors <= MOST_VECTORS:
             threads = min(MOST_THREADS, max(LEAST_THREADS, schedule.threads * schedule.vectors // vectors))
@@ -64,10 +64,12 @@ def _of_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware) -> Iter
     yield from _bounds(schedule, schedule.threads, hardware)
 
 
-def _fitted_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
-    need = needed(kernel, Tiling(schedule.width, vectors))
+def _fitted_map(
+    schedule: ElementwiseSchedule, kernel: KernelIR, hardware: Hardware, vectors: int, threads: int
+) -> ElementwiseSchedule:
+    need = required_registers(kernel, Tiling(schedule.width, vectors))
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     return dataclasses.replace(schedule, vectors=vectors, threads=threads, blocks=blocks, registers=registers)
 
 
@@ -123,9 +125,9 @@ def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Ite
 
 def _fitted_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
     """With the blocks that its registers allow."""
-    need = needed(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
+    need = required_registers(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
     blocks = blocks_for(hardware, need, schedule.block)
-    registers = predicted(kernel, hardware, need, blocks, schedule.block)
+    registers = predicted_registers(kernel, hardware, need, blocks, schedule.block)
     return dataclasses.replace(schedule, blocks=blocks, registers=registers)
 
 

@@ -10,7 +10,7 @@ from ...fusion.fusion_group import Group
 from ...fusion.contractions import factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
-from ..kernel import Finish
+from ..kernel import ColumnEpilogue
 from ..phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .instructions import literal
@@ -147,12 +147,12 @@ class PhaseEmitter(Frame):
         fold = FOLDS[name]
         return fold.lift(value, position(along or self.group.columns[0]) if fold.positional else None)
 
-    def _finish(self) -> Finish:
+    def _finish(self) -> ColumnEpilogue:
         """What becomes of the folds over rows, a column at a time."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
         stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in self.cross_stores)
-        return Finish(body if results else None, stores)
+        return ColumnEpilogue(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
         """(the first body, the scans with the bodies between them, names of the results)."""

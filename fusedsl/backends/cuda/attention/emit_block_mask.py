@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 KEPT = [
     "",
     "",
-    '@once("int32, int32 -> int32, int32")',
+    '@uniform("int32, int32 -> int32, int32")',
     "def classes(at, word):",
     "    return kept_word(at + 8 * word), kept_word(at + 8 * word + 4)",
 ]
@@ -34,12 +34,12 @@ def direct_classes(scope: FragmentScope, schedule: Tiles, known: bool = False) -
     lines, some, every = _asked(scope, schedule, known)
     results = [f"here = first < n{scope.along}", f"return ballot(here & {some}), ballot(here & {every})"]
     place = [f"place = minimum(tile, int32((n{scope.along} - 1) // {schedule.columns}))"] if kept else []
-    lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
+    lines = ["tile = word * 32 + (thread_idx() & 31)", *place, *lines, *results]
     types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_found_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
-    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def classes({', '.join(given)}):"]
+    head = ["", "", f'@uniform("{kinds} -> int32, int32")', f"def classes({', '.join(given)}):"]
     scope.functions += [*head, *indented(lines)]
     return scope.function(("classes",), f"classes({', '.join(['{word}', *given[1:]])})")
 
@@ -68,7 +68,7 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         some, every = scope.call("asked", sieve.body, SCALAR)
         scope.code += [
             f"some, every = int32({some}), int32({every} & (first + {columns} <= {n}))",
-            "if (thread() & 31) == 0:",
+            "if (thread_idx() & 31) == 0:",
             "    mark_word(classes_at + 8 * (tile >> 5), some << (tile & 31))",
             "    mark_word(classes_at + 8 * (tile >> 5) + 4, every << (tile & 31))",
             f"tile = int32(tile + {warps})",
@@ -76,14 +76,14 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
 
     before = scope.written(write)
     return [
-        "word = thread()",
+        "word = thread_idx()",
         f"while word * {32 * columns} < {n}:",
         "    keep_word(classes_at + 8 * word, 0)",
         "    keep_word(classes_at + 8 * word + 4, 0)",
         f"    word = int32(word + {schedule.block})",
         "barrier()",
         *before,
-        "tile = int32(thread() >> 5)",
+        "tile = int32(thread_idx() >> 5)",
         f"while tile * {columns} < {n}:",
         *indented(found),
     ]
@@ -102,7 +102,7 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         scope.code += _ends(scope, schedule, sieve, True)
         for k, extreme in enumerate(extremes):
             _extreme(scope, sieve, extreme, True, columns)
-            scope.code.append("if (thread() & 31) == 0:")
+            scope.code.append("if (thread_idx() & 31) == 0:")
             for j, value in enumerate((extreme.least, extreme.greatest)):
                 at = f"{_extremes_at(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
                 scope.code.append(f"    keep_word({at}, int32({value.name}))")
@@ -110,12 +110,12 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     found, rest = scope.written(write), "place"
     places = []
     for a in reversed(axes):
-        places += [f"further = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
+        places += [f"further = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
         rest = "further"
     return [
-        f"entry, tiles = int32(thread() >> 5), int32(({n} + {columns - 1}) // {columns})",
+        f"entry, tiles = int32(thread_idx() >> 5), int32(({n} + {columns - 1}) // {columns})",
         f"while entry < tiles * {_places(axes)}:",
-        "    place = share(entry, tiles)",
+        "    place = udiv(entry, tiles)",
         "    tile = int32(entry - place * tiles)",
         *indented([*places, *found]),
         f"    entry = int32(entry + {schedule.block // 32})",
@@ -239,7 +239,7 @@ def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool,
     ends = (
         ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")
     )
-    begin, step = (f"{first} + (thread() & 31)", 32) if spread else (first, 1)
+    begin, step = (f"{first} + (thread_idx() & 31)", 32) if spread else (first, 1)
     scope.code.append(f"{low}, {high} = {', '.join(ends)}")
     for k in range(0, most, step):
         scope.code += [f"step = minimum({begin} + {k}, {last})", *inner]
@@ -249,7 +249,7 @@ def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool,
         for name, join, nothing in zip((low, high), joins, ends):
             scope.functions += ["", "", f"def nothing_{name}():", f"    return {nothing}"]
             scope.functions += ["", "", f"def merging_{name}(a, b):", f"    return {join.format('a', 'b')}"]
-            rule = f'fold("{d.name}", merging_{name}, nothing_{name})'
-            scope.functions += ["", "", f"share_{name} = Team(threads=32).join({rule})"]
+            rule = f'reduction("{d.name}", merging_{name}, nothing_{name})'
+            scope.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).join({rule})"]
             scope.code.append(f"{name} = share_{name}({name})")
     scope.domain |= {low: SCALAR, high: SCALAR}

@@ -9,13 +9,13 @@ from types import MappingProxyType
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import Names, indented, signature
-from ..peephole.narrow_integers import PLACES, shortened
+from ..peephole.narrow_integers import PLACES, narrowed_lines
 
 ROW, ELEMENT, COLUMN, SCALAR, OWN, OWN_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OWN_STEPS, DRAWN = "own, in steps", "drawn for each element"
 LINE, KEY = "line", "key"  # of results, and of the first product's operand, across a warp
 FOUND = "found"  # a line of the stream that is looked up, by lanes of a warp
-MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "once", OWN: "O.elementwise"}
+MAPS = {ROW: "S.rowwise", ELEMENT: "S.elementwise", COLUMN: "S.columnwise", SCALAR: "uniform", OWN: "O.elementwise"}
 MAPS |= {OWN_COLUMN: "O.columnwise", OWN_STEPS: "O.stepwise", DRAWN: "S.drawn"}
 MAPS |= {LINE: "own_row.elementwise", KEY: "score_row.elementwise", FOUND: "lookup.elementwise"}
 QUICK = ("exp", "exp2", "maximum", "minimum", "quotient")  # functions of which the hardware's own will do
@@ -188,7 +188,7 @@ class FragmentScope:
     def written_as(self, body: Body) -> list[str]:
         """A body's lines, with the hardware's divisions where these will do, and short integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = shortened(body.lines, dict.fromkeys(places, PLACES))
+        lines = narrowed_lines(body.lines, dict.fromkeys(places, PLACES))
         if not self.quick:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]

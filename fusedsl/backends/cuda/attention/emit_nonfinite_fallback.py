@@ -58,10 +58,10 @@ class RowWriter(FragmentScope):
             f"score_row, own_row = Row({width}), Row({out})",
             f'multiply_row = score_row.product("{self.w.score.value.dtype}")',
         ]
-        warp = f"group * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
+        warp = f"group * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
         row = ["row_one = int64(again_from + again)"]
         if self.packed is not None:
-            row += [f"above_one = share(row_one, n{self.lane})", f"row_one = row_one - above_one * n{self.lane}"]
+            row += [f"above_one = udiv(row_one, n{self.lane})", f"row_one = row_one - above_one * n{self.lane}"]
         return [
             f"again_from, again = int32(row_from + {warp}), int32(0)",
             f"while (again < {WARP_ROWS}) & (again_from + again < {self.w.row_limit}):",

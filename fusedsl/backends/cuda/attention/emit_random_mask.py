@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import indented, signature
-from ..peephole.gathers import below, staged, target_of
+from ..peephole.gathers import below, split_at_gathers, target_of
 from .emit_fragment import COLUMN, DRAWN, ELEMENT, SCALAR
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def draw(w: TileWriter, body: Body) -> None:
 def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
     """(where a number stands, its argument that is the column, the condition of the number, the number), of a body that
     draws one, of which neighbouring columns have neighbours."""
-    stages, rest = staged(body)
+    stages, rest = split_at_gathers(body)
     if len(stages) != 1 or [fetch.kind for fetch in stages[0].fetches] != ["philox_word"]:
         return None
     (fetch,), place = stages[0].fetches, stages[0].where

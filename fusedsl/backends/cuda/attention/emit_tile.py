@@ -9,7 +9,7 @@ from itertools import takewhile
 from ....kernel_ir.attention import Stream, Weighing
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import either, rule
+from ..emit.source_text import either, reduction_source
 from .emit_fragment import COLUMN, ELEMENT, OWN, ROW, FragmentScope
 from .emit_paged_kv import ask_lines
 from .emit_random_mask import draw
@@ -239,7 +239,7 @@ class TileWriter(FragmentScope):
         """A fold along the rows of a thread's elements, and where it cannot wait, of all four threads of a row."""
         label = self.function(("fold", use.merge, use.identity), f"{use.name}_{len(self.made)}")
         if label not in self.joins.values():
-            self.functions += rule(use, label)
+            self.functions += reduction_source(use, label)
             self.functions.append(f"fold_{label}, join_{label} = S.fold(rule_{label}), join_rows(rule_{label})")
         self.joins[use.state[0].name] = label
         lifted = [v.name for v in use.lifted]

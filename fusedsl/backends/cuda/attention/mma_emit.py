@@ -78,13 +78,13 @@ class WarpsWriter(ScoreWriter):
         """The block's shared memory, its rows, and which tiles of the stream count."""
         s = self.schedule
         start = f"dynamic_start({LINE})"
-        self.top.append(f"memory, sent = {start}, arrived(0)" if self._sends else f"memory = {start}")
+        self.top.append(f"memory, sent = {start}, wait_group(0)" if self._sends else f"memory = {start}")
         self.code.append("left_at = memory()")
         weighs = {"weighed_at"} | (set() if s.tensor else {"weights_at"}) if self.weighs else set()
         used = [name for name in s.places if name in {"right_at", "classes_at"} | weighs]
         kept = self.stream.sieve is not None and asks_memory(self.kernel)
         self.code += [f"{name} = int32(left_at + {s.places[name]})" for name in used if name != "classes_at" or kept]
-        self.code += ["group, item = int32(thread() >> 7), block()", *self._item()]
+        self.code += ["group, item = int32(thread_idx() >> 7), block_idx()", *self._item()]
         if kept:
             self.code += [*kept_classes(self, s), "barrier()"]
         self.code += [*self._count(), *(self._own_part() if s.split else [])]
@@ -99,16 +99,16 @@ class WarpsWriter(ScoreWriter):
             f"items = int32({' * '.join(['row_tiles', *(f'n{a}' for a in self.outer)])})",
         ]
         if self.schedule.split:
-            lines += ["parts, part = share(blocks(), items), share(item, items)", "item = int32(item - part * items)"]
+            lines += ["parts, part = udiv(grid_dim(), items), udiv(item, items)", "item = int32(item - part * items)"]
         if self.sieved:
             lines += [
-                "others = share(items, row_tiles)",
-                "rest = share(item, others)",
+                "others = udiv(items, row_tiles)",
+                "rest = udiv(item, others)",
                 "other = int32(item - rest * others)",
             ]
             lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.schedule.rows})")
         else:
-            lines += ["other = share(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
+            lines += ["other = udiv(item, row_tiles)", "rest = int32(item - other * row_tiles)"]
             lines.append(f"row_from = int32(rest * {self.schedule.rows})")
         return lines + self.place_of_other()
 
@@ -133,8 +133,8 @@ class WarpsWriter(ScoreWriter):
     def _own_part(self) -> list[str]:
         """Lines that leave of the tiles those of the block's part, `count` of them."""
         lines = [
-            "before = int32(share(int64(count) * part, int64(parts)))",
-            "count = int32(share(int64(count) * (part + 1), int64(parts)) - before)",
+            "before = int32(udiv(int64(count) * part, int64(parts)))",
+            "count = int32(udiv(int64(count) * (part + 1), int64(parts)) - before)",
         ]
         if not self.sieved:
             return lines
@@ -172,12 +172,12 @@ class WarpsWriter(ScoreWriter):
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
         shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
-        self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
+        self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = is_last_block"]
         size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
         begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
         take = [
-            f"{theirs} = take_state(states_at + (part * {TOGETHER} + k) * step)",
+            f"{theirs} = load_partial(states_at + (part * {TOGETHER} + k) * step)",
             "k = int32(k + 1)",
             *self.written(self._take_up),
         ]
@@ -193,7 +193,7 @@ class WarpsWriter(ScoreWriter):
             *indented(self.written(self.finish)),
         ]
         level = [
-            f"leave_state(states_at + part * step, {held})",
+            f"store_partial(states_at + part * step, {held})",
             f"groups = int32((parts + {TOGETHER - 1}) >> {TOGETHER.bit_length() - 1})",
             f"part = int32(part >> {TOGETHER.bit_length() - 1})",
             f"count = int32(minimum({TOGETHER}, parts - part * {TOGETHER}))",
@@ -293,7 +293,7 @@ class WarpsWriter(ScoreWriter):
         gather = self.stream.gather
         right = LookupWriter(self, gather).lines(first) if gather else []
         right += self._stage("right", first)
-        send, sent = (["send()"], ["sent()"]) if self._sends else ([], [])
+        send, sent = (["commit_group()"], ["sent()"]) if self._sends else ([], [])
         weighed = [*self._stage("weighed", "column_from"), *send] if self.weighs else []
         self.code += [*self._stage("left", "row_from"), "k = int32(0)", *self._next(), *right, *send]
         if s.tensor:

@@ -9,7 +9,7 @@ results.
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.parameters import WINDOW_WORDS, slots
+from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
 from .block_mask_inputs import asks_memory
@@ -59,7 +59,7 @@ class AttendWriter(ItemTiles):
             self.top.append(f'read_beside, wide_beside = S.box({s.rows}), S.unpack("{kind}")')
         for number, window in enumerate(self.kernel.windows):
             place = next(
-                k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
+                k for k, slot in enumerate(kernel_params(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
             way = "send" if window.operand == self.boxed else "copy"
             self.top.append(f"map{number}, {way}{number} = parameter_at({place}), {way}_box({len(window.axes)})")
@@ -108,8 +108,8 @@ class AttendWriter(ItemTiles):
             f"tiles_at = int32(left_at + {at + ORDER_BYTES})",
             f"places_at = int32(left_at + {at + ORDER_BYTES + 4 * TILE_NOTES})",
             f"classes_at = int32(left_at + {at + note_bytes(self.kernel)})",
-            "group = int32(same(thread() >> 7) - 1)",
-            "if thread() == 0:",
+            "group = int32(same(thread_idx() >> 7) - 1)",
+            "if thread_idx() == 0:",
             "    init_barrier(place_full, 1)",
             "    init_barrier(place_empty, 1)",
             f"    for k in range({s.left_stages}):",
@@ -127,7 +127,7 @@ class AttendWriter(ItemTiles):
             "barrier()",
         ]
         if self.sieved and not s.resident:
-            self.code += ["item = block()", *place_lines(self), *kept_classes(self, s), "barrier()"]
+            self.code += ["item = block_idx()", *place_lines(self), *kept_classes(self, s), "barrier()"]
 
     def _begin_beside(self) -> list[str]:
         """Lines that make the barriers of what is beside scores: a warp at a time has read it."""
@@ -144,7 +144,7 @@ class AttendWriter(ItemTiles):
 
     def _compute(self) -> None:
         s = self.schedule
-        self.code += ["take()", f"lead = (thread() & {GROUP - 1}) == 0", "note = int32(-32)"]
+        self.code += ["take()", f"lead = (thread_idx() & {GROUP - 1}) == 0", "note = int32(-32)"]
         if s.turns:
             self.code += [f"if group == {s.groups - 1}:", "    tell_group(1, 256)"]
         self.code += ["taken = int32(0)", *self._arrived(), *self._begin_scores(AHEAD), f"{AHEAD} = finish({AHEAD})"]

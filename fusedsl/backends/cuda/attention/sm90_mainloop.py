@@ -70,7 +70,7 @@ class ItemTiles(ScoreWriter):
         return [
             f"await_phase(beside_full + {place} * 8, {self.beside_phase(MOVED)})",
             f"beside = read_beside(beside_at + {place} * {self.beside_bytes()} + {rows})",
-            "if (thread() & 31) == 0:",
+            "if (thread_idx() & 31) == 0:",
             f"    arrive(beside_empty + {place} * 8)",
         ]
 

@@ -21,8 +21,8 @@ TAKEN = f"(taken & {NOTES - 1})"  # of the notes on items, that on this one
 
 def copy_lines(w: AttendWriter) -> list[str]:
     """The lines of the warps that copy."""
-    scout = ["elif thread() < 64:", *indented(_scout(w))] if w.schedule.resident else []
-    return ["if thread() < 32:", *indented(_copying(w)), *scout]
+    scout = ["elif thread_idx() < 64:", *indented(_scout(w))] if w.schedule.resident else []
+    return ["if thread_idx() < 32:", *indented(_copying(w)), *scout]
 
 
 def _scout(w: AttendWriter) -> list[str]:
@@ -30,7 +30,7 @@ def _scout(w: AttendWriter) -> list[str]:
     item = [
         *place_lines(w),
         *count_lines(w),
-        "item = int32(item + blocks())",
+        "item = int32(item + grid_dim())",
         "counted = count << 1 | int32(item >= items)",
         "await_phase(place_empty, (taken & 1) ^ 1)",
         "if lead:",
@@ -38,7 +38,7 @@ def _scout(w: AttendWriter) -> list[str]:
         "    arrive(place_full)",
         "taken = int32(taken + 1)",
     ]
-    start = ["lead = thread() == 32", "item, taken = block(), int32(0)"]
+    start = ["lead = thread_idx() == 32", "item, taken = block_idx(), int32(0)"]
     return [*start, "while item < kept_word(order_at):", *indented(item)]
 
 
@@ -80,10 +80,10 @@ def _copying(w: AttendWriter) -> list[str]:
     if s.resident:  # LLVM does not know it, and unrolls no such loop: registers are few here
         tile.append(f"counted = kept_word({place_at(w, TAKEN)} + {4 * len(w.outer) + 8})")
     item = [*rewind_lines(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
-    start = ["lead = thread() == 0", "moved, taken = int32(0), int32(0)"]
+    start = ["lead = thread_idx() == 0", "moved, taken = int32(0), int32(0)"]
     if not s.resident:
         place = [*place_lines(w), *count_lines(w), "counted = count << 1 | 1"]
-        return [*start, "item = block()", *place, "if lead:", *indented(_keep_place(w)), *item]
+        return [*start, "item = block_idx()", *place, "if lead:", *indented(_keep_place(w)), *item]
     place = ["await_phase(place_full, taken & 1)", *kept_place(w, TAKEN)]
     loop = [*place, *item, "more, taken = counted & 1 == 0, int32(taken + 1)"]
     return [*start, "more = True", "while more:", *indented(loop)]

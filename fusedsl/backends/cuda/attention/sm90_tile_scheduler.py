@@ -43,16 +43,16 @@ def place_lines(w: AttendWriter) -> list[str]:
     """Lines that give the rows of an item, from `row_from` to `row_end`, and its place on the other axes."""
     lines = [
         "items, row_tiles, section = kept_word(order_at), kept_word(order_at + 4), kept_word(order_at + 8)",
-        "turn = share(item, section * row_tiles)",
+        "turn = udiv(item, section * row_tiles)",
         "passed = int32(turn * section)",
-        "onward = int32(share(items, row_tiles) - passed)",
+        "onward = int32(udiv(items, row_tiles) - passed)",
         "near = minimum(section, onward)",
         "inner = int32(item - passed * row_tiles)",
-        "rest = share(inner, near)",
+        "rest = udiv(inner, near)",
         "other = int32(passed + inner - rest * near)",
     ]
     if w.sieved:  # the last section begins with the longest
-        lines += ["if share(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
+        lines += ["if udiv(onward - 1, section) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
     n, rows = f"n{w.lane}", w.schedule.rows
     lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
     lines.append(f"row_from = maximum(int32(row_end - {rows}), int32(0))")

@@ -8,21 +8,30 @@ from dataclasses import dataclass, field
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import Names, Scope, function, header, indented, rule, signature, so_far
+from ..emit.source_text import (
+    Names,
+    SourceBuilder,
+    accumulator_name,
+    function,
+    header,
+    indented,
+    reduction_source,
+    signature,
+)
 from ..peephole.low_precision_stores import narrow_body
 from ..split_heuristics import state_words
-from .emit_index import Strip
-from .emit_unaligned import write_alignment
+from .emit_index import ColumnIndexEmitter
+from .emit_unaligned import emit_alignment
 from .schedule import ColumnSchedule, record_bytes, record_places
 
 
-def column_source(kernel: KernelIR, schedule: ColumnSchedule) -> str:
+def emit_columns(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
     team = f"{schedule.lanes} threads side by side, {schedule.levels} deep on columns {where}"
     team = "lines of threads on columns that they loop over" if schedule.room else team
     opening = header(kernel, f"a column kernel; {team}", "")
-    writer = ColumnWriter(Scope(kernel, Names(kernel)), schedule)
+    writer = ColumnEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 
@@ -32,7 +41,7 @@ BATCH_WORDS = 32  # registers of the records that a thread reads at once
 
 
 @dataclass
-class ColumnWriter(Strip):
+class ColumnEmitter(ColumnIndexEmitter):
     """Writes one column kernel: where the strip is, then its phases."""
 
     checked: list[str] = field(default_factory=list)  # intrinsics that look at what is there of a tile
@@ -50,7 +59,7 @@ class ColumnWriter(Strip):
                 self._loop(number, phase)
             self._row_work(number, phase)
         if self.schedule.together:
-            self.code.append("part_from(tickets, number * 2, parts)")
+            self.code.append("grid_barrier_reset(tickets, number * 2, parts)")
 
     def _held(self, number: int, phase: Phase) -> None:
         """A phase over the strip in registers."""
@@ -67,7 +76,7 @@ class ColumnWriter(Strip):
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self._provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{so_far(use)} = empty_{self.rule_of(use)}()")
+            self.code.append(f"{accumulator_name(use)} = empty_{self.rule_of(use)}()")
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
@@ -79,11 +88,11 @@ class ColumnWriter(Strip):
         if self.schedule.vectors > 1:
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
         if self.kernel.shifted:
-            write_alignment(self, phase)
+            emit_alignment(self, phase)
         if self.schedule.split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
-            self.scope.unpack(use, f"join_{self.rule_of(use)}({so_far(use)})")
+            self.scope.unpack(use, f"join_{self.rule_of(use)}({accumulator_name(use)})")
         self._forget()
 
     def _turn_work(self, number: int, phase: Phase, more: bool = False) -> None:
@@ -139,7 +148,7 @@ class ColumnWriter(Strip):
             self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
 
     def _collect(self, use: FoldUse, states: str) -> None:
-        self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
+        self.code.append(f"{accumulator_name(use)} = merge_{self.rule_of(use)}({accumulator_name(use)}, {states})")
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
@@ -168,13 +177,13 @@ class ColumnWriter(Strip):
             rule, state = self.rule_of(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
             self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
-            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({so_far(use)}))")
+            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({accumulator_name(use)}))")
         if self.schedule.together:
-            self.code.extend([f"met = int32({before + 1} * parts)", "meet(tickets, number * 2, met)"])
+            self.code.extend([f"met = int32({before + 1} * parts)", "grid_barrier_wait(tickets, number * 2, met)"])
         else:
-            self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, found = self.rule_of(use), so_far(use)
+            rule, found = self.rule_of(use), accumulator_name(use)
             merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
             self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {self.levels(batch)})"]))
@@ -255,7 +264,7 @@ class ColumnWriter(Strip):
         same = sum(name == use.name for name, *_ in self.rules)
         name = self.rules[key] = f"{use.name}_{same}" if same else use.name
         lines = self.scope.functions
-        lines += rule(use, name)
+        lines += reduction_source(use, name)
         lines += [f"fold_{name} = stack.fold(tile, rule_{name})", f"join_{name} = stack.join(rule_{name})"]
         if not self.schedule.resident:
             lines.append(f"fold_{name}_end = stack.fold(ends, rule_{name})")

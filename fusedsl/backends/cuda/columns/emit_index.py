@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....kernel_ir.liveness import row_loads
-from ..emit.multi_axis_index import Walk
-from ..emit.source_text import Writer
+from ..emit.multi_axis_index import MultiAxisIndex
+from ..emit.source_text import KernelEmitter
 from ..split_heuristics import fold_bytes
-from .emit_unaligned import shifted_strips, write_shift
+from .emit_unaligned import emit_shift, shifted_strips
 from .schedule import ColumnSchedule
 
 
 @dataclass
-class Strip(Writer):
+class ColumnIndexEmitter(KernelEmitter):
     """Writes where a thread stands, for one column kernel."""
 
     schedule: ColumnSchedule
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
-    walk: Walk = field(init=False)
+    walk: MultiAxisIndex = field(init=False)
 
     @property
     def step(self) -> str:
@@ -28,11 +28,15 @@ class Strip(Writer):
     def place_in_block(self) -> tuple[str, str]:
         """The lane of a thread, and how many there are."""
         lanes = self.schedule.lanes
-        return ("thread()", "side()") if self.schedule.room else (f"int32(thread() & {lanes - 1})", f"int32({lanes})")
+        return (
+            ("thread_idx()", "block_dim_x()")
+            if self.schedule.room
+            else (f"int32(thread_idx() & {lanes - 1})", f"int32({lanes})")
+        )
 
     def levels(self, times: int) -> str:
         """So many times the levels of a block."""
-        return f"depth() * {times}" if self.schedule.room else str(self.schedule.levels * times)
+        return f"block_dim_y() * {times}" if self.schedule.room else str(self.schedule.levels * times)
 
     def define_tiles(self) -> None:
         plan, top = self.schedule, self.scope.top
@@ -45,19 +49,19 @@ class Strip(Writer):
         top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
         place = f"room={plan.room}" if plan.room else f"lanes={plan.lanes}, levels={plan.levels}"
         place += f", width={plan.width}"
-        top.append(f"stack = Stack({place}, state={fold_bytes(self.kernel)})")
+        top.append(f"stack = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
 
     def find_rows(self) -> None:
         """The vector of rows of this thread; lanes beyond the last work on that one, and store nothing."""
         plan, names, kernel, index = self.schedule, self.scope.names, self.kernel, self.index
         if plan.split:
             self.code.append(f"strips = {self._strips()}")
-            self.code.append("parts = share(blocks(), int32(strips))")
-            self.code.append(f"number = share({self.scope.block}, parts)")
+            self.code.append("parts = udiv(grid_dim(), int32(strips))")
+            self.code.append(f"number = udiv({self.scope.block}, parts)")
             self.code.append(f"part = int32({self.scope.block} - int32(number * parts))")
         else:
             self.code.append(f"number = {self.scope.block}")
-        level = "line()" if plan.room else f"int32(thread() >> {plan.lanes.bit_length() - 1})"
+        level = "thread_idx_y()" if plan.room else f"int32(thread_idx() >> {plan.lanes.bit_length() - 1})"
         self.code.append(f"level = {level}")
         self.code.append(f"vectors = {self._vectors()}")
         lane, lanes = self.place_in_block()
@@ -79,7 +83,7 @@ class Strip(Writer):
         for k, operand in enumerate(kernel.operands):
             self._begin(k, operand)
         if kernel.shifted:
-            write_shift(self)
+            emit_shift(self)
 
     @property
     def rows_there(self) -> str:
@@ -114,14 +118,14 @@ class Strip(Writer):
         if self.kernel.shifted:
             return shifted_strips(self, self._vectors())
         if self.schedule.room:
-            return f"{self.index}(share({self.index}({self._vectors()} + side() - 1), side()))"
+            return f"{self.index}(udiv({self.index}({self._vectors()} + block_dim_x() - 1), block_dim_x()))"
         return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
 
     def find_columns(self) -> None:
         plan, kernel = self.schedule, self.kernel
         axes = tuple(range(kernel.row_axes, kernel.axes))
         rows = row_loads(kernel)
-        self.walk = Walk(self.scope, axes, 1, "column", "columns", self.begins)
+        self.walk = MultiAxisIndex(self.scope, axes, 1, "column", "columns", self.begins)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
         self.walk.define(used, plan.vectors, self.step)
         start = (

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....kernel_ir.phase import Phase
-from ..emit.source_text import so_far
+from ..emit.source_text import accumulator_name
 
 if TYPE_CHECKING:
-    from .emit import ColumnWriter
-    from .emit_index import Strip
+    from .emit import ColumnEmitter
+    from .emit_index import ColumnIndexEmitter
 
 
-def write_shift(writer: Strip) -> None:
+def emit_shift(writer: ColumnIndexEmitter) -> None:
     """Begin with the aligned vector that holds a thread's first row, or if nothing of it exists with the one before."""
     kernel, size, width = writer.kernel, _itemsize(writer), writer.schedule.width
     row, extent, begin = _row(writer), _extent(writer), writer.begins[_operand(writer)]
@@ -36,32 +36,32 @@ def write_shift(writer: Strip) -> None:
     )
 
 
-def write_alignment(writer: ColumnWriter, phase: Phase) -> None:
+def emit_alignment(writer: ColumnEmitter, phase: Phase) -> None:
     """Move the states of a phase from where vectors were read to the rows of each thread."""
     row = _row(writer)
     for use in phase.folds:
-        given = f"{so_far(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
-        writer.code.append(f"{so_far(use)} = align_{writer.rule_of(use)}({given})")
+        given = f"{accumulator_name(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
+        writer.code.append(f"{accumulator_name(use)} = align_{writer.rule_of(use)}({given})")
 
 
-def shifted_strips(writer: Strip, vectors: str) -> str:
+def shifted_strips(writer: ColumnIndexEmitter, vectors: str) -> str:
     """How many strips there are of so many vectors: a lane of each is there for the others."""
     index, (_, lanes) = writer.index, writer.place_in_block()
-    return f"{index}(share({index}({vectors} + {lanes} - 2), {lanes} - 1))"
+    return f"{index}(udiv({index}({vectors} + {lanes} - 2), {lanes} - 1))"
 
 
-def _operand(writer: Strip) -> int:
+def _operand(writer: ColumnIndexEmitter) -> int:
     (found,) = (k for k, operand in enumerate(writer.kernel.operands) if operand.access == "shifted")
     return found
 
 
-def _itemsize(writer: Strip) -> int:
+def _itemsize(writer: ColumnIndexEmitter) -> int:
     return writer.kernel.operands[_operand(writer)].dtype.itemsize
 
 
-def _row(writer: Strip) -> str:
+def _row(writer: ColumnIndexEmitter) -> str:
     return f"row{writer.kernel.row_axes - 1}"
 
 
-def _extent(writer: Strip) -> str:
+def _extent(writer: ColumnIndexEmitter) -> str:
     return writer.scope.names.extent(writer.kernel.row_axes - 1)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
-from ..tile.grid_sync import get, put, size_of
+from ..tile.grid_sync import ld_relaxed, size_of, st_global
 from ..tile.loops import repeated, when
-from ..tile.reduce import Fold, State, from_first
+from ..tile.reduce import ReduceOp, State, from_first
 from ..tile.tile import Tile
 
 ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
@@ -17,7 +17,7 @@ States = list[State]  # of the kept elements of a vector
 
 
 @dataclass(frozen=True)
-class Stack:
+class ColumnReducer:
     """The threads of a strip: `lanes` side by side on `width` kept elements each, `levels` deep; thread t stands at
     lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `room` for so many threads,
     they stand in the block's lines, as many as the launch says.
@@ -46,7 +46,7 @@ class Stack:
     def _side(self, e: Emitter) -> ir.Value:
         return e.special_register("ntid.x") if self.room else I32(self.lanes)
 
-    def fold(self, tile: Tile, rule_of: Fold) -> Callable:
+    def fold(self, tile: Tile, rule_of: ReduceOp) -> Callable:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
         kinds_of, result = rule_of.state, self.result(rule_of)
 
@@ -71,7 +71,7 @@ class Stack:
 
         return intrinsic(len(kinds_of) + 2)(rule)
 
-    def empty(self, rule_of: Fold) -> Callable:
+    def empty(self, rule_of: ReduceOp) -> Callable:
         """`empty()`: the states of no elements."""
 
         def rule():
@@ -79,7 +79,7 @@ class Stack:
 
         return intrinsic(0)(rule)
 
-    def merge(self, rule_of: Fold) -> Callable:
+    def merge(self, rule_of: ReduceOp) -> Callable:
         """`merge(a, b)`: two vectors of states as one."""
 
         def rule(a, b):
@@ -91,7 +91,7 @@ class Stack:
 
         return intrinsic(2)(rule)
 
-    def join(self, rule_of: Fold) -> Callable:
+    def join(self, rule_of: ReduceOp) -> Callable:
         """`join(states)`: those of all levels merged, the same bits in each of them."""
 
         def rule(kind):
@@ -105,7 +105,7 @@ class Stack:
 
         return intrinsic(1)(rule)
 
-    def align(self, rule_of: Fold) -> Callable:
+    def align(self, rule_of: ReduceOp) -> Callable:
         """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
         lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
 
@@ -137,7 +137,7 @@ class Stack:
 
         return intrinsic(4)(rule)
 
-    def leave(self, rule_of: Fold, begin: int) -> Callable:
+    def leave(self, rule_of: ReduceOp, begin: int) -> Callable:
         """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
 
         def rule(address, kind):
@@ -146,13 +146,13 @@ class Stack:
                 with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
                     for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
                         for k, part in enumerate(state):
-                            put(e, b.add(place, I64(k * size_of(part.type))), part)
+                            st_global(e, b.add(place, I64(k * size_of(part.type))), part)
 
             return types.void, emit
 
         return intrinsic(2)(rule)
 
-    def gather(self, rule_of: Fold, begin: int, record: int, batch: int) -> Callable:
+    def gather(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
         """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
         from `parts` on do not exist."""
 
@@ -170,7 +170,8 @@ class Stack:
                     states = []
                     for k in range(self.width):
                         parts_of = [
-                            get(e, b.add(p, I64(k * size_of(none.type))), none.type) for p, none in zip(places, empty)
+                            ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
+                            for p, none in zip(places, empty)
                         ]
                         states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
                     found.append(states)
@@ -181,17 +182,17 @@ class Stack:
 
         return intrinsic(3)(rule)
 
-    def result(self, rule_of: Fold) -> types.Type:
+    def result(self, rule_of: ReduceOp) -> types.Type:
         """A tuple of `width` values for each part of the state; as itself where the state has one part."""
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
         return tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
 
-    def _pack(self, e: Emitter, rule_of: Fold, states: States) -> ir.Value:
+    def _pack(self, e: Emitter, rule_of: ReduceOp, states: States) -> ir.Value:
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
         made = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
         return made[0] if len(made) == 1 else e.pack(self.result(rule_of), made)
 
-    def _unpack(self, e: Emitter, rule_of: Fold, value: ir.Value) -> States:
+    def _unpack(self, e: Emitter, rule_of: ReduceOp, value: ir.Value) -> States:
         parts = [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
         columns = [e.unpack(part, self.width) for part in parts]
         return [[column[k] for column in columns] for k in range(self.width)]
@@ -206,7 +207,7 @@ class Stack:
             begin += -(-size * (self.room or self.lanes) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
         return places
 
-    def _joined(self, e: Emitter, rule_of: Fold, states: States) -> States:
+    def _joined(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
         """Through shared memory: threads merge a few levels of one kept element each, until all can read the rest."""
         b, lane, level = e.builder, self._lane(e), self._level(e)
         kinds = [part.type for part in states[0]]
@@ -228,7 +229,7 @@ class Stack:
             for k in range(self.width)
         ]
 
-    def _joined_lines(self, e: Emitter, rule_of: Fold, states: States) -> States:
+    def _joined_lines(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
         """The same where only the launch knows the levels: the upper half merges into the lower one, step by step."""
         b, lane, level = e.builder, self._lane(e), self._level(e)
         side, levels = e.special_register("ntid.x"), e.special_register("ntid.y")
@@ -258,7 +259,7 @@ class Stack:
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
 
-    def _merge_levels(self, e: Emitter, rule_of: Fold, columns, kinds, begin: int, taken: int, groups: int) -> None:
+    def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, taken: int, groups: int) -> None:
         """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
         b, threads, items = e.builder, self.lanes * self.levels, groups * self.kept
         thread = e.special_register("tid.x")

@@ -8,11 +8,19 @@ from math import prod
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import held, row_loads, words
+from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Phase
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
-from ..split_heuristics import BEGIN, columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..split_heuristics import (
+    BLOCK_OVERHEAD,
+    choose_blocks_per_row,
+    exchange_count,
+    finishes_at_once,
+    fold_bytes,
+    row_length,
+    state_words,
+)
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -76,7 +84,7 @@ class ColumnSchedule:
         return self.levels * self.vectors
 
 
-def schedule_column(
+def schedule_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
 ) -> ColumnSchedule:
     """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
@@ -92,21 +100,21 @@ def schedule_column(
     return _looped(kernel, extents, hardware, room if flexible else 0, deepest)
 
 
-def schedule_strips(
+def schedule_dynamic_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
 ) -> ColumnSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
 
     Where it is `listed` and they are not long, no blocks share a strip.
     """
-    listed = listed and columns_of(kernel, extents) < MANY
+    listed = listed and row_length(kernel, extents) < MANY
     if finishes_at_once(kernel) and not listed:
-        return schedule_column(kernel, extents, hardware, deepest=1)
+        return schedule_columns(kernel, extents, hardware, deepest=1)
     found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
-    count, steps = strips(found, kernel, extents), -(-columns_of(kernel, extents) // found.tile)
+    count, steps = strip_count(found, kernel, extents), -(-row_length(kernel, extents) // found.tile)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
     reason = (
-        f"{columns_of(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
+        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
         f"side on vectors of {found.width}, {found.levels} deep, loop over them"
     )
     if parts > 1:
@@ -114,7 +122,7 @@ def schedule_strips(
     return replace(found, split=parts > 1, together=parts > 1, parts=parts, reason=reason)
 
 
-def strips(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def strip_count(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Strips of `lanes` vectors in all rows."""
     return _strips(kernel, extents, schedule.lanes)
 
@@ -133,9 +141,9 @@ def record_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
 
 
-def left_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
+def block_state_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     """What a block of a split strip leaves after all phases: nothing is written twice."""
-    return meetings(kernel) * record_bytes(schedule, kernel)
+    return exchange_count(kernel) * record_bytes(schedule, kernel)
 
 
 def _vectors(kernel: KernelIR, extents: tuple[int, ...]) -> int:
@@ -160,10 +168,13 @@ def _fits_shared(kernel: KernelIR, threads: int) -> bool:
 
 
 def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
-    width, columns = kernel.kept, columns_of(kernel, extents)
+    width, columns = kernel.kept, row_length(kernel, extents)
     full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
     itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
-    per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[full[0]].dtype], packed=width > 1))
+    per_element = max(
+        register_count(live_between_phases(kernel), packed=width > 1),
+        register_count([kernel.operands[full[0]].dtype], packed=width > 1),
+    )
     levels = 1
     while levels < MOST_THREADS and -(-columns // levels) * width * per_element > HELD_AIM:
         levels *= 2
@@ -183,11 +194,11 @@ def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) ->
         return None
     whole = max((v for v in HELD_CLASSES if v < vectors and v * levels <= columns), default=0)
     threads = lanes * levels
-    need = needed(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
+    need = required_registers(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
     if need > registers_for(hardware, 1, threads):
         return None
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     reason = (
         f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
         f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
@@ -208,7 +219,7 @@ def _looped(
     256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
     0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
     """
-    width, rows, columns = kernel.kept, row_loads(kernel), columns_of(kernel, extents)
+    width, rows, columns = kernel.kept, row_loads(kernel), row_length(kernel, extents)
     read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
@@ -245,8 +256,8 @@ def _widened(
         tried.append(wider)
 
     def turns(one: ColumnSchedule) -> int:
-        waves = -(-strips(one, kernel, extents) * one.parts // (hardware.multiprocessors * one.blocks))
-        return waves * (-(-columns_of(kernel, extents) // (one.tile * one.parts)) + BEGIN)
+        waves = -(-strip_count(one, kernel, extents) * one.parts // (hardware.multiprocessors * one.blocks))
+        return waves * (-(-row_length(kernel, extents) // (one.tile * one.parts)) + BLOCK_OVERHEAD)
 
     return min((one for one in tried if one.parts == 1), key=turns, default=found)
 
@@ -270,7 +281,7 @@ def _loop_over(
 
     A thread has `deep` times as many bytes under way as others, and an SM as many.
     """
-    width, columns = kernel.kept, columns_of(kernel, extents)
+    width, columns = kernel.kept, row_length(kernel, extents)
     taken = max(1, sum(d.itemsize for d in read)) * width
     states = state_words(kernel.phases) * width
     narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
@@ -281,7 +292,7 @@ def _loop_over(
     vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
     lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
     threads = room or lanes * levels
-    need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
+    need = required_registers(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
     need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
     fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)
@@ -289,9 +300,9 @@ def _loop_over(
     blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
     count = _strips(kernel, extents, lanes)
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))
-    parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))
+    parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))
     how = "the last one finishes it" if alone else "they wait for each other after each fold"
     shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
     reason = (
@@ -308,7 +319,7 @@ def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], 
     least = kernel.kept if kernel.shifted else 1  # levels: columns so far apart begin alike
     lanes = _lanes(kernel, extents, min(most, block // least))
     levels = least
-    while lanes * levels < block and levels * vectors < columns_of(kernel, extents):
+    while lanes * levels < block and levels * vectors < row_length(kernel, extents):
         levels *= 2
     while lanes * levels < block and lanes < _vectors(kernel, extents):
         lanes *= 2

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import Names, Scope, header, letter_of
+from ..emit.source_text import Names, SourceBuilder, access_kind, header
 from ..peephole.low_precision_stores import narrow_body
 from .transpose_schedule import TransposeSchedule
 
 
-def transpose_source(kernel: KernelIR, schedule: TransposeSchedule) -> str:
+def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     """The generated file of a map over arrays of two orientations."""
-    writer = _Writer(kernel, schedule)
+    writer = TransposeEmitter(kernel, schedule)
     writer.find_patch()
     writer.load()
     writer.compute()
@@ -20,14 +20,14 @@ def transpose_source(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     return writer.scope.text(opening, "Load a patch, turn what lies across it, compute, store.")
 
 
-class _Writer:
+class TransposeEmitter:
     def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
-        self.scope = Scope(kernel, Names(kernel))
+        self.scope = SourceBuilder(kernel, Names(kernel))
         self.last = kernel.axes - 1
         edge, width, threads = schedule.edge, schedule.width, schedule.threads
         self.scope.top += [
-            f"patch = Patch(edge={edge}, width={width}, threads={threads})",
+            f"patch = TransposeTile(edge={edge}, width={width}, threads={threads})",
             f'tile = Tile(width={width}, vectors={schedule.vectors}, step=1, checks="{"." * schedule.vectors}")',
         ]
         self.scope.read_scalars()
@@ -128,7 +128,7 @@ class _Writer:
         self.scope.code.append(f"{name}_square = {name}_shared()")
 
     def _letter(self, k: int) -> str:
-        letter = letter_of(self.kernel.operands[k], self.schedule.width)
+        letter = access_kind(self.kernel.operands[k], self.schedule.width)
         return "s" if letter == "u" else letter
 
     def _load_along(self, load: Load) -> None:

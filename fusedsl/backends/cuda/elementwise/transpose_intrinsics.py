@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
-from ..tile.memory import ACCESS_BYTES, Room, read, read_shared, stored_type, write, write_shared
+from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector, stored_type
 from ..tile.tile import Tile
 
 SWIZZLED = 8  # chunks of a row of shared memory that change places: 128 bytes, all of its banks
@@ -24,7 +24,7 @@ def shared_bytes(size: int) -> Callable:
 
 
 @dataclass(frozen=True)
-class Patch:
+class TransposeTile:
     """`edge` × `edge` elements on `threads` threads; each holds vectors of `width` columns, in rows `step` apart.
 
     `rows` and `columns` of its calls (int32) count what is there of the patch: at least one, at most `edge`. Loads
@@ -90,7 +90,7 @@ class Patch:
                 for number in range(self.vectors):
                     here = b.add(row, I32(number * self.step))
                     there = b.icmp_signed("<", here, row_count)
-                    room = Room(b.select(there, b.sub(column_count, column), I32(0)), split=letter != "1")
+                    room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), split=letter != "1")
                     line = _moved(b, at, here, row_step, kind)
                     places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                     part = elements[number * size : (number + 1) * size]
@@ -129,13 +129,13 @@ class Patch:
 
     # -- across them
 
-    def across(self, name: str, whole: bool) -> Across:
+    def across(self, name: str, whole: bool) -> SmemTranspose:
         """The accesses of an array that is contiguous along the rows' axis, `whole` in vectors of 16 bytes."""
-        return Across(self, dtype(name), whole)
+        return SmemTranspose(self, dtype(name), whole)
 
 
 @dataclass(frozen=True)
-class Across:
+class SmemTranspose:
     """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once;
     those that are not `whole` one by one, by neighbouring threads.
 
@@ -143,7 +143,7 @@ class Across:
     both a warp's words of one column group and its vectors of one row fall into different banks.
     """
 
-    patch: Patch
+    patch: TransposeTile
     kind: DType
     whole: bool
 
@@ -204,7 +204,7 @@ class Across:
                 for number, (row, column) in enumerate(self._places(e)):
                     for j in range(self.length):
                         at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
-                        write_shared(e, self.word, 1, at, [words[number * self.length + j]])
+                        st_shared(e, self.word, 1, at, [words[number * self.length + j]])
 
             return types.void, emit
 
@@ -219,7 +219,7 @@ class Across:
             def emit(e, shared):
                 found = []
                 for row, column, width in self._pieces(e):
-                    found += read_shared(e, kind, width, self._shared(e, shared, row, column))
+                    found += ld_shared(e, kind, width, self._shared(e, shared, row, column))
                 return e.pack(result, found)
 
             return result, emit
@@ -238,7 +238,7 @@ class Across:
                 size = len(elements) // len(pieces)
                 for number, (row, column, width) in enumerate(pieces):
                     part = elements[number * size : (number + 1) * size]
-                    write_shared(e, kind, width, self._shared(e, shared, row, column), part)
+                    st_shared(e, kind, width, self._shared(e, shared, row, column), part)
 
             return types.void, emit
 
@@ -254,7 +254,7 @@ class Across:
                     words = []
                     for j in range(self.length):
                         at = self._shared(e, shared, b.add(row, I32(j)), column)
-                        words.append(read_shared(e, self.word, 1, at)[0])
+                        words.append(ld_shared(e, self.word, 1, at)[0])
                     for k in range(self.group):
                         here = b.add(column, I32(k))
                         line = _moved(b, base, here, column_stride, self.kind)
@@ -304,10 +304,12 @@ class Across:
 
     def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
         at = _moved(e.builder, line, _clamped(e.builder, row, rows, self.length), I64(1), self.kind)
-        return read(e, self.bits, self.length, at, None)
+        return load_vector(e, self.bits, self.length, at, None)
 
     def _write(self, e: Emitter, line: ir.Value, row: ir.Value, values: list[ir.Value], room: ir.Value) -> None:
-        write(e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, Room(room))
+        store_vector(
+            e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, ValidElements(room)
+        )
 
     def _joined(self, b: ir.IRBuilder, elements: list[ir.Value]) -> ir.Value:
         """Elements of one row as a word."""

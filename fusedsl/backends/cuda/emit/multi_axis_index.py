@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Store
-from .source_text import Scope, indented, letter_of, total
+from .source_text import SourceBuilder, access_kind, indented, total
 
 
 @dataclass
-class Walk:
+class MultiAxisIndex:
     """Vectors of `width` elements along the last of `axes`, numbered from 0; `first` and `count` name variables."""
 
-    scope: Scope
+    scope: SourceBuilder
     axes: tuple[int, ...]
     width: int
     first: str
@@ -113,7 +113,7 @@ class Walk:
     def load(self, load: Load) -> None:
         scope, name, k = self.scope, load.value.name, load.operand
         operand = scope.kernel.operands[k]
-        letter = letter_of(operand, self.width)
+        letter = access_kind(operand, self.width)
         scope.stored[name] = operand.dtype
         define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in scope.top:
@@ -130,7 +130,7 @@ class Walk:
 
     def store(self, name: str, store: Store) -> None:
         scope, k = self.scope, store.operand
-        operand, letter = scope.kernel.operands[k], letter_of(scope.kernel.operands[k], self.width)
+        operand, letter = scope.kernel.operands[k], access_kind(scope.kernel.operands[k], self.width)
         value = scope.element(store.value)
         scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
         stride = self._stride(k, letter)

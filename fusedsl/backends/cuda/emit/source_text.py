@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
-from ....kernel_ir.parameters import slots
+from ....kernel_ir.parameters import kernel_params
 from ....kernel_ir.phase import Body, FoldUse, Value
-from ..peephole.gathers import staged
+from ..peephole.gathers import split_at_gathers
 
 INDENT = "    "
 BLOCK_NUMBER = "block_number"  # what a part is told of its place
@@ -60,7 +60,7 @@ class Names:
     def parameters(self) -> list[str]:
         """One name per slot."""
         found = []
-        for slot in slots(self.kernel):
+        for slot in kernel_params(self.kernel):
             match slot.kind:
                 case "pointer":
                     found.append(self.pointer(slot.index))
@@ -84,17 +84,18 @@ class Names:
         """`def kernel(…):`, broken into lines of parameters of one kind; of a part, `def work(block_number, …):`."""
         groups: list[list[str]] = []
         kinds: list[str] = []
-        for slot, name in zip(slots(self.kernel), self.parameters()):
+        for slot, name in zip(kernel_params(self.kernel), self.parameters()):
             if not kinds or kinds[-1] != slot.kind:
                 kinds.append(slot.kind)
                 groups.append([])
             groups[-1].append(name)
         if self.kernel.part:
-            return ["@part", "def work(", *indented([f"{BLOCK_NUMBER},", *(", ".join(g) + "," for g in groups)]), "):"]
+            arguments = [f"{BLOCK_NUMBER},", *(", ".join(group) + "," for group in groups)]
+            return ["@subkernel", "def work(", *indented(arguments), "):"]
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
-def rule(use: FoldUse, name: str) -> list[str]:
+def reduction_source(use: FoldUse, name: str) -> list[str]:
     """A fold's merges and its identity as scalar functions, and the rule made of them."""
     lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
@@ -106,7 +107,7 @@ def rule(use: FoldUse, name: str) -> list[str]:
             given.append(f"{stem}_{name}")
     given.insert(1, f"nothing_{name}")
     kinds = ", ".join(value.dtype.name for value in use.state)
-    return [*lines, "", "", f'rule_{name} = fold("{kinds}", {", ".join(given)})']
+    return [*lines, "", "", f'rule_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
@@ -128,19 +129,19 @@ def total(index: str, terms: Sequence[str]) -> str:
     return found
 
 
-def letter_of(operand: Operand, width: int) -> str:
+def access_kind(operand: Operand, width: int) -> str:
     """How a tile of this operand is accessed along the last axis; "u" is contiguous but element by element."""
     last = operand.strides[-1]
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
-def so_far(use: FoldUse) -> str:
+def accumulator_name(use: FoldUse) -> str:
     """The variable that collects a fold's state in a loop."""
     return f"{use.state[0].name}_so_far"
 
 
 @dataclass
-class Scope:
+class SourceBuilder:
     """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
 
     kernel: KernelIR
@@ -157,7 +158,7 @@ class Scope:
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
-        return BLOCK_NUMBER if self.kernel.part else "block()"
+        return BLOCK_NUMBER if self.kernel.part else "block_idx()"
 
     def define(self, lines: Sequence[str]) -> None:
         """Add a function to the file, unless it is there."""
@@ -225,7 +226,7 @@ class Scope:
 
         In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
         """
-        stages, rest = staged(body, self.fetched) if width > 1 else ([], body)
+        stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
@@ -254,10 +255,10 @@ class Scope:
 
 
 @dataclass
-class Writer:
+class KernelEmitter:
     """What every writer of a kernel begins with: the file being written, for this kernel."""
 
-    scope: Scope
+    scope: SourceBuilder
 
     @property
     def kernel(self) -> KernelIR:

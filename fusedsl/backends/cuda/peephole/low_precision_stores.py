@@ -18,8 +18,8 @@ ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the 
 SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")
 QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), (?P<divisor>\w+), (?P<scale>\w+), (?P<inverse>\w+)\)")
 STORED_QUOTIENTS = {  # by what is stored: what computes it
-    BFLOAT16: r"\g<name> = near_quotient(\g<x>, \g<scale>, \g<inverse>)",
-    DTYPES["float8_e4m3fn"]: r"\g<name> = byte_quotient(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
+    BFLOAT16: r"\g<name> = div_for_bf16(\g<x>, \g<scale>, \g<inverse>)",
+    DTYPES["float8_e4m3fn"]: r"\g<name> = div_for_fp8(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
 }
 
 
@@ -47,7 +47,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
         found, name = FUNCTION.match(line), line.split(" ", 1)[0]
         if found and _is_near(kernel, phase, name, found["function"], found["x"] in made):
             function = found["function"]
-            line = line.replace(f" = {function}(", " = stored_exp(" if function == "exp" else " = near_log(", 1)
+            line = line.replace(f" = {function}(", " = exp_for_half(" if function == "exp" else " = log_approx(", 1)
         lines.append(line)
         made.add(name)
     return dataclasses.replace(body, lines=tuple(lines))

@@ -12,10 +12,16 @@ from ....kernel_ir.phase import Body, Value
 
 COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")
 SHORT = "{}_short"
-CLAMPED = ["", "", '@once("int64 -> int32")', "def short(a):", "    return int32(minimum(maximum(a, -1), 2147483647))"]
+CLAMPED = [
+    "",
+    "",
+    '@uniform("int64 -> int32")',
+    "def short(a):",
+    "    return int32(minimum(maximum(a, -1), 2147483647))",
+]
 
 
-def short_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
+def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
     """(the body with such comparisons in int32, the positions and the row values that it takes so).
 
     No position is less than 0 or as large as 2**31 - 1 where offsets have 32 bits: a row value that is clamped to -1

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, Store
-from ..emit.source_text import indented, letter_of, signature
+from ..emit.source_text import access_kind, indented, signature
 from ..peephole.low_precision_stores import narrow_body
 
 if TYPE_CHECKING:
-    from .emit import RowWriter
+    from .emit import RowEmitter
 
 
-def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
+def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -> None:
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
     rows, body = row_loads(kernel), narrow_body(kernel, phase)
@@ -41,7 +41,7 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"
         index = kernel.index
-        skipped = f"side() * {first * plan.width}" if plan.room else first * plan.step
+        skipped = f"block_dim_x() * {first * plan.width}" if plan.room else first * plan.step
         scope.code.append(f"{start} = {index}(start + {skipped})")
         arguments = []
         for value in body.args:
@@ -59,18 +59,18 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
         scope.code += writer.where_there(stores)
 
 
-def _store(writer: RowWriter, store: Store, name: str, piece: int) -> str:
+def _store(writer: RowEmitter, store: Store, name: str, piece: int) -> str:
     """The line that stores a value of a piece, by a function of this name."""
     scope, width = writer.scope, writer.schedule.width
     operand = writer.kernel.operands[store.operand]
-    letter = letter_of(operand, width)
+    letter = access_kind(operand, width)
     scope.top.append(f'{name} = piece_{piece}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     start, stride = f"start_{piece}", scope.stride(store.operand, letter)
     at = writer.begins[store.operand]
     return f"{name}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})"
 
 
-def _load(writer: RowWriter, load: Load, tile: str, first: int, name: str, start: str) -> None:
+def _load(writer: RowEmitter, load: Load, tile: str, first: int, name: str, start: str) -> None:
     operand = writer.kernel.operands[load.operand]
     if load.value.name in writer.kept:
         writer.scope.top.append(f"kept_{name} = {writer.keeping(load, tile, first)}")

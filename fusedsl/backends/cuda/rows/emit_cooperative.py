@@ -6,23 +6,23 @@ from dataclasses import dataclass
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
-from ..emit.source_text import Names, Scope, header, indented, so_far
-from ..split_heuristics import meetings
-from .cooperative import ALIGNMENT, GangSchedule, record_bytes
-from .emit import RowWriter
+from ..emit.source_text import Names, SourceBuilder, accumulator_name, header, indented
+from ..split_heuristics import exchange_count
+from .cooperative import ALIGNMENT, CooperativeSchedule, record_bytes
+from .emit import RowEmitter
 
 
-def gang_source(kernel: KernelIR, schedule: GangSchedule) -> str:
+def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.together else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
-    writer = GangWriter(Scope(kernel, Names(kernel)), schedule)  # type: ignore[arg-type]
+    writer = CooperativeEmitter(SourceBuilder(kernel, Names(kernel)), schedule)  # type: ignore[arg-type]
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
 
 
 @dataclass
-class GangWriter(RowWriter):
+class CooperativeEmitter(RowEmitter):
     """Writes a row kernel whose blocks share rows."""
 
     exchange: int = 0  # the number of the phase's exchange of states
@@ -49,8 +49,8 @@ class GangWriter(RowWriter):
         rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
         self.code.append(f"count = {self.index}({rows})")
         self.records = record_bytes(self.kernel)
-        self.code.append(f"parts = int32({self.fixed})" if self.fixed else "parts = share(blocks(), int32(count))")
-        self.code.extend(["gang = int32(share(block(), parts))", "part = int32(block() - int32(gang * parts))"])
+        self.code.append(f"parts = int32({self.fixed})" if self.fixed else "parts = udiv(grid_dim(), int32(count))")
+        self.code.extend(["gang = int32(udiv(block_idx(), parts))", "part = int32(block_idx() - int32(gang * parts))"])
         self.code.append(f"number = {self.index}(gang)" if self.fixed else "number = gang")
         if not self.fixed:
             self._row()
@@ -59,10 +59,10 @@ class GangWriter(RowWriter):
             self._row()
             inside, self.scope.code = self.scope.code, outside
             inside += [f"number = {self.index}(number + gangs)", "turn = int32(turn + 1)"]
-            self.code.extend(["gangs = share(blocks(), parts)", "turn = int32(0)"])
+            self.code.extend(["gangs = udiv(grid_dim(), parts)", "turn = int32(0)"])
             self.code.extend(["while number < count:", *indented(inside)])
         if self.together:
-            self.code.append("part_from(tickets, gang * 2, parts)")
+            self.code.append("grid_barrier_reset(tickets, gang * 2, parts)")
 
     def _row(self) -> None:
         """The work on a row."""
@@ -87,7 +87,7 @@ class GangWriter(RowWriter):
         return "stride"
 
     def last(self) -> str:
-        return "start + share(max(columns - 1 - start, 0), stride) * stride"
+        return "start + udiv(max(columns - 1 - start, 0), stride) * stride"
 
     def join(self, phase: Phase) -> None:
         """Each block joins what its threads have collected and leaves it; whoever goes on merges all, in order."""
@@ -98,22 +98,26 @@ class GangWriter(RowWriter):
         begin = 0
         for use in phase.folds:
             rule, state = self.define_fold(use), use.state[0].name
-            self.scope.functions.append(f"leave_{state} = leave_state(rule_{rule}, {begin})")
-            self.scope.functions.append(f"take_{state} = take_state(rule_{rule}, {begin})")
-            self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
+            self.scope.functions.append(f"leave_{state} = store_partial(rule_{rule}, {begin})")
+            self.scope.functions.append(f"take_{state} = load_partial(rule_{rule}, {begin})")
+            self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({accumulator_name(use)}))")
             begin += ALIGNMENT * len(use.state)
         if self.together:
-            before = f"turn * {meetings(self.kernel)} + " if self.fixed else ""
-            self.code.extend([f"met = int32(({before}{self.exchange + 1}) * parts)", "meet(tickets, gang * 2, met)"])
+            before = f"turn * {exchange_count(self.kernel)} + " if self.fixed else ""
+            self.code.extend(
+                [f"met = int32(({before}{self.exchange + 1}) * parts)", "grid_barrier_wait(tickets, gang * 2, met)"]
+            )
         else:
-            self.code.extend(["if not last(tickets, gang, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(tickets, gang, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, state = self.define_fold(use), use.state[0].name
             taken = f"take_{state}(records + other * {size})"
-            self.code.extend([f"{so_far(use)} = empty_{rule}()", "other = thread()", "while other < parts:"])
-            merged = f"{so_far(use)} = merge_{rule}({so_far(use)}, {taken})"
+            self.code.extend(
+                [f"{accumulator_name(use)} = empty_{rule}()", "other = thread_idx()", "while other < parts:"]
+            )
+            merged = f"{accumulator_name(use)} = merge_{rule}({accumulator_name(use)}, {taken})"
             self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
-            self.scope.unpack(use, f"join_{rule}({so_far(use)})")
+            self.scope.unpack(use, f"join_{rule}({accumulator_name(use)})")
 
     def _first(self) -> str:
         return "(lane == 0) & (part == 0)" if self.together else "lane == 0"

@@ -7,19 +7,19 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase
-from ..emit.multi_axis_index import Walk
-from ..emit.source_text import Writer, indented
-from .emit_prefetch import streamed
-from .emit_unaligned import find_edges
+from ..emit.multi_axis_index import MultiAxisIndex
+from ..emit.source_text import KernelEmitter, indented
+from .emit_prefetch import prefetched_of
+from .emit_unaligned import emit_peeled_index
 from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 
 @dataclass
-class Place(Writer):
+class RowIndexEmitter(KernelEmitter):
     """Writes where a thread stands, for one row kernel."""
 
     schedule: RowSchedule
-    walk: Walk | None = None
+    walk: MultiAxisIndex | None = None
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
     whole: bool = False  # the tile that is worked on needs no checks
     edged: set[str] = field(default_factory=set)  # names that have a value at the edges
@@ -56,7 +56,7 @@ class Place(Writer):
         top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
         if self.splits:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
-        top.append(f"team = Team({self._team()})")
+        top.append(f"team = ThreadGroup({self._team()})")
 
     @property
     def step(self) -> str:
@@ -100,7 +100,7 @@ class Place(Writer):
     def _streams(self, phase: Phase) -> bool:
         """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
         plain = not (phase.scans or phase.select or phase.ranks or self.schedule.linked or self.schedule.across)
-        return self.kernel.column_axes == 1 and plain and bool(streamed(self.kernel, phase))
+        return self.kernel.column_axes == 1 and plain and bool(prefetched_of(self.kernel, phase))
 
     def stride(self) -> str:
         """From one tile of a loop to the next: elements, or vectors where they are numbered."""
@@ -116,12 +116,12 @@ class Place(Writer):
         rows = " * ".join(names.extent(axis) for axis in range(axes))
         self.code.append(f"rows = {rows}")
         index = self.kernel.index
-        team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
+        team, block = f"(thread_idx() >> {plan.threads.bit_length() - 1})", self.scope.block
         block = "tile_row(number, tiles)" if plan.linked else block
         if plan.across:
-            self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
+            self.code.append(f"number = {block} * {plan.rows} + (thread_idx() & {WARP - 1})")
         elif plan.room:
-            self.code.append(f"number = {block} * depth() + line()")
+            self.code.append(f"number = {block} * block_dim_y() + thread_idx_y()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
@@ -163,14 +163,14 @@ class Place(Writer):
     def _find_columns(self) -> None:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
         if plan.across:
-            lane = f"(thread() >> {WARP.bit_length() - 1})"
+            lane = f"(thread_idx() >> {WARP.bit_length() - 1})"
         elif plan.cluster > 1:
-            thread = "thread()" if plan.rows == 1 else f"(thread() & {plan.threads - 1})"
-            lane = f"({thread} + (block() & {plan.cluster - 1}) * {plan.threads})"
+            thread = "thread_idx()" if plan.rows == 1 else f"(thread_idx() & {plan.threads - 1})"
+            lane = f"({thread} + (block_idx() & {plan.cluster - 1}) * {plan.threads})"
         elif plan.rows > 1 and not plan.room:
-            lane = f"(thread() & {plan.threads - 1})"
+            lane = f"(thread_idx() & {plan.threads - 1})"
         else:
-            lane = "thread()"
+            lane = "thread_idx()"
         self.code.append(f"lane = int32{lane}" if lane.startswith("(") else f"lane = {lane}")
         if kernel.column_axes > 1:
             self._find_scattered_columns()
@@ -186,7 +186,7 @@ class Place(Writer):
         position = f"({self.begins[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.begins[anchor]
         self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
         if self.edges:
-            find_edges(self)
+            emit_peeled_index(self)
             return
         self.code.append(f"start = {index}({begin} - skew)")
 
@@ -194,7 +194,7 @@ class Place(Writer):
         """Several column axes: vectors are numbered, and placed as the loop meets them."""
         kernel, rows = self.kernel, row_loads(self.kernel)
         axes = tuple(range(kernel.row_axes, kernel.axes))
-        self.walk = Walk(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
+        self.walk = MultiAxisIndex(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
         used = [k for k in range(len(kernel.operands)) if k not in rows]
         self.walk.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
         self.code.append(f"start = {self.walk.index}(lane)")

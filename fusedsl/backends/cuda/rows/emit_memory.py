@@ -8,13 +8,13 @@ from ....kernel_ir.kernel import Load, Operand
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Value
-from ....kernel_ir.register_pressure import again
-from ..emit.source_text import letter_of
-from .emit_index import Place
+from ....kernel_ir.register_pressure import kept_packed
+from ..emit.source_text import access_kind
+from .emit_index import RowIndexEmitter
 
 
 @dataclass
-class Tiles(Place):
+class RowMemoryEmitter(RowIndexEmitter):
     """Writes loads and stores, for one row kernel."""
 
     kept: dict[str, int] = field(default_factory=dict)  # value -> operand: what is in shared memory
@@ -80,7 +80,7 @@ class Tiles(Place):
 
     def load_letter(self, operand: Operand) -> str:
         """How a tile of this operand is loaded; misaligned vectors are shifted out of aligned ones."""
-        letter, width = letter_of(operand, self.schedule.width), self.schedule.width
+        letter, width = access_kind(operand, self.schedule.width), self.schedule.width
         short = operand.dtype.itemsize < 4 and operand.dtype.itemsize * width == ACCESS_BYTES
         return "m" if letter == "u" and short else letter
 
@@ -101,7 +101,7 @@ class Tiles(Place):
 
     def _store(self, name: str, k: int, value: str) -> str:
         operand, column = self.kernel.operands[k], "start" if self.schedule.resident else "column"
-        letter = letter_of(operand, self.schedule.width)
+        letter = access_kind(operand, self.schedule.width)
         name, kind = f"{self.prefix}{name}", "s" if letter == "u" else letter
         self.scope.top.append(f'{name} = {self.tile}.store("{operand.dtype.name}", "{kind}")')
         stride = self.scope.stride(k, letter)
@@ -114,7 +114,7 @@ class Tiles(Place):
         plan = self.schedule
         if stored is None or value.name not in self.scope.ready:
             return
-        if not again(self.kernel, stored, plan.width, plan.vectors):
+        if not kept_packed(self.kernel, stored, plan.width, plan.vectors):
             return
         define = f"again = tile.part(0, {plan.vectors}, anew=True)"
         if define not in self.scope.top:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import Names, Scope, header, indented
-from .emit import RowWriter
-from .emit_prefetch import begin_ahead
-from .persistent_cluster import arriving, held_operands
+from ..emit.source_text import Names, SourceBuilder, header, indented
+from .emit import RowEmitter
+from .emit_prefetch import begin_gathers_early
+from .persistent_cluster import prefetched_loads, smem_operands
 from .schedule import RowSchedule
 
 
-def staying_source(kernel: KernelIR, schedule: RowSchedule) -> str:
+def emit_persistent(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
-    writer = StayingWriter(Scope(kernel, Names(kernel)), schedule)
+    writer = PersistentEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
 
 
 @dataclass
-class StayingWriter(RowWriter):
+class PersistentEmitter(RowEmitter):
     """Writes a row kernel whose teams work on row after row."""
 
     def write(self) -> None:
@@ -32,19 +32,19 @@ class StayingWriter(RowWriter):
         self.code.append("enter_cluster()")
         self.scope.read_scalars()
         self.code.append(f"rows = {' * '.join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))}")
-        team = f"(thread() >> {plan.threads.bit_length() - 1})"
-        self.code.append(f"number = {index}((block() >> {cluster}) * {plan.rows} + {team})")
-        self.code.append(f"further = {index}((blocks() >> {cluster}) * {plan.rows})")
+        team = f"(thread_idx() >> {plan.threads.bit_length() - 1})"
+        self.code.append(f"number = {index}((block_idx() >> {cluster}) * {plan.rows} + {team})")
+        self.code.append(f"further = {index}((grid_dim() >> {cluster}) * {plan.rows})")
         self._find_columns()
-        self.code.append("place = shared_place()")
-        loads = arriving(self.kernel)
+        self.code.append("place = smem_base()")
+        loads = prefetched_loads(self.kernel)
         held, offset = self._hold()
         self._define_arrival(loads, offset)
         self._begin_arrival(loads, "number")
         self.code.extend(held)
         if self.schedule.late:
             self._load_late("number")
-        self.code.extend(["await_fetched()", "barrier()", "await_cluster()", "turn = int32(0)"])
+        self.code.extend(["cp_async_wait_all()", "barrier()", "cluster_wait()", "turn = int32(0)"])
         outside, self.scope.code = self.scope.code, []
         self._work(loads)
         inside = [*self.scope.code, "number = following", "turn = int32(turn + 1)"]
@@ -62,7 +62,7 @@ class StayingWriter(RowWriter):
 
     def _load_late(self, number: str) -> None:
         """Load the rest of the row of this number, or, where there is none, of the last one."""
-        loads, index = arriving(self.kernel), self.kernel.index
+        loads, index = prefetched_loads(self.kernel), self.kernel.index
         row = "row0_late" if self.kernel.row_axes == 1 else "row_late"
         self.code.append(f"{row} = {index}(select({number} < rows, {number}, rows - 1))")
         self._load_rest(loads, self.find_begins([load.operand for load in loads], "_late"))
@@ -79,7 +79,7 @@ class StayingWriter(RowWriter):
         row = "row0" if self.kernel.row_axes == 1 else "row"
         self.code.append(f"{row} = number")
         self.begins |= self.find_begins(range(len(self.kernel.operands)))
-        begin_ahead(self)
+        begin_gathers_early(self)
         self._arrive(loads)
         self.code.append(f"following = {self.kernel.index}(number + further)")
         self._begin_arrival(loads, "following")
@@ -111,7 +111,7 @@ class StayingWriter(RowWriter):
     def _hold(self) -> tuple[list[str], int]:
         """Lines that copy what all rows read to shared memory, once for all teams of a block, and the bytes there."""
         plan, calls, offset = self.schedule, [], 0
-        for k in held_operands(self.kernel):
+        for k in smem_operands(self.kernel):
             kind, load = self.kernel.operands[k].dtype, next(x for x in self.kernel.loads if x.operand == k)
             name = load.value.name
             self.kept[name], self.offsets[name] = k, offset
@@ -119,7 +119,7 @@ class StayingWriter(RowWriter):
             self.scope.top.append(f"kept_{name} = {self.keeping(load, 'tile', 0)}")
             calls.append(f"fetch_{name}({self.scope.names.pointer(k)}, start, columns, place)")
             offset += plan.vectors * plan.width * plan.threads * kind.itemsize
-        return [f"if thread() < {plan.threads}:", *indented(calls)] if calls else [], offset
+        return [f"if thread_idx() < {plan.threads}:", *indented(calls)] if calls else [], offset
 
     def _define_arrival(self, loads: list[Load], offset: int) -> None:
         """The tiles of what comes ahead, and of the rest of a row."""
@@ -149,10 +149,10 @@ class StayingWriter(RowWriter):
         rest = self.schedule.ahead < self.schedule.vectors
         if rest and not self.schedule.late:
             self._load_rest(loads, self.begins)
-        self.code.append("await_fetched()")
+        self.code.append("cp_async_wait_all()")
         for load in loads:
             name = load.value.name
             arrived = f"arrived_{name}(place)"
-            self.code.append(f"{name} = together({arrived}, {name}_rest)" if rest else f"{name} = {arrived}")
+            self.code.append(f"{name} = concat_tiles({arrived}, {name}_rest)" if rest else f"{name} = {arrived}")
             self.scope.stored[name] = self.kernel.operands[load.operand].dtype
             self.scope.ready.add(name)

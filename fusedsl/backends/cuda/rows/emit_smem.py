@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING
 
 from ....kernel_ir.phase import Phase
 from ..emit.source_text import either, indented
-from .emit_prefetch import read_ahead
-from .smem import kept_operands
+from .emit_prefetch import emit_early_gathers
+from .smem import smem_copied_operands
 
 if TYPE_CHECKING:
-    from .emit import RowWriter
+    from .emit import RowEmitter
 
 FORMS = (("whole_", "whole"), ("", "tile"))  # of what depends on whether all of a tile is there: prefix, tile
 
 
-def fetch_row(writer: RowWriter) -> None:
+def emit_smem_copy(writer: RowEmitter) -> None:
     """Copy what the phases read again to shared memory; each thread waits for what it will read itself."""
     plan, kernel, scope, offset = writer.schedule, writer.kernel, writer.scope, 0
     calls = []
-    for k in kept_operands(kernel):
+    for k in smem_copied_operands(kernel):
         name, load = kernel.operands[k].dtype.name, next(x for x in kernel.loads if x.operand == k)
         writer.kept[load.value.name] = k
         where = f'("{name}", {plan.threads}, {offset})'
@@ -29,11 +29,11 @@ def fetch_row(writer: RowWriter) -> None:
         offset += plan.vectors * plan.width * plan.threads * kernel.operands[k].dtype.itemsize
     whole, checked = ([f"{of}{call}" for call in calls] for of, _ in FORMS)
     scope.code.extend(_turns(writer, whole, checked))
-    read_ahead(writer)
-    scope.code.append("await_fetched()")
+    emit_early_gathers(writer)
+    scope.code.append("cp_async_wait_all()")
 
 
-def write_kept_loop(writer: RowWriter, number: int, phase: Phase) -> None:
+def emit_smem_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     """One pass over the columns; folds collect in the loop and are joined after it."""
     if not (phase.stores or phase.folds):
         return
@@ -55,15 +55,15 @@ def write_kept_loop(writer: RowWriter, number: int, phase: Phase) -> None:
     writer.forget()
 
 
-def _turns(writer: RowWriter, whole: list[str], checked: list[str]) -> list[str]:
+def _turns(writer: RowEmitter, whole: list[str], checked: list[str]) -> list[str]:
     """A loop over the columns; `place` is where a turn's tiles are in shared memory."""
     plan, kernel = writer.schedule, writer.kernel
     index = kernel.index
     there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
     if any(operand.access == "anchor" for operand in kernel.operands):
         there = f"(column >= 0) & ({there})"
-    each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
+    each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     inside = either(there, whole, checked)
     inside.append(f"column = {index}(column + {plan.span})")
     inside.append(f"place = int32(place + {plan.vectors * plan.width * plan.threads * each})")
-    return ["column = start", "place = shared_place()", "while column < columns:", *indented(inside)]
+    return ["column = start", "place = smem_base()", "while column < columns:", *indented(inside)]

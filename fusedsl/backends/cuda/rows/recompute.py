@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....kernel_ir.kernel import KernelIR
-from .schedule import fetches
+from .schedule import has_gathers
 
 
-def recomputed(kernel: KernelIR) -> KernelIR | None:
+def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
     """The kernel with a last phase that reads of earlier phases' elements loads alone, and can be worked on in pieces;
     None where there is none, or nothing to compute again."""
     *earlier, last = kernel.phases
@@ -16,7 +16,7 @@ def recomputed(kernel: KernelIR) -> KernelIR | None:
     made -= {load.value.name for load in kernel.loads}
     if not made & {v.name for v in last.element.args} or last.folds or any(p.scans or p.select for p in kernel.phases):
         return None
-    if not last.stores or fetches(kernel) or any(store.value in made for store in last.stores):
+    if not last.stores or has_gathers(kernel) or any(store.value in made for store in last.stores):
         return None
     lines: list[str] = []
     args = {v.name: v for v in last.element.args}

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from ....ir.op_cost import instructions
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import held, row_loads, words
+from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import vector_width
-from ....kernel_ir.register_pressure import element_work
-from ..scan_sort.sort_method import Ranking
+from ....kernel_ir.register_pressure import instructions_per_element
+from ..scan_sort.sort_method import SortMethod
 
 WARP = 32
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -53,7 +53,7 @@ class RowSchedule:
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
     blocked: bool = False
-    ranking: Ranking | None = None
+    ranking: SortMethod | None = None
     linked: bool = False
     room: int = 0
     edges: int = 0
@@ -98,7 +98,7 @@ def contiguous(kernel: KernelIR) -> bool:
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
-def alone(kernel: KernelIR) -> bool:
+def needs_whole_block(kernel: KernelIR) -> bool:
     """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
     return kernel.part or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
 
@@ -117,40 +117,43 @@ def row_width(kernel: KernelIR) -> int:
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
 
 
-def reach_of(kernel: KernelIR, columns: int, width: int) -> int:
+def covered_columns(kernel: KernelIR, columns: int, width: int) -> int:
     """Columns that a row may cover once it is aligned down."""
     return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
 
 
-def later_of(kernel: KernelIR) -> float:
+def late_load_registers(kernel: KernelIR) -> float:
     """Registers an element of the loads that only a later phase needs."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
     later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
-    return words([kernel.operands[k].dtype for k in later], packed=True)
+    return register_count([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def streamed_words(kernel: KernelIR) -> float:
+def late_tile_registers(kernel: KernelIR) -> float:
     """Registers an element that those take beside what is held: two vectors of each at a time."""
-    return 2 * later_of(kernel)
+    return 2 * late_load_registers(kernel)
 
 
-def per_element_of(kernel: KernelIR, width: int) -> float:
+def registers_per_element(kernel: KernelIR, width: int) -> float:
     """Registers of an element that is held."""
-    return max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
+    return max(
+        register_count(live_between_phases(kernel), packed=width > 1),
+        register_count([kernel.operands[0].dtype], packed=width > 1),
+    )
 
 
-def dear_rows(kernel: KernelIR) -> bool:
+def has_expensive_row_body(kernel: KernelIR) -> bool:
     """Whether there is much to do once a row, which every thread does."""
     return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
-def long_bodies(kernel: KernelIR, width: int) -> bool:
+def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
     """Whether there is much to do for each element."""
-    return element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
+    return instructions_per_element(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
 
 
-def fetches(kernel: KernelIR) -> bool:
+def has_gathers(kernel: KernelIR) -> bool:
     """Whether elements are read, or drawn, where a body says: vector by vector."""
     lines = [line for phase in kernel.phases for line in phase.element.lines]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)

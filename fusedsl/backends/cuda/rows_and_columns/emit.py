@@ -7,27 +7,27 @@ from dataclasses import dataclass, field
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import Names, Scope, Writer, header, indented, letter_of, signature
+from ..emit.source_text import KernelEmitter, Names, SourceBuilder, access_kind, header, indented, signature
 from ..peephole.low_precision_stores import narrow_body
-from .schedule import LINE, CrossSchedule, row_places, state_parts
+from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
 
-NEXT = "_next"  # suffix of what belongs to the row after this one
-FAR = "_far"  # … and to the row whose copies are begun
+NEXT_ROW = "_next"  # suffix of what belongs to the row after this one
+PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
 
 
-def cross_source(kernel: KernelIR, schedule: CrossSchedule) -> str:
+def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.teams} rows at a time in a block"
-    writer = CrossWriter(Scope(kernel, Names(kernel)), schedule)
+    writer = MixedReductionEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
 
 
 @dataclass
-class CrossWriter(Writer):
+class MixedReductionEmitter(KernelEmitter):
     """Writes one kernel: where a thread stands, the walk over its rows, then the columns' states to their results."""
 
-    schedule: CrossSchedule
+    schedule: MixedReductionSchedule
     begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     fixed: frozenset[str] = frozenset()
 
@@ -80,18 +80,18 @@ class CrossWriter(Writer):
         shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.step}"
         top.append(f'tile = Tile({shape}, checks="{checks}")')
         top.append(f'lines = Tile({shape}, checks="{"v" * plan.vectors}")  # of states, padded to whole vectors')
-        top.append(f"crew = Crew(threads={plan.threads}, teams={plan.teams})")
-        places, self.size = row_places(plan, self.kernel)
+        top.append(f"crew = RowGroups(threads={plan.threads}, teams={plan.teams})")
+        places, self.size = smem_row_layout(plan, self.kernel)
         for k, begin in zip(plan.ahead, places):
             name, d = self.scope.names.operand(k), self.kernel.operands[k].dtype.name
-            top.append(f'ring_{name} = Ring(tile, "{d}", begin={begin}, threads={plan.block})')
+            top.append(f'ring_{name} = CpAsyncRing(tile, "{d}", begin={begin}, threads={plan.block})')
             top += [f"fetch_{name} = ring_{name}.fetch()", f"take_{name} = ring_{name}.take()"]
         if plan.ahead:
-            top.append(f"come = arrived({plan.stages - 2})")
+            top.append(f"come = wait_group({plan.stages - 2})")
         for number, phase in enumerate(self.kernel.phases):
             for use in phase.folds:
                 self._define_fold(use)
-                self.scope.functions.append(f"fold_{_key(use)} = fold_tile(tile, rule_{_key(use)})")
+                self.scope.functions.append(f"fold_{_key(use)} = reduce_tile(tile, rule_{_key(use)})")
             if phase.folds:
                 rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
                 self.scope.functions.append(f"join_{number} = crew.join({rules})")
@@ -107,7 +107,7 @@ class CrossWriter(Writer):
         lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
         functions += ["", "", f"def merging_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
         functions += ["", "", f"def nothing_{key}():", *indented([f"return {', '.join(use.identity)}"])]
-        functions += ["", "", f'rule_{key} = fold("{kinds}", merging_{key}, nothing_{key})']
+        functions += ["", "", f'rule_{key} = reduction("{kinds}", merging_{key}, nothing_{key})']
 
     def _define_cross(self, use: FoldUse) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
@@ -126,16 +126,16 @@ class CrossWriter(Writer):
     def _stand(self) -> None:
         plan, names, kernel = self.schedule, self.scope.names, self.kernel
         rows = " * ".join(names.extent(axis) for axis in range(kernel.row_axes))
-        team = f"share(thread(), {plan.threads})" if plan.teams > 1 else "int32(0)"
+        team = f"udiv(thread_idx(), {plan.threads})" if plan.teams > 1 else "int32(0)"
         self.code.extend(
             [
                 f"rows = {self.index}({rows})",
                 f"columns = {self.index}({names.extent(kernel.axes - 1)})",
                 f"team = {team}",
-                f"lane = int32(thread() - team * {plan.threads})",
+                f"lane = int32(thread_idx() - team * {plan.threads})",
                 f"start = {self.index}(lane * {plan.width})" if plan.width > 1 else f"start = {self.index}(lane)",
-                f"stride = {self.index}(blocks() * {plan.teams})",
-                f"row = {self.index}(team * blocks() + block())",
+                f"stride = {self.index}(grid_dim() * {plan.teams})",
+                f"row = {self.index}(team * grid_dim() + block_idx())",
             ]
         )
         for k, operand in enumerate(kernel.operands):
@@ -172,7 +172,7 @@ class CrossWriter(Writer):
         """Begin the copies of the first rows, and load what the first row has in registers."""
         plan, code = self.schedule, self.code
         if plan.ahead:
-            code.append("first_stage = shared_start()")
+            code.append("first_stage = dynamic_smem_base()")
             for stage in range(plan.stages - 1):
                 code.append(f"far = {self.index}(row + {stage} * stride)" if stage else "far = row")
                 self._fetch(f"int32(first_stage + {stage * self.size})" if stage else "first_stage")
@@ -186,17 +186,17 @@ class CrossWriter(Writer):
     def _fetch(self, stage: str) -> None:
         """Begin the copies of row `far` into a stage, and send them off."""
         operands = list(dict.fromkeys(load.operand for load in self.ahead))
-        lines = self._find_row("far", FAR, operands)
+        lines = self._find_row("far", PREFETCH_ROW, operands)
         for k in operands:
             name = self.scope.names.operand(k)
-            lines.append(f"fetch_{name}({self._begin(k, FAR)}, start, columns, {stage})")
-        self.code.extend(["if far < rows:", *indented(lines), "send()"])
+            lines.append(f"fetch_{name}({self._begin(k, PREFETCH_ROW)}, start, columns, {stage})")
+        self.code.extend(["if far < rows:", *indented(lines), "commit_group()"])
 
     def _carry(self) -> None:
         """Load what row `next_row` has in registers."""
-        self.code.extend(self._find_row("next_row", NEXT, [load.operand for load in self.carried]))
+        self.code.extend(self._find_row("next_row", NEXT_ROW, [load.operand for load in self.carried]))
         for load in self.carried:
-            self._load(load, NEXT)
+            self._load(load, NEXT_ROW)
 
     def _begin(self, k: int, suffix: str) -> str:
         found = self.begins[k]
@@ -212,7 +212,7 @@ class CrossWriter(Writer):
         code += self._find_row("row", "", list(dict.fromkeys(stores)))
         code.append(f"after = {self.index}(row + stride)")
         if self.carried:
-            code += [f"{load.value.name} = {load.value.name}{NEXT}" for load in self.carried]
+            code += [f"{load.value.name} = {load.value.name}{NEXT_ROW}" for load in self.carried]
             code.append(f"next_row = {self.index}(select(after < rows, after, row))")
             self._carry()
         for number, phase in enumerate(self.kernel.phases):
@@ -247,7 +247,7 @@ class CrossWriter(Writer):
             self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
             operand, name = self.kernel.operands[store.operand], f"store_{number}_{place}"
-            letter = letter_of(operand, self.schedule.width)
+            letter = access_kind(operand, self.schedule.width)
             self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
             elements, stride = self.scope.element(store.value), self.scope.stride(store.operand, letter)
             code.append(f"{name}({self._begin(store.operand, '')}, start, {elements}, start, columns{stride})")
@@ -292,7 +292,7 @@ class CrossWriter(Writer):
             define, code = f'load_value("{operand.dtype.name}")', f"load_{name}({self._begin(k, suffix)})"
         else:
             self.scope.stored[name] = operand.dtype
-            letter = letter_of(operand, self.schedule.width)
+            letter = access_kind(operand, self.schedule.width)
             define = f'tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
             code = f"load_{name}({self._begin(k, suffix)}, start, columns{self.scope.stride(k, letter)})"
         if f"load_{name} = {define}" not in self.scope.top:
@@ -308,7 +308,7 @@ class CrossWriter(Writer):
         if made:
             kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
             functions, arguments = self.scope.functions, ", ".join(v.name for v in body.args)
-            functions += ["", "", f'@once("{kinds}")', f"def {name}({arguments}):"]
+            functions += ["", "", f'@uniform("{kinds}")', f"def {name}({arguments}):"]
             functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.scope.ready |= {value.name for value in made}
@@ -323,28 +323,28 @@ class CrossWriter(Writer):
             code.append(f"{so_far} = gather_{_key(use)}({so_far})")
         code.append(f"line = int64((columns + {LINE - 1}) // {LINE} * {LINE})")
         lines, offset = [], 0
-        for name, dtype in state_parts(self.kernel):
-            place = f" + int64(blocks()) * line * {offset}" if offset else ""
+        for name, dtype in state_layout(self.kernel):
+            place = f" + int64(grid_dim()) * line * {offset}" if offset else ""
             code.append(f"{name}_lines = workspace{place}")
-            own = f"{name}_lines + int64(block()) * line * {dtype.itemsize}"
+            own = f"{name}_lines + int64(block_idx()) * line * {dtype.itemsize}"
             lines.append(f"leave_{name}({own}, start, {name}_so_far, start, {self.index}(line))")
             offset += dtype.itemsize
-        code += ["if team == 0:", *indented(lines), "everyone(tickets, blocks())"]
+        code += ["if team == 0:", *indented(lines), "grid_barrier(tickets, grid_dim())"]
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
         states = [value.name for use in self.kernel.cross for value in use.state]
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
-        self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, blocks())")
-        self.code.append(f"there = (thread() < {LINE}) & (strip + thread() < columns)")
-        self.code.append(f"column = {self.index}(select(there, strip + thread(), 0))")
+        self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, grid_dim())")
+        self.code.append(f"there = (thread_idx() < {LINE}) & (strip + thread_idx() < columns)")
+        self.code.append(f"column = {self.index}(select(there, strip + thread_idx(), 0))")
         self.scope.ready = {*self.fixed, *states}
         self._finish_columns()
-        self.code.append(f"strip = {self.index}(strip + blocks() * {LINE})")
+        self.code.append(f"strip = {self.index}(strip + grid_dim() * {LINE})")
         inside, self.scope.code = self.scope.code, outside
-        self.code.extend([f"strip = {self.index}(block() * {LINE})", "while strip < columns:", *indented(inside)])
-        self.code.append("leave(tickets, blocks())")
+        self.code.extend([f"strip = {self.index}(block_idx() * {LINE})", "while strip < columns:", *indented(inside)])
+        self.code.append("grid_barrier_exit(tickets, grid_dim())")
 
     def _finish_columns(self) -> None:
         """The results of a column from its states."""

@@ -14,9 +14,9 @@ from functools import partial
 
 from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
 from ..tile.loops import looped, repeated
-from ..tile.reduce import Fold, State
+from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, shuffle
-from ..tile.thread_group import Team
+from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile
 from .scan_intrinsics import Scan, scanned
 
@@ -25,13 +25,13 @@ FENCE = "fence.acq_rel.gpu;"
 
 
 @dataclass(frozen=True)
-class Board:
+class TileStates:
     """Where tiles leave states for each other: a slot is written once, and 0 until then.
 
     States of up to 32 bits share a word with their mark; wider ones stand before it, released and acquired.
     """
 
-    rule: Fold
+    rule: ReduceOp
 
     @property
     def wide(self) -> bool:
@@ -86,10 +86,10 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Link:
+class Lookback:
     """What lies before a tile, found by a block's first warp: `turn` is the tile's number in its row."""
 
-    board: Board
+    board: TileStates
     row: ir.Value
     turn: ir.Value
     tiles: ir.Value  # of a row
@@ -206,7 +206,7 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
 
 
 @intrinsic(1)
-def next_tile(tickets):
+def take_tile(tickets):
     """`next_tile(tickets)`: the number of the block's tile; blocks take them in order."""
 
     def emit(e, address):
@@ -228,7 +228,7 @@ def tile_row(number, tiles):
 
 
 @intrinsic(3)
-def tiles_done(tickets, tiles, size):
+def reset_lookback(tickets, tiles, size):
     """`tiles_done(tickets, tiles, size)`: the block is done; the last one leaves the tickets (`size` bytes) at 0."""
 
     def emit(e, address, count, size):
@@ -251,20 +251,20 @@ def tiles_done(tickets, tiles, size):
     return types.void, emit
 
 
-def scan_linked(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False) -> Callable:
+def scan_with_lookback(tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False) -> Callable:
     """`scan(lifted, start, limit, tickets, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
 
     The tile is number `turn` of `tiles` in its row, of `slots` in all; its states stand `offset` bytes behind the
     tickets' header.
     """
-    plan, board = Scan(tile, team, rule_of, reverse), Board(rule_of)
+    plan, board = Scan(tile, team, rule_of, reverse), TileStates(rule_of)
     result = types.UniTuple(rule_of.state[0], tile.count)
 
     def rule(*kinds):
         def emit(e, lifted, start, limit, tickets, offset, row, turn, tiles, slots):
             b = e.builder
             base = b.add(b.add(tickets, I64(HEADER)), offset)
-            link = Link(board, row, turn, tiles, base, slots)
+            link = Lookback(board, row, turn, tiles, base, slots)
             elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
             made, _ = plan.emit(e, elements, link.before)
             return e.pack(result, [state[0] for state in made])

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, intrinsic, ir, types
 from ..tile.loops import looped, repeated, when
-from .sort_keys import ONES, Entry, Order, tree
+from .sort_keys import ONES, Entry, KeyCodec, best_of_entries
 
 
-class Choice:
+class TopKBuffer:
     """The best `count` entries so far in a room of `size` slots, in order; behind `keep` slots what is to be sorted.
 
     What reaches the bound, the last of the best so far, is not kept. Behind the slots stands a counter.
     """
 
-    def __init__(self, order_of: Order, count: int, keep: int, size: int, limit: int) -> None:
+    def __init__(self, order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> None:
         self.order, self.count, self.keep, self.size, self.limit = order_of, count, keep, size, limit
 
     def _groups(self, entries: list[Entry]) -> int:
@@ -60,7 +60,7 @@ class Choice:
         b, order, groups = e.builder, self.order, self._groups(entries)
         for k in range(groups):
             slot = b.add(order.lane(e), I32(k * order.threads))
-            order.put(e, room, slot, tree(e, order, entries[k::groups]))
+            order.put(e, room, slot, best_of_entries(e, order, entries[k::groups]))
         order.wait(e)
         order.sort(e, room, I32(groups * order.threads))
         last = order.get(e, room, I32(self.count - 1))
@@ -85,12 +85,12 @@ class Choice:
         return order.get(e, room, I32(self.count - 1))
 
 
-def choice(order_of: Order, count: int, keep: int, size: int, limit: int) -> Choice:
+def topk_buffer(order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> TopKBuffer:
     """How the best `count` of a row are gathered."""
-    return Choice(order_of, count, keep, size, limit)
+    return TopKBuffer(order_of, count, keep, size, limit)
 
 
-def reset(choice_of: Choice) -> Callable:
+def reset(choice_of: TopKBuffer) -> Callable:
     """`reset(room)`: nothing is kept; the bound that everything passes."""
     result = choice_of.order.tuple_of(1)
 
@@ -104,7 +104,7 @@ def reset(choice_of: Choice) -> Callable:
     return intrinsic(1)(rule)
 
 
-def push(choice_of: Choice) -> Callable:
+def insert(choice_of: TopKBuffer) -> Callable:
     """`push(room, entries, bound, first)`: keep a tile's entries that pass the bound; the bound after that."""
     order = choice_of.order
 
@@ -119,7 +119,7 @@ def push(choice_of: Choice) -> Callable:
     return intrinsic(4)(rule)
 
 
-def settle(choice_of: Choice) -> Callable:
+def flush(choice_of: TopKBuffer) -> Callable:
     """`settle(room)`: the first slots hold the best entries, in order."""
 
     def rule(_):
@@ -133,7 +133,7 @@ def settle(choice_of: Choice) -> Callable:
     return intrinsic(1)(rule)
 
 
-def keep_run(order_of: Order, size: int) -> Callable:
+def store_run(order_of: KeyCodec, size: int) -> Callable:
     """`keep(room, work, at)`: a room's `size` entries to slots at … in global memory."""
 
     def rule(_, __, ___):
@@ -151,7 +151,7 @@ def keep_run(order_of: Order, size: int) -> Callable:
     return intrinsic(3)(rule)
 
 
-def merge_runs(order_of: Order, size: int) -> Callable:
+def merge_runs(order_of: KeyCodec, size: int) -> Callable:
     """`merge(work, total)`: sorted runs of `size` entries become one; where its slots begin.
 
     `total` slots hold the runs, as many behind them are free: every turn merges pairs of runs from one half into the
@@ -185,7 +185,7 @@ def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple
     return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
 
 
-def _merge_one(e: Emitter, order: Order, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
+def _merge_one(e: Emitter, order: KeyCodec, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
     """An entry to its place behind the entries of its own run and of the other that come before it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir, types
-from ..tile.reduce import Fold, State, column_of, state_of
+from ..tile.reduce import ReduceOp, State, column_of, state_of
 from ..tile.shuffle import WARP, shuffle
-from ..tile.thread_group import Team, shared_type
+from ..tile.thread_group import ThreadGroup, shared_type
 from ..tile.tile import Tile
 
 Before = State | Callable[[Emitter, State], State]
@@ -23,8 +23,8 @@ class Scan:
     """
 
     tile: Tile
-    team: Team
-    rule: Fold
+    team: ThreadGroup
+    rule: ReduceOp
     reverse: bool = False
     blocked: bool = False
 
@@ -150,7 +150,7 @@ class Scan:
             for one, place in zip(there, held)
         ]
         run = self._run(e, totals)
-        warp = Scan(self.tile, Team(WARP), self.rule)
+        warp = Scan(self.tile, ThreadGroup(WARP), self.rule)
         exclusive, inclusive = warp._lanes(e, run[-1])
         if callable(before):
             before = before(e, [shuffle(e, "idx", part, WARP - 1, WARP) for part in inclusive])
@@ -184,7 +184,9 @@ class Scan:
         return [e.builder.trunc(v, I1) if k == types.boolean else v for v, k in zip(found, kinds)]
 
 
-def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, blocked: bool = False) -> Callable:
+def scan_tile(
+    tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False, blocked: bool = False
+) -> Callable:
     """`scan(lifted…, start, limit, before)`: (the prefixes of a row's elements as tiles, the state of all so far).
 
     Elements that are not there count for nothing; `before` is the state of the row's earlier tiles.
@@ -205,7 +207,7 @@ def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, bloc
     return intrinsic(parts + 3)(rule)
 
 
-def scanned(e: Emitter, tile: Tile, rule_of: Fold, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:
+def scanned(e: Emitter, tile: Tile, rule_of: ReduceOp, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:
     """The states of a tile's elements (`values` are lifted…, start, limit); of those that are not there, nothing."""
     parts = len(rule_of.state)
     columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]

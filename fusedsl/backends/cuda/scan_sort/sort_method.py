@@ -9,7 +9,7 @@ from ....kernel_ir.phase import Selection
 
 
 @dataclass(frozen=True)
-class Ranking:
+class SortMethod:
     """How the order of a row is found; a thread holds `each` places of it (0: they are looped over).
 
     "rounds": the best is taken out again and again. "sort": the row is sorted in `size` slots of shared memory.
@@ -24,6 +24,6 @@ class Ranking:
     limit: int = 0
 
 
-def selection(kernel: KernelIR) -> Selection | None:
+def sort_of(kernel: KernelIR) -> Selection | None:
     """The order that a kernel finds."""
     return next((phase.select for phase in kernel.phases if phase.select), None)

@@ -7,11 +7,11 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import body_registers, row_loads, words
+from ....kernel_ir.liveness import body_registers, register_count, row_loads
 from ....kernel_ir.phase import Value
-from ....kernel_ir.register_pressure import predicted
+from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
-from .sort_method import Ranking, selection
+from .sort_method import SortMethod, sort_of
 
 ADDRESSING = 20  # registers beside those that hold entries
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
@@ -27,9 +27,9 @@ MANY = 1 << 20  # columns: more than any tile has
 SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
-def schedule_select(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
-    select, columns = selection(kernel), extents[-1]
+    select, columns = sort_of(kernel), extents[-1]
     assert select is not None
     slots = _slots(select.lifted.dtype.bits)
     width = row_width(kernel)
@@ -48,11 +48,11 @@ def schedule_select(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     return _merged(kernel, columns, width, slots, hardware)
 
 
-def select_of(
+def generic_sort(
     held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> tuple[KernelIR, RowSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
-    select, columns, width = selection(held), extents[-1], row_width(held)
+    select, columns, width = sort_of(held), extents[-1], row_width(held)
     assert select is not None
     slots = _slots(select.lifted.dtype.bits)
     keep, reach = _power(select.count or columns), columns + width - 1
@@ -86,10 +86,10 @@ def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule)
     rows = row_loads(kernel)
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
     elements = found.width * found.vectors
-    registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
+    registers = round(ADDRESSING + elements * (entry + register_count(read)) + body_registers(kernel.phases))
     registers += ADDRESSING if kernel.wide else 0
     blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
-    registers = predicted(kernel, hardware, registers, blocks, found.block)
+    registers = predicted_registers(kernel, hardware, registers, blocks, found.block)
     return replace(found, blocks=blocks, reason=reason, registers=registers)
 
 
@@ -105,7 +105,7 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
-    rank = Ranking("rounds", -(-count // threads))
+    rank = SortMethod("rounds", -(-count // threads))
     rows = TEAMS * WARP // threads
     return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
 
@@ -115,7 +115,7 @@ def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Ha
     threads = min(BLOCK, max(WARP, size // max(TILE, width)))
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
-    rank = Ranking("sort", size // threads, size)
+    rank = SortMethod("sort", size // threads, size)
     return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 
@@ -134,17 +134,17 @@ def _chosen(
         f"the best {count} of {columns} columns are gathered by {threads} threads, "
         f"a tile of {threads * width * vectors} at a time"
     )
-    rank = Ranking("choose", -(-count // threads), slots, keep, limit)
+    rank = SortMethod("choose", -(-count // threads), slots, keep, limit)
     return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
 
 
 def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
     threads = min(BLOCK, slots // max(TILE, width))
-    select = selection(kernel)
+    select = sort_of(kernel)
     held = select is not None and select.count is not None and select.count <= slots
     each = -(-select.count // threads) if held and select is not None and select.count is not None else 0
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
-    rank = Ranking("merge", each, slots)
+    rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)
     return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
-from .memory import read_shared, stored_type
+from .memory import ld_shared, stored_type
 from .tile import Tile
 
 
@@ -22,7 +22,7 @@ def dynamic_shared(e: Emitter) -> ir.Value:
 
 
 @intrinsic(0)
-def shared_start():
+def dynamic_smem_base():
     """The same as an int32 that stays in a register (the compiler would find it anew at each use)."""
 
     def emit(e):
@@ -33,7 +33,7 @@ def shared_start():
 
 
 @dataclass(frozen=True)
-class Ring:
+class CpAsyncRing:
     """The tiles of one operand, `begin` bytes into each row that shared memory holds for a block of `threads`.
 
     A thread reads what it fetched itself, so that nobody waits for anybody else.
@@ -92,7 +92,7 @@ class Ring:
             def emit(e, where):
                 own, found = e.builder.zext(self._own(e, where), I64), []
                 for k in range(self.tile.vectors):
-                    found += read_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+                    found += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
                 return e.pack(result, found)
 
             return result, emit
@@ -101,8 +101,8 @@ class Ring:
 
 
 @intrinsic(0)
-def send():
-    """The fetches since the last `send` are one group."""
+def commit_group():
+    """The fetches since the last `commit_group` are one group."""
 
     def emit(e):
         e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
@@ -110,7 +110,7 @@ def send():
     return types.void, emit
 
 
-def arrived(groups: int) -> Callable:
+def wait_group(groups: int) -> Callable:
     """`arrived()`: wait until all but the last so many groups have come."""
 
     def rule():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 
-MEETINGS = "meetings"  # the shared memory of the barriers
+CLUSTER_MBARRIERS = "meetings"  # the shared memory of the barriers
 SENT = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 WAIT = """{
 .reg .pred come;
@@ -20,19 +20,19 @@ mbarrier.try_wait.parity.shared::cta.b64 come, [$0], $1;
 }"""
 
 
-def meeting(e: Emitter, count: int, number: ir.Value) -> ir.Value:
+def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
     """The 32-bit address of one of `count` barriers."""
     module, b = e.builder.module, e.builder
-    array = module.globals.get(MEETINGS)
+    array = module.globals.get(CLUSTER_MBARRIERS)
     if array is None:
         kind = ir.ArrayType(I64, count)
-        array = ir.GlobalVariable(module, kind, MEETINGS, addrspace=SHARED)
+        array = ir.GlobalVariable(module, kind, CLUSTER_MBARRIERS, addrspace=SHARED)
         array.linkage, array.align, array.initializer = "internal", 8, ir.Constant(kind, ir.Undefined)
     number = number if number.type == I32 else b.trunc(number, I32)
     return b.add(b.ptrtoint(array, I32), b.mul(number, I32(8)))
 
 
-def enter(count: int) -> Callable:
+def cluster_init(count: int) -> Callable:
     """`enter()`: make ready so many barriers, and tell the blocks of the cluster that this one runs; does not wait."""
 
     def rule():
@@ -40,7 +40,7 @@ def enter(count: int) -> Callable:
             b = e.builder
             with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
                 for number in range(count):
-                    where = [meeting(e, count, I32(number)), I32(1)]
+                    where = [cluster_mbarrier(e, count, I32(number)), I32(1)]
                     e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", where, effect=True)
                 e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], effect=True)
             text = "bar.warp.sync 0xffffffff;\nbarrier.cluster.arrive.relaxed.aligned;"
@@ -51,13 +51,13 @@ def enter(count: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-def expect(e: Emitter, barrier: ir.Value, size: int) -> None:
+def mbarrier_expect_tx(e: Emitter, barrier: ir.Value, size: int) -> None:
     """One thread says how many bytes are to come."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     e.asm(VOID, text, "r,r,~{memory}", [barrier, I32(size)], effect=True)
 
 
-def send(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
+def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
     """Write a part of a state to the place in a block's shared memory that corresponds to this address, and tell the
     barrier there that it has come."""
     b = e.builder
@@ -71,7 +71,7 @@ def send(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block
     e.asm(VOID, text, f"r,{register},r,~{{memory}}", [places[0], value, places[1]], effect=True)
 
 
-def wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
+def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
     """Wait until all has come that was expected: for the first time, or in a turn of this parity."""
     if parity is None:
         e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], effect=True)

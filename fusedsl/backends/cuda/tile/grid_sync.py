@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, intrinsic, ir, types
-from .reduce import Fold, state_of
+from .reduce import ReduceOp, state_of
 
 ALIGNMENT = 8  # bytes, of each part of a state
 WAIT = "AWAIT_OTHERS_${:uid}"
 
 
-def put(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+def st_global(e: Emitter, address: ir.Value, value: ir.Value) -> None:
     """Write one part of a state to global memory."""
     word, bits = _word(e, value)
     register = {8: "h", 16: "h", 32: "r", 64: "l"}[bits]
     e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], effect=True)
 
 
-def get(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
+def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
     """Read it past the L1, which may hold what another block has since overwritten."""
     bits = _bits(kind)
     register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
@@ -47,7 +47,7 @@ def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
     return e.builder.bitcast(value, ir.IntType(bits)), bits
 
 
-def leave_state(rule_of: Fold, begin: int) -> Callable:
+def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
     """`leave(address, state)`: thread 0 writes a row's state to global memory, `begin` bytes into its record."""
 
     def rule(address, kind):
@@ -56,7 +56,7 @@ def leave_state(rule_of: Fold, begin: int) -> Callable:
             with b.if_then(_is_first(e)):
                 place = begin
                 for part in state_of(e, rule_of, value):
-                    put(e, b.add(at, I64(place)), part)
+                    st_global(e, b.add(at, I64(place)), part)
                     place += ALIGNMENT
 
         return types.void, emit
@@ -64,14 +64,14 @@ def leave_state(rule_of: Fold, begin: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def take_state(rule_of: Fold, begin: int) -> Callable:
+def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
     """`take(address)`: the state that a block left in a record."""
 
     def rule(address):
         def emit(e, at):
             found, place = [], begin
             for none in rule_of.empty.emit(e, []):
-                found.append(get(e, e.builder.add(at, I64(place)), none.type))
+                found.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
                 place += ALIGNMENT
             return e.pack(rule_of.merge.result, found)
 
@@ -81,7 +81,7 @@ def take_state(rule_of: Fold, begin: int) -> Callable:
 
 
 @intrinsic(3)
-def last(tickets, index, parts):
+def is_last_block(tickets, index, parts):
     """Is this the last of `parts` blocks to come to counter `index`? The last one sees what all have written before.
 
     The counter wraps, so that it is 0 again after the last. All threads of a block call this together.
@@ -105,7 +105,7 @@ def last(tickets, index, parts):
 
 
 @intrinsic(3)
-def meet(tickets, index, goal):
+def grid_barrier_wait(tickets, index, goal):
     """Wait until counter `index` has reached `goal`, having counted this block: what others wrote before is seen.
 
     All blocks that are waited for are resident. All threads of a block call this together.
@@ -133,7 +133,7 @@ setp.lt.u32 early, seen, $1;
 
 
 @intrinsic(3)
-def part_from(tickets, index, parts):
+def grid_barrier_reset(tickets, index, parts):
     """Count out: the last of `parts` blocks that met at counter `index` sets it to 0, and the next one, that counts
     them out, with it."""
 
@@ -144,7 +144,7 @@ def part_from(tickets, index, parts):
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
             ticket = _count(e, b.add(address, I64(4)), "inc", limit)
             with b.if_then(b.icmp_unsigned("==", ticket, limit)):
-                put(e, address, I32(0))
+                st_global(e, address, I32(0))
 
     return types.void, emit
 

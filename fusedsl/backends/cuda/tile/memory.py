@@ -16,7 +16,7 @@ KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 
 @dataclass(frozen=True)
-class Room:
+class ValidElements:
     """Which elements of a vector exist: those at `skip` and beyond, and below `room` (int32; None: no such bound).
 
     `split` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
@@ -28,12 +28,12 @@ class Room:
     split: bool = False
     exact: bool = True
 
-    def after(self, builder: ir.IRBuilder, elements: int) -> Room:
+    def after(self, builder: ir.IRBuilder, elements: int) -> ValidElements:
         """The same, counted from a later element."""
         if not self.split or not elements:
             return self
         room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.room, self.skip))
-        return Room(room, skip, True, self.exact)
+        return ValidElements(room, skip, True, self.exact)
 
     def holds(self, builder: ir.IRBuilder, element: int) -> ir.Value:
         """Does this element exist?"""
@@ -72,7 +72,7 @@ def is_packed(dtype: DType, width: int) -> bool:
     return dtype.kind == "f" and dtype.bits == 16 and width % 2 == 0
 
 
-def read(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None) -> list[ir.Value]:
+def load_vector(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements | None) -> list[ir.Value]:
     """`width` neighbouring elements, as `stored_type` holds them; those that do not exist are 0 and are not read."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
     found: list[ir.Value] = []
@@ -86,8 +86,10 @@ def read(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | N
     return found
 
 
-def write(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value], room: Room | None) -> None:
-    """The inverse of `read`: values as `stored_type` holds them; those that do not exist are not written."""
+def store_vector(
+    e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value], room: ValidElements | None
+) -> None:
+    """The inverse of `load_vector`: values as `stored_type` holds them; those that do not exist are not written."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
     per_chunk = len(values) * chunk // width
     for number, begin in enumerate(range(0, width, chunk)):
@@ -116,13 +118,13 @@ def _register(bits: int) -> str:
     return {64: "l", 32: "r", 16: "h", 8: "h"}[bits]
 
 
-def read_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
+def ld_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
     """`width` neighbouring elements in shared memory, 16 bytes at most, as `stored_type` holds them."""
     return _elements(e, dtype, width, _read_whole(e, dtype, width, address, SHARED))
 
 
-def write_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
-    """The inverse of `read_shared`."""
+def st_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
+    """The inverse of `ld_shared`."""
     b, units = e.builder, _units(e, dtype, width, values)
     kind = units[0].type if len(units) == 1 else ir.VectorType(units[0].type, len(units))
     value = units[0]
@@ -157,7 +159,7 @@ def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
     e.asm(VOID, text, constraints, [*units, address], effect=True)
 
 
-def _predicates(width: int, room: Room, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
+def _predicates(width: int, room: ValidElements, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
     """PTX that does `whole` where a vector is all there and, where a part is, sets p0, p1 … for its elements.
 
     `first` is the number of the first input operand; also the names of the predicates and the inputs.
@@ -191,7 +193,7 @@ def _within(name: str, ends: str, least: int, begins: str, most: int, given: str
     return lines
 
 
-def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room) -> list[ir.Value]:
+def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements) -> list[ir.Value]:
     """A vector of which any element exists: all of its aligned block or, if it is to be exact, up to its last one."""
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
@@ -213,7 +215,7 @@ def _read_if(
 
 
 def _read_up_to(
-    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: Room, width: int
+    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: ValidElements, width: int
 ) -> list[ir.Value]:
     """`count` registers of an aligned block that is there in part: no byte beyond its last element is read.
 
@@ -275,14 +277,14 @@ def _loaded(
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
 
 
-def read_wanted(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
+def load_predicated(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
     """One element of an array that this kernel does not write, as `stored_type` holds it; 0 where it is not wanted."""
     units = _read_if(e, wanted, 1, _unit_bits(dtype, 1), address, effect=False)
     return _elements(e, dtype, 1, units)[0]
 
 
-def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: Room | None):
-    """`read` at any address: 16 bytes out of the three aligned 8 bytes that hold them, shifted together.
+def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: ValidElements | None):
+    """`load_vector` at any address: 16 bytes out of the three aligned 8 bytes that hold them, shifted together.
 
     For elements below 4 bytes whose vectors have 16 bytes; `skipped` bytes of whole vectors come before this one.
     Elements that do not exist are whatever stands there; no 8 bytes without any that does are read. (Of two aligned 16
@@ -316,7 +318,7 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     return _elements(e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)])
 
 
-def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: Room | None, dtype: DType) -> None:
+def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidElements | None, dtype: DType) -> None:
     """Begin to copy a vector of `size` bytes (4, 8 or 16) to shared memory; bytes that do not exist become 0."""
     b, policy, width = e.builder, e.asm(I64, KEEP.format("$0"), "=l", []), size // dtype.itemsize
     there: ir.Value = I32(size)
@@ -331,7 +333,9 @@ def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: Room |
     e.asm(VOID, text, "r,l,r,l,~{memory}", [target, source, there, policy], effect=True)
 
 
-def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: Room) -> None:
+def _write_checked(
+    e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: ValidElements
+) -> None:
     bits, size, b = _unit_bits(dtype, width), dtype.itemsize, e.builder
     if bits == 8:
         units = [b.zext(units[0], I16)]

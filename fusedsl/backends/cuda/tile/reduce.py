@@ -9,7 +9,7 @@ from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, intrinsic, ir, types
 from ..math.convert import widen
 from .element import unpaired
-from .memory import Room
+from .memory import ValidElements
 from .scalar import elements_of, scalar_function, scalar_types
 from .tile import Tile
 
@@ -18,7 +18,7 @@ State = list[ir.Value]
 
 
 @dataclass(frozen=True)
-class Fold:
+class ReduceOp:
     """How two states merge, and the state of no elements; how one of later elements merges, if there is a short way."""
 
     merge: ScalarFunction
@@ -38,15 +38,15 @@ class Fold:
         return states[0]
 
 
-def fold(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> Fold:
+def reduction(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> ReduceOp:
     """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…), follow(a…, b…), empty() return one."""
     names = ", ".join(d.name for d in scalar_types(f"{state} -> {state}")[0])
     merging = f"{names}, {names} -> {names}"
     following = scalar_function(merging, follow) if follow else None
-    return Fold(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
+    return ReduceOp(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
 
 
-def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
+def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
     """`fold(lifted…, start, limit)`: the state of the elements of a thread's tile that are there."""
     parts = len(rule_of.state)
 
@@ -66,7 +66,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
     return intrinsic(parts + 2)(rule)
 
 
-def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str, magnitudes: bool = False) -> Callable:
+def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitudes: bool = False) -> Callable:
     """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, or of their `magnitudes`, compared in
     pairs as they are held.
 
@@ -120,7 +120,7 @@ def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bo
     return I32(half << 16 | half)
 
 
-def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None, empty: State) -> State:
+def _vector(e: Emitter, rule_of: ReduceOp, elements: list[State], room: ValidElements | None, empty: State) -> State:
     """The state of a vector's elements that are there; one that is there or not as a whole is checked once."""
 
     def kept(state: State, element: int) -> State:
@@ -134,7 +134,7 @@ def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None,
     return state if room is None else kept(state, 0)
 
 
-def from_first(rooms: Sequence[Room | None]) -> bool:
+def from_first(rooms: Sequence[ValidElements | None]) -> bool:
     """Is the first element of a tile there wherever any is?"""
     return all(room is None or room.skip is None for room in rooms)
 
@@ -143,7 +143,7 @@ def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: t
     return elements_of(e, value, kind, want, tile.count)
 
 
-def empty_state(rule_of: Fold) -> Callable:
+def identity_state(rule_of: ReduceOp) -> Callable:
     """`empty()`: the state of no elements."""
 
     def rule():
@@ -152,7 +152,7 @@ def empty_state(rule_of: Fold) -> Callable:
     return intrinsic(0)(rule)
 
 
-def merge_states(rule_of: Fold) -> Callable:
+def combine_states(rule_of: ReduceOp) -> Callable:
     """`merge(a, b)`: two states as one."""
     result = rule_of.merge.result
 
@@ -165,6 +165,6 @@ def merge_states(rule_of: Fold) -> Callable:
     return intrinsic(2)(rule)
 
 
-def state_of(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+def state_of(e: Emitter, rule_of: ReduceOp, value: ir.Value) -> State:
     """The parts of a state."""
     return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))

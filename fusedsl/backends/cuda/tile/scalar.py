@@ -22,7 +22,7 @@ def scalar_function(signature: str, function: Callable) -> ScalarFunction:
     )
 
 
-def once(signature: str) -> Callable[[Callable], Callable]:
+def uniform(signature: str) -> Callable[[Callable], Callable]:
     """Decorator: a scalar function that is called once for a row, or by every thread alike."""
 
     def wrap(function: Callable) -> Callable:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir
 from . import dsmem as cluster
-from .reduce import Fold, State, state_of
+from .reduce import ReduceOp, State, state_of
 from .shuffle import WARP, shuffle
 
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
 
 
 @dataclass(frozen=True)
-class Team:
+class ThreadGroup:
     """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
 
     Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
@@ -39,9 +39,9 @@ class Team:
 
     def enter(self) -> Callable:
         """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
-        return cluster.enter(self.meetings * self.places)
+        return cluster.cluster_init(self.meetings * self.places)
 
-    def join(self, rule_of: Fold) -> Callable:
+    def join(self, rule_of: ReduceOp) -> Callable:
         """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
 
         In a cluster `join(meeting, state)`, with the number of the row's meeting; `join(meeting, turn, state)` of a
@@ -68,7 +68,7 @@ class Team:
 
         return intrinsic(1 + (self.cluster > 1) + self.stays)(rule)
 
-    def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _through_shuffles(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
         lanes = min(self.threads, WARP)
         distance = lanes // 2
@@ -79,7 +79,7 @@ class Team:
             return state
         return [shuffle(e, "idx", part, 0, lanes) for part in state]
 
-    def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
+    def _through_shared(self, e: Emitter, rule_of: ReduceOp, state: State, across: int) -> State:
         """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
         b, groups = e.builder, self.threads if across else self.threads // WARP
         if groups == 1:
@@ -97,7 +97,7 @@ class Team:
             place = b.and_(thread, I32(groups - 1))
             values = [b.load(b.gep(array, [place])) for array in arrays]
             mine = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
-            return Team(groups)._through_shuffles(e, rule_of, mine)
+            return ThreadGroup(groups)._through_shuffles(e, rule_of, mine)
         lane = b.urem(thread, I32(across)) if across else I32(0)
         found = []
         for group in range(groups):
@@ -105,7 +105,7 @@ class Team:
             found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
 
-    def _along_part(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _along_part(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """The same where only the launch knows how many lanes a segment has."""
         b, side, distance = e.builder, e.special_register("ntid.x"), self.threads // 2
         while distance:
@@ -115,11 +115,11 @@ class Team:
             distance //= 2
         return [shuffle(e, "idx", part, 0, side) for part in state]
 
-    def _along_warps(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _along_warps(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Where it knows how many warps there are: one has the state, of several each lane takes that of one."""
         b, side, thread = e.builder, e.special_register("ntid.x"), e.special_register("tid.x")
         groups = self.threads // WARP
-        state = Team(2 * WARP)._through_shuffles(e, rule_of, state)
+        state = ThreadGroup(2 * WARP)._through_shuffles(e, rule_of, state)
         arrays = [e.shared_array(shared_type(part), groups) for part in state]
         lane = b.and_(thread, I32(WARP - 1))
         with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (several, one):
@@ -131,7 +131,7 @@ class Team:
                 there = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
                 found = self._left(e, arrays, state, b.select(there, place, I32(0)))
                 found = [b.select(there, part, none) for part, none in zip(found, empty)]
-                merged, after_several = Team(groups)._through_shuffles(e, rule_of, found), b.block
+                merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, found), b.block
             with one:
                 own, after_one = [shuffle(e, "idx", part, 0, WARP) for part in state], b.block
         joined = []
@@ -143,7 +143,7 @@ class Team:
         return joined
 
     def _through_cluster(
-        self, e: Emitter, rule_of: Fold, state: State, number: ir.Value, turn: ir.Value | None
+        self, e: Emitter, rule_of: ReduceOp, state: State, number: ir.Value, turn: ir.Value | None
     ) -> State:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
@@ -165,21 +165,21 @@ class Team:
             parity, begin = b.and_(b.lshr(turn, I32(1)), I32(1)), b.mul(own, I32(count))
             number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.places)), own)
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
-        barrier = cluster.meeting(e, self.meetings * self.places, number)
+        barrier = cluster.cluster_mbarrier(e, self.meetings * self.places, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
         place = place if begin is None else b.add(begin, place)
         with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
-            cluster.expect(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
+            cluster.mbarrier_expect_tx(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
             for array, part in zip(arrays, state):
-                cluster.send(e, b.gep(array, [place]), part, barrier, lane)
-        cluster.wait(e, barrier, parity)
+                cluster.st_async(e, b.gep(array, [place]), part, barrier, lane)
+        cluster.mbarrier_wait(e, barrier, parity)
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
         first = first if begin is None else b.add(begin, first)
         found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
-        return Team(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
+        return ThreadGroup(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
 
     def _left(self, e: Emitter, arrays: list[ir.Value], like: State, place: ir.Value) -> State:
         """The state at a place of shared memory."""

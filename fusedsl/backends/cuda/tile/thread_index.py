@@ -10,7 +10,7 @@ from .memory import element_type
 
 
 @intrinsic(0)
-def thread():
+def thread_idx():
     """The thread's number in its block, int32."""
     return types.int32, lambda e: e.special_register("tid.x")
 
@@ -22,31 +22,31 @@ def thread_here(e: Emitter) -> ir.Value:
 
 
 @intrinsic(0)
-def thread_again():
+def reread_thread_idx():
     """The same for generated files."""
     return types.int32, thread_here
 
 
 @intrinsic(0)
-def line():
+def thread_idx_y():
     """The number of the thread's line in its block, int32."""
     return types.int32, lambda e: e.special_register("tid.y")
 
 
 @intrinsic(0)
-def depth():
+def block_dim_y():
     """The lines of a block, int32."""
     return types.int32, lambda e: e.special_register("ntid.y")
 
 
 @intrinsic(0)
-def side():
+def block_dim_x():
     """The threads of a line, int32."""
     return types.int32, lambda e: e.special_register("ntid.x")
 
 
 @intrinsic(0)
-def block():
+def block_idx():
     """The block's number in the grid, int32."""
     return types.int32, lambda e: e.special_register("ctaid.x")
 
@@ -58,7 +58,7 @@ def barrier():
 
 
 @intrinsic(0)
-def take_turn():
+def griddepcontrol():
     """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
 
     Before sm_90, where launches do not overlap, it does nothing; nor does it in a launch that does not `follow`.
@@ -72,13 +72,13 @@ def take_turn():
 
 
 @intrinsic(0)
-def await_cluster():
+def cluster_wait():
     """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
     return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
 
 
 @intrinsic(2)
-def share(number, parts):
+def udiv(number, parts):
     """number // parts for integers that are not negative, by a real division: once a loop, not once an element.
 
     int32, or int64 where the number is.
@@ -150,7 +150,7 @@ def scalar(name: str):
     return intrinsic(1)(decode)
 
 
-def part(work: Callable) -> Callable:
+def subkernel(work: Callable) -> Callable:
     """Decorator: a piece of a kernel, `work(block_number, *slots)`, compiled into it where it is called."""
     count = work.__code__.co_argcount
     kinds = [types.int32] + [types.int64] * (count - 1)

@@ -11,22 +11,22 @@ from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
     ACCESS_BYTES,
-    Room,
+    ValidElements,
     copy,
     is_packed,
-    read,
-    read_shared,
-    read_shifted,
-    read_wanted,
+    ld_shared,
+    load_predicated,
+    load_unaligned,
+    load_vector,
+    store_vector,
     stored_type,
-    write,
 )
 from .scalar import scalar_function, scalar_types
-from .vector_layout import Vectors
+from .vector_layout import VectorLayout
 
 
 @dataclass(frozen=True)
-class Tile(Vectors):
+class Tile(VectorLayout):
     """What a thread does with the elements that it holds, all at once."""
 
     def load(self, name: str, letter: str = "1") -> Callable:
@@ -46,14 +46,14 @@ class Tile(Vectors):
                 found = []
                 if letter in "co":
                     for place in self.across(e, kind, address, start, stride, limit, letter == "o"):
-                        found += read(e, kind, self.width, place, None)
+                        found += load_vector(e, kind, self.width, place, None)
                     return e.pack(result, found)
                 for number in range(self.vectors):
                     room = self.room(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
                         base = self.places(e, kind, letter, address, kinds[1], start, first, None)[0]
-                        found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
+                        found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
                     places = self.places(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self.load_vector(e, kind, letter, places, room)
@@ -94,7 +94,7 @@ class Tile(Vectors):
                 found, size = [], self.width * kind.itemsize
                 for number in range(self.vectors):
                     where = _kept_at(e, at, offset + number * threads * size, size, threads)
-                    found += read_shared(e, kind, self.width, where)
+                    found += ld_shared(e, kind, self.width, where)
                 return e.pack(result, found)
 
             return result, emit
@@ -117,7 +117,7 @@ class Tile(Vectors):
                     room = self.room(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     if letter == "c":
-                        write(e, kind, self.width, across[number], part, room)
+                        store_vector(e, kind, self.width, across[number], part, room)
                         continue
                     places = self.places(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)
@@ -220,7 +220,7 @@ class Tile(Vectors):
     def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
         b = e.builder
         if self.width == 1:
-            return [read_wanted(e, kind, places[0], wanted[0])]
+            return [load_predicated(e, kind, places[0], wanted[0])]
         bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
         whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
         for k, (place, one) in enumerate(zip(places, wanted)):
@@ -228,9 +228,9 @@ class Tile(Vectors):
             whole = b.and_(whole, b.and_(one, neighbour))
         with b.if_else(whole) as (then, otherwise):
             with then:
-                at_once, after = read(e, kind, self.width, places[0], Room(b.zext(whole, I32))), b.block
+                at_once, after = load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32))), b.block
             with otherwise:
-                single = [read_wanted(e, kind, place, one) for place, one in zip(places, wanted)]
+                single = [load_predicated(e, kind, place, one) for place, one in zip(places, wanted)]
                 apart, after_single = paired(e, kind, single), b.block
         found = []
         for one, other in zip(at_once, apart):
@@ -278,22 +278,22 @@ class Tile(Vectors):
 
     def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
-            return read(e, kind, self.width, places[0], room)
+            return load_vector(e, kind, self.width, places[0], room)
         if letter == "0":
-            return paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
+            return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
         found = []
         for k, place in enumerate(places):
-            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
-            found += read(e, kind, 1, place, one)
+            one = room and ValidElements(e.builder.zext(room.holds(e.builder, k), I32))
+            found += load_vector(e, kind, 1, place, one)
         return paired(e, kind, found)
 
     def store_vector(self, e, kind, letter, places, values, room) -> None:
         if letter == "1":
-            write(e, kind, self.width, places[0], values, room)
+            store_vector(e, kind, self.width, places[0], values, room)
             return
         for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
-            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
-            write(e, kind, 1, place, [value], one)
+            one = room and ValidElements(e.builder.zext(room.holds(e.builder, k), I32))
+            store_vector(e, kind, 1, place, [value], one)
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""
@@ -329,7 +329,7 @@ def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) 
 
 
 @intrinsic(0)
-def shared_place():
+def smem_base():
     """Where the dynamic shared memory of a block begins: a 32-bit address that the compiler does not see through.
 
     (From one that it knows to be the same for all threads, ptxas of CUDA 13 makes an LDGSTS that is no instruction.)
@@ -344,6 +344,6 @@ def shared_place():
 
 
 @intrinsic(0)
-def await_fetched():
+def cp_async_wait_all():
     """Wait until what this thread fetches is there, for this thread."""
     return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I32, I64, Emitter, ir, types
-from .memory import Room
+from .memory import ValidElements
 
 INDEX = (types.int32, types.int64)
 
 
 @dataclass(frozen=True)
-class Vectors:
+class VectorLayout:
     """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
     or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
     has lines.
@@ -34,7 +34,7 @@ class Vectors:
         """The elements of a thread."""
         return self.width * self.vectors
 
-    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
+    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[ValidElements | None]:
         """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
         return [self.room(e, kind, start, limit, number) for number in range(self.vectors)]
 
@@ -55,17 +55,17 @@ class Vectors:
             found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
         return found if kind == I32 else b.zext(found, kind)
 
-    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
+    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> ValidElements | None:
         """What is there of a vector; None: all of it."""
         check, b = self.checks[number], e.builder
         if check == "e":
-            return Room(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
+            return ValidElements(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
         if check == "." or kind not in INDEX:
             return None
         if check in "hb":
             skip = _int32(b, b.neg(b.add(start, self.skipped(e, number, start.type))))
-            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
-        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
+            return ValidElements(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
+        return ValidElements(self._left(e, start, limit, number), None, check == "t", self.exact)
 
     def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
         """Elements between the start of a vector and the limit."""
