@@ -75,7 +75,7 @@ def built(tmp_path, kernel, extents, cc=H200):
     schedule = choose(kernel, extents, facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
     needs = launch_config(schedule, kernel, extents)
-    kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
+    kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
     source = generate(kernel, schedule)
     path = tmp_path / "generated.py"
     path.write_text(source)
@@ -150,7 +150,7 @@ def scaled_rows(dtype, access, weights):
 def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, columns, early, in_pieces):
     kernel = scaled_rows(dtype, access, ("v", "w"))
     schedule = choose(kernel, (64, columns), facts(H200))
-    assert (schedule.early, schedule.piece > 0) == (early, in_pieces)
+    assert (schedule.load_all_first, schedule.epilogue_vectors > 0) == (early, in_pieces)
     _, text, code = built(tmp_path, kernel, (64, columns))
     assert code.spill_bytes == 0
     assert not re.search(r"ld\.global\S*\.[bu](8|16)", text)  # misaligned weights come out of aligned blocks
@@ -415,7 +415,7 @@ def test_maps_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
 def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, columns, cluster):
     kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor", resident=False)
     schedule = choose(kernel, (4096, columns), facts(H200))
-    assert schedule.shared
+    assert schedule.smem
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
     geometry_of = launch_config(schedule, kernel, (4096, columns))
     assert (geometry_of.blocks, geometry_of.cluster) == (4096 * schedule.cluster, schedule.cluster)
@@ -455,7 +455,7 @@ def test_wide_rows_on_other_architectures(tmp_path, cc):
     kernel = softmax(FLOAT32, resident=False)
     for columns, kept in [(20000, cc >= (8, 0)), (65536, cc >= (9, 0)), (10_000_000, False)]:
         schedule = choose(kernel, (4096, columns), facts(cc))
-        assert schedule.shared == kept
+        assert schedule.smem == kept
         assert schedule.cluster == 1 or cc >= (9, 0)
         assert built(tmp_path, kernel, (4096, columns), cc)[2].spill_bytes == 0
 
@@ -465,7 +465,7 @@ def test_kernels_of_several_launches_take_turns():
     assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("griddepcontrol()") == 2
     assert "griddepcontrol" not in fd.kernel("softmax(x)").source(x, device="cuda")
     plain = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
-    chained = dataclasses.replace(plain, chained=True)
+    chained = dataclasses.replace(plain, pdl=True)
     for cc, count in (((8, 0), 0), ((9, 0), 1)):
         schedule = choose(chained, (1000,), facts(cc))
         source = generate(chained, schedule)

@@ -302,7 +302,7 @@ def table_kernel(text=ADAMW, calls=100, largest=4095):
     one, schedule = compiler.scheduled_cuda(bound, facts((9, 0)))
     shared = {k for k, n in enumerate(kernel.params) if n not in "pmvgx"}
     table = table_of(plan, one, calls, shared, largest)
-    return plan, dataclasses.replace(one, part=True, table=table), schedule
+    return plan, dataclasses.replace(one, is_subkernel=True, batched=table), schedule
 
 
 def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
@@ -314,7 +314,7 @@ def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
     path = tmp_path / "generated.py"
     path.write_text(source)
     text = ptx(source, str(path), kernel, schedule, (9, 0))
-    assert f"param_0[{8 * kernel.table.words}]" in text
+    assert f"param_0[{8 * kernel.batched.words}]" in text
     assert "ld.param.b64" in text
     assert text.count("ld.global.L2::cache_hint.v4") >= 4
     assert ".local" not in text
@@ -323,9 +323,9 @@ def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
 
 def test_tables_hold_a_hundred_tensors_of_an_optimiser():
     _, kernel, _ = table_kernel()
-    assert kernel.table.capacity >= 400
-    assert kernel.table.shared == tuple(range(7))
-    assert kernel.table.each == len([s for s in kernel_params(kernel) if s.kind != "scalar"])
+    assert kernel.batched.capacity >= 400
+    assert kernel.batched.shared == tuple(range(7))
+    assert kernel.batched.words_per_call == len([s for s in kernel_params(kernel) if s.kind != "scalar"])
 
 
 # -- on a card

@@ -302,22 +302,22 @@ def test_static_shared_memory_counts_towards_what_nobody_has_to_ask_for(cuda, li
 @pytest.mark.parametrize(("resident", "unit", "blocks"), [(2, 1, 264), (1, 7, 126), (3, 7, 300)])
 def test_blocks_that_wait_for_each_other_are_no_more_than_the_device_holds(cuda, library, resident, unit, blocks):
     library.resident = resident
-    record(cuda, grid=300, cooperative=True, unit=unit).fire([1, 2], 0)
+    record(cuda, grid=300, cooperative=True, grid_multiple=unit).fire([1, 2], 0)
     assert library.launches[0][0][0] == blocks
 
 
 def test_clusters_that_stay_are_no_more_than_the_device_holds(cuda, library):
     library.resident = 15
-    record(cuda, grid=4096, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    record(cuda, grid=4096, cluster=8, grid_multiple=8, persistent=True).fire([1, 2], 0)
     assert library.launches[0][0][0] == 15 * 8
-    record(cuda, grid=80, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    record(cuda, grid=80, cluster=8, grid_multiple=8, persistent=True).fire([1, 2], 0)
     assert library.launches[1][0][0] == 80
 
 
 def test_a_device_that_does_not_hold_them_says_so(cuda, library):
     library.resident = 0
     with pytest.raises(DeviceError, match="does not hold 7 blocks"):
-        record(cuda, grid=300, cooperative=True, unit=7)
+        record(cuda, grid=300, cooperative=True, grid_multiple=7)
 
 
 def test_threads_never_see_each_others_arguments(cuda, library):

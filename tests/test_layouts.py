@@ -192,12 +192,12 @@ def told(text: str, shape: tuple[int, ...], strides=None, out=None, address: int
 )
 @pytest.mark.parametrize("text", ["x + 1", "softmax(x)", "sort(x)"])
 def test_offsets_take_64_bits_where_32_do_not_reach(text, shape, strides, out, wide):
-    assert told(text, shape, strides, out).kernel.wide is wide
+    assert told(text, shape, strides, out).kernel.index64 is wide
     assert told(text, shape, strides, out).kernel.index == ("int64" if wide else "int32")
 
 
 def test_the_bound_of_32_bits_leaves_room_for_a_last_tile():
-    assert not told("x + 1", (INDEX64_FROM - 1,)).kernel.wide and told("x + 1", (INDEX64_FROM,)).kernel.wide
+    assert not told("x + 1", (INDEX64_FROM - 1,)).kernel.index64 and told("x + 1", (INDEX64_FROM,)).kernel.index64
 
 
 def test_vectors_need_addresses_and_strides_of_16_bytes():

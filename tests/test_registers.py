@@ -132,8 +132,8 @@ def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
     for plan, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
         kernel, schedule = case.scheduled(plan, bound)
         if kernel.row_axes and schedule.resident:
-            tiling = Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece)
-            assert required_registers(kernel, tiling) <= registers_for(H200, 1, schedule.block)
+            tiling = Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)
+            assert required_registers(kernel, tiling) <= registers_for(H200, 1, schedule.block_threads)
 
 
 def test_random_programs_are_the_same_every_time():

@@ -119,16 +119,16 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
         if access == "vector" and dtype is FLOAT32 and columns <= 16384:
             assert schedule.resident
         if schedule.resident:
-            slack = schedule.width - 1 if access == "anchor" and not schedule.edges else 0
-            assert schedule.vectors * schedule.step >= columns + slack
-            apart = 2 * schedule.width - 2 if schedule.edges else 0  # what is in no whole vector, at most
-            assert schedule.whole * schedule.step <= columns - apart
-            assert not apart or schedule.edges * schedule.threads >= apart
-        assert schedule.block <= 1024
+            slack = schedule.width - 1 if access == "anchor" and not schedule.peeled_elements else 0
+            assert schedule.vectors * schedule.vector_stride >= columns + slack
+            apart = 2 * schedule.width - 2 if schedule.peeled_elements else 0  # what is in no whole vector, at most
+            assert schedule.full_vectors * schedule.vector_stride <= columns - apart
+            assert not apart or schedule.peeled_elements * schedule.threads >= apart
+        assert schedule.block_threads <= 1024
         assert schedule.reason
         launch = launch_config(schedule, kernel, (64, columns))
         assert launch.blocks * schedule.rows >= 64
-        assert launch.threads == schedule.block
+        assert launch.threads == schedule.block_threads
         assert launch.shared == 0
 
 
@@ -147,7 +147,7 @@ def test_rows_on_lines_share_a_binary_whatever_their_threads():
 def test_scattered_columns_put_neighbouring_rows_on_neighbouring_threads():
     schedule = choose(sum_rows(strides="ss", access="element"), (4096, 512), H200)
     assert not schedule.resident
-    assert schedule.across
+    assert schedule.rows_across_lanes
 
 
 def test_occupancy_names_what_runs_out():
@@ -174,7 +174,7 @@ def test_wide_rows_share_the_shared_memory_of_clusters():
     kernel = dataclasses.replace(kernel, phases=(*kernel.phases, second))
     chosen = [choose(kernel, (4096, columns), H200) for columns in (20000, 65536, 262144, 10_000_000)]
     assert [schedule.cluster for schedule in chosen] == [1, 4, 16, 1]
-    assert [schedule.shared for schedule in chosen] == [True, True, True, False]
+    assert [schedule.smem for schedule in chosen] == [True, True, True, False]
     assert launch_config(chosen[1], kernel, (4096, 65536)).cluster == 4
 
 
@@ -203,7 +203,7 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
     assert not prefers_looped(kernel, (64, columns), H200)
     schedule = choose(kernel, (rows, columns), H200)
     assert schedule.threads == threads
-    assert columns >= 8 * schedule.span
+    assert columns >= 8 * schedule.tile_elements
 
 
 def test_rows_that_are_read_once_leave_a_block_out_where_the_last_wave_is_fuller():
@@ -219,4 +219,4 @@ def test_short_rows_are_read_in_lines_of_memory():
 def test_blocks_of_short_rows_move_more_than_is_moved_until_the_next_begins():
     for columns in (64, 256, 1024):
         schedule = choose(sum_rows(BFLOAT16), (1 << 18, columns), H200)
-        assert schedule.rows * columns * 2 >= 4096 or schedule.block == 128
+        assert schedule.rows * columns * 2 >= 4096 or schedule.block_threads == 128

@@ -55,10 +55,10 @@ def test_neighbours_are_few_different_and_run_the_same_lengths(case):
             assert 1 <= threads <= H200.block_threads
             assert 1 <= other.registers <= registers_for(H200, other.blocks, threads)
             if isinstance(other, RowSchedule) and schedule.resident:
-                assert other.vectors * other.step >= schedule.vectors * schedule.step
-                assert other.whole * other.step <= schedule.whole * schedule.step
-                assert other.whole <= other.vectors
-                assert 0 <= other.piece <= other.vectors
+                assert other.vectors * other.vector_stride >= schedule.vectors * schedule.vector_stride
+                assert other.full_vectors * other.vector_stride <= schedule.full_vectors * schedule.vector_stride
+                assert other.full_vectors <= other.vectors
+                assert 0 <= other.epilogue_vectors <= other.vectors
 
 
 def test_neighbours_compile():

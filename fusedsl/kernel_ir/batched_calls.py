@@ -27,10 +27,10 @@ class BatchedCalls:
     @cached_property
     def capacity(self) -> int:
         """Calls of a launch."""
-        return (2 * (self.words - 1 - len(self.shared)) - 1) // (2 * self.each + 1)
+        return (2 * (self.words - 1 - len(self.shared)) - 1) // (2 * self.words_per_call + 1)
 
     @property
-    def each(self) -> int:
+    def words_per_call(self) -> int:
         """Words of a call, beside half a word for its first block."""
         return self.pointers + self.fixed + len(self.own)
 

@@ -76,7 +76,7 @@ class KernelIR:
 
     Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
     A row kernel is `resident` when a whole row is held on chip: each load happens once. Its vectors lie along the
-    last axis; those of a kernel with `kept` lie along its last row axis, `kept` elements each.
+    last axis; those of a kernel with `row_vector_width` lie along its last row axis, `row_vector_width` elements each.
     """
 
     name: str
@@ -90,21 +90,25 @@ class KernelIR:
     scalars: tuple[Value, ...]
     phases: tuple[Phase, ...]
     resident: bool = True
-    wide: bool = False  # offsets need 64 bits
+    index64: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
     lengths: tuple[str, ...] = ()  # scalars that are extents of the kernel's axes
-    literals: tuple[tuple[str, int], ...] = ()  # scalars that have this value in every call: strides of one element
-    kept: int = 0  # elements of a vector along the last row axis
+    constant_scalars: tuple[
+        tuple[str, int], ...
+    ] = ()  # scalars that have this value in every call: strides of one element
+    row_vector_width: int = 0  # elements of a vector along the last row axis
     workspace: bool = False  # blocks leave states for each other in a workspace
-    tickets: bool = False  # blocks count themselves
-    part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
-    table: BatchedCalls | None = None  # … with other calls of itself, whose slots stand here
-    finish: ColumnEpilogue | None = None  # of the folds over its rows, if it has any
+    semaphores: bool = False  # blocks count themselves
+    is_subkernel: bool = False  # it shares a launch: the number of its block and its slots are handed to it
+    batched: BatchedCalls | None = None  # … with other calls of itself, whose slots stand here
+    column_epilogue: ColumnEpilogue | None = None  # of the folds over its rows, if it has any
     stream: Stream | None = None  # … it is a pass over scores instead of phases
     windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
-    fast: bool = False  # functions, divisions and roots may be the hardware's approximations
-    steady: int = 0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
-    chained: bool = False  # other launches of the same call come before or after it, and may overlap in starting
+    fastmath: bool = False  # functions, divisions and roots may be the hardware's approximations
+    batch_invariant_width: int = (
+        0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
+    )
+    pdl: bool = False  # other launches of the same call come before or after it, and may overlap in starting
 
     @property
     def axes(self) -> int:
@@ -113,20 +117,20 @@ class KernelIR:
     @property
     def index(self) -> str:
         """The type of its offsets and counts."""
-        return "int64" if self.wide else "int32"
+        return "int64" if self.index64 else "int32"
 
     @property
-    def cross(self) -> tuple[FoldUse, ...]:
+    def column_reductions(self) -> tuple[FoldUse, ...]:
         """The folds over rows."""
-        return tuple(use for phase in self.phases for use in phase.cross)
+        return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
     def products(self) -> tuple[Product, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        if self.stream is not None or self.steady:
+        if self.stream is not None or self.batch_invariant_width:
             return ()
         (first, *others) = self.phases
-        return () if others or first.stores or self.finish is not None else first.products
+        return () if others or first.stores or self.column_epilogue is not None else first.products
 
     @property
     def shifted(self) -> bool:
@@ -134,6 +138,6 @@ class KernelIR:
         return any(operand.access == "shifted" for operand in self.operands)
 
     @property
-    def along(self) -> int:
+    def vector_axis(self) -> int:
         """The axis that vectors lie along."""
-        return self.row_axes - 1 if self.kept else self.axes - 1
+        return self.row_axes - 1 if self.row_vector_width else self.axes - 1

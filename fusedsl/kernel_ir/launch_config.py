@@ -11,10 +11,10 @@ class LaunchConfig:
 
     `shared` is dynamic shared memory of a block in bytes, `cluster` the blocks of a thread-block cluster. Where
     `cooperative`, all blocks are resident at once. `workspace` is the size in bytes of what blocks leave for each
-    other; `tickets` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
-    `alone` share no launch. Cooperative blocks come in multiples of `unit`, of which any number will do; so do those
-    that are `lasting`, which work until all is done: more than are resident at once are of no use. The threads of a
-    block stand in `lines`, one above the other. One that `follows` may start while the launch before it ends: its
+    other; `semaphores` is a number of uint32 counters that are 0 before the launch and after it. Kernels that are
+    `exclusive` share no launch. Cooperative blocks come in multiples of `grid_multiple`, of which any number will do; so do those
+    that are `persistent`, which work until all is done: more than are resident at once are of no use. The threads of a
+    block stand in `block_dim_y`, one above the other. One that `programmatic_launch` may start while the launch before it ends: its
     blocks wait for what that wrote. (Products of matrices and attention take 6 to 9 % longer so, measured.)
     """
 
@@ -24,21 +24,21 @@ class LaunchConfig:
     cluster: int = 1
     cooperative: bool = False
     workspace: int = 0
-    tickets: int = 0
-    alone: bool = False
-    unit: int = 1
-    lines: int = 1
-    lasting: bool = False
-    follows: bool = False
+    semaphores: int = 0
+    exclusive: bool = False
+    grid_multiple: int = 1
+    block_dim_y: int = 1
+    persistent: bool = False
+    programmatic_launch: bool = False
 
-    def within(self, room: int) -> LaunchConfig:
+    def clamped(self, room: int) -> LaunchConfig:
         """The launch where no more than `room` blocks are resident at once; no block where that is not enough."""
-        if not (self.cooperative or self.lasting) or self.blocks <= room:
+        if not (self.cooperative or self.persistent) or self.blocks <= room:
             return self
-        return replace(self, blocks=room // self.unit * self.unit)
+        return replace(self, blocks=room // self.grid_multiple * self.grid_multiple)
 
     @property
     def independent(self) -> bool:
         """Whether the blocks know nothing of each other, so that they may stand among those of other launches."""
-        bound = self.shared or self.cooperative or self.workspace or self.tickets or self.alone
-        return self.cluster == 1 and self.lines == 1 and not bound
+        bound = self.shared or self.cooperative or self.workspace or self.semaphores or self.exclusive
+        return self.cluster == 1 and self.block_dim_y == 1 and not bound

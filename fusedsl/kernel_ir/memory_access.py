@@ -27,7 +27,7 @@ class MergedAxes:
     axes: tuple[tuple[int, ...], ...]
 
     @property
-    def wide(self) -> bool:
+    def index64(self) -> bool:
         """Do counts or offsets need 64 bits?"""
         total = 1
         for extent in self.extents:

@@ -11,7 +11,7 @@ from .kernel import KernelIR
 class KernelParam:
     """Eight bytes of the parameter block: what stands there."""
 
-    kind: str  # pointer | workspace | tickets | gap | window | extent | stride | magic | scalar
+    kind: str  # pointer | workspace | semaphores | gap | window | extent | stride | magic | scalar
     index: int  # operand, axis, window, or scalar
     axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; a window's word
 
@@ -21,7 +21,7 @@ WINDOW_PHASE = 6  # parameters begin 16 bytes after a multiple of 64 on sm_90, w
 
 
 def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
-    """The parameter block, in order: pointers (operands, workspace, tickets), windows, extents, run-time strides,
+    """The parameter block, in order: pointers (operands, workspace, semaphores), windows, extents, run-time strides,
     division magics, scalars.
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
@@ -30,7 +30,7 @@ def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
     CPU kernel takes their address.
     """
     found = [KernelParam("pointer", k) for k in range(len(kernel.operands))]
-    found += [KernelParam(kind, 0) for kind in ("workspace", "tickets") if getattr(kernel, kind)]
+    found += [KernelParam(kind, 0) for kind in ("workspace", "semaphores") if getattr(kernel, kind)]
     if kernel.windows:
         found += [KernelParam("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
         found += [KernelParam("window", k, word) for k in range(len(kernel.windows)) for word in range(WINDOW_WORDS)]

@@ -71,12 +71,12 @@ class KernelPlan:
     resident: tuple[Phase, ...]
     streamed: tuple[Phase, ...] = ()
     rereads: tuple[str, ...] = ()
-    finish: ColumnEpilogue | None = None
+    column_epilogue: ColumnEpilogue | None = None
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
-    fast: bool = False  # the hardware's approximations will do
-    steady: bool = False  # the schedule of a row may not depend on other rows
+    fastmath: bool = False  # the hardware's approximations will do
+    batch_invariant: bool = False  # the schedule of a row may not depend on other rows
     stream: Stream | None = None  # a pass over scores; its columns are the stream, then axes of products and results
 
     @property

@@ -36,15 +36,15 @@ ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: regi
 class Tiling:
     """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
 
-    `early` loads everything before the first phase; `piece` is how many vectors the last phase takes at a time.
-    Where `ahead`, the next tile of a loop is loaded while one is worked on.
+    `load_all_first` loads everything before the first phase; `epilogue_vectors` is how many vectors the last phase takes at a time.
+    Where `prefetch`, the next tile of a loop is loaded while one is worked on.
     """
 
     width: int
     vectors: int
-    early: bool = False
-    piece: int = 0
-    ahead: bool = False
+    load_all_first: bool = False
+    epilogue_vectors: int = 0
+    prefetch: bool = False
 
     @property
     def elements(self) -> int:
@@ -65,7 +65,7 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     apart = not kernel.resident  # each phase loads anew
     if apart:
         most = max(
-            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.ahead * _next(kernel, phase, tiling)
+            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.prefetch * _next(kernel, phase, tiling)
             for phase in kernel.phases
         )
     else:
@@ -194,8 +194,8 @@ class _Values:
 
     def _load(self, name: str, dtype: DType, number: int, computed: bool) -> str:
         self.sizes[name] = register_count([dtype], packed=self.tiling.width > 1)
-        self.made.setdefault(name, 0 if self.tiling.early else number)
-        taken_apart = self.tiling.piece and number == len(self.phases) - 1
+        self.made.setdefault(name, 0 if self.tiling.load_all_first else number)
+        taken_apart = self.tiling.epilogue_vectors and number == len(self.phases) - 1
         if not computed or dtype is dtype.compute or taken_apart:
             return name
         wide = f"{name} widened"
@@ -250,8 +250,8 @@ def _held(values: _Values, number: int) -> float:
     kept = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
     stored = values.here(number, (s.value for s in phase.stores)) - kept - set(values.loads)
     fresh = [n for n in values.loads if values.made.get(n) == number]
-    if final and tiling.piece:
-        piece = tiling.piece * tiling.width
+    if final and tiling.epilogue_vectors:
+        piece = tiling.epilogue_vectors * tiling.width
         made = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
         return values.total(held, count) + max(values.total(fresh, piece), made)
     after = values.total(kept | stored, count)

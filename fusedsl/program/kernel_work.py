@@ -71,7 +71,11 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
         for part in phase.passes:
             for body in part.bodies:
                 count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
-            uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
+            uses = [
+                *part.folds,
+                *part.column_reductions,
+                *(use for step in part.scans for use in step.scans for _ in range(2)),
+            ]
             for use in uses:
                 count(found, use.merge, elements)
     return found[0], found[1], found[2]

@@ -86,9 +86,9 @@ def make_plan(
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
     if options.steady:
-        kernels = tuple(replace(k, steady=True) for k in kernels)
+        kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
-        kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
+        kernels = tuple(replace(k, fastmath=True, digest=f"{k.digest} fast") for k in kernels)
     made = Plan(
         source.text,
         parameters,
@@ -197,7 +197,7 @@ def decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
-    steady = any(kernel.steady for kernel in plan.kernels)
+    steady = any(kernel.batch_invariant for kernel in plan.kernels)
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
     _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]

@@ -87,7 +87,7 @@ def many_launch(
     driver: Any, function: Any, built: Built, members: Sequence[Member], numbers: list[int], names: Sequence[str]
 ) -> Launch:
     """The launch record of a kernel over a table: one launch for all members."""
-    table = built.kernel.table
+    table = built.kernel.batched
     assert table is not None
     words = np.zeros(table.words, np.int64)
     halves = words.view(np.int32)

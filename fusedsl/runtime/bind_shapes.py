@@ -65,7 +65,7 @@ class Bound:
     @property
     def empty(self) -> bool:
         """Nothing is stored: no launch."""
-        if self.kernel.finish is not None:
+        if self.kernel.column_epilogue is not None:
             return False
         if self.kernel.stream is not None:
             return 0 in self.extents[: self.kernel.row_axes]
@@ -125,9 +125,9 @@ def bind(
     far = any(
         max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
     )
-    kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
+    kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     streamed = None
-    if not plan.is_map and not plan.finish:
+    if not plan.is_map and not plan.column_epilogue:
         streamed = replace(kernel, phases=plan.streamed, resident=False)
     across = None
     if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
@@ -162,7 +162,7 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
     )
     kernel = _kernel(plan, apart, len(of_rows), placed, True)
     operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
-    kernel = replace(kernel, operands=tuple(operands), literals=())
+    kernel = replace(kernel, operands=tuple(operands), constant_scalars=())
     lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
     return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
 
@@ -211,12 +211,12 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed
         tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
         tuple(s.value for s in plan.scalars),
         plan.resident,
-        wide=wide,
+        index64=wide,
         pointers=plan.pointers,
-        literals=_literals(plan, placed),
-        finish=plan.finish,
-        fast=plan.fast,
-        steady=steady,
+        constant_scalars=_literals(plan, placed),
+        column_epilogue=plan.column_epilogue,
+        fastmath=plan.fastmath,
+        batch_invariant_width=steady,
     )
 
 
@@ -224,8 +224,8 @@ def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Plac
     """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
     if plan.is_map:
         return elementwise_access(merged, placed.dtypes, placed.addresses), 0
-    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.steady)
-    if not plan.steady:
+    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
+    if not plan.batch_invariant:
         return access, 0
     steady = batch_invariant_width(
         merged.extents[-1], placed.dtypes, [stride_kinds(merged.extents, line) for line in merged.strides]
@@ -273,8 +273,8 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         pointers=plan.pointers,
         lengths=_lengths(plan),
         stream=plan.stream,
-        fast=plan.fast,
-        steady=int(plan.steady),
+        fastmath=plan.fastmath,
+        batch_invariant_width=int(plan.batch_invariant),
     )
     return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
 
@@ -308,7 +308,7 @@ def _access(strides: tuple[int, ...], size: int, address: int) -> str:
 def _may_turn(plan: KernelPlan) -> bool:
     """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
     along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
-    return not plan.pointers and not plan.finish and not along
+    return not plan.pointers and not plan.column_epilogue and not along
 
 
 def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Placed) -> KernelIR:
@@ -316,10 +316,10 @@ def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Pla
     alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
     width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
-    if plan.steady:
+    if plan.batch_invariant:
         width, access = 1, ("element",) * len(access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
-    return replace(kernel, operands=operands, kept=width)
+    return replace(kernel, operands=operands, row_vector_width=width)
 
 
 def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:

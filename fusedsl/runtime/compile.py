@@ -62,7 +62,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
     Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
     """
     kernel, schedule = _scheduled(bound, hardware, flexible)
-    return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
+    return (dataclasses.replace(kernel, pdl=True) if bound.chained else kernel), schedule
 
 
 def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
@@ -79,7 +79,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = streamed
     extents = bound.extents
-    if kernel.finish is None:  # without rows there is no launch: what is said of it is what one row would take
+    if kernel.column_epilogue is None:  # without rows there is no launch: what is said of it is what one row would take
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
     if streamed is not None and prefers_looped(streamed, extents, hardware):
         kernel = streamed
@@ -93,7 +93,7 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
 def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
     """The kernel with what its blocks share in global memory among its parameters."""
     needs = launch_config(schedule, kernel, extents)
-    return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
+    return dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
 
 
 Chosen = Sequence[tuple[KernelIR, Any]]
@@ -111,7 +111,7 @@ def scheduled_together(
     needs = (launch_config(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
     if not all(need.independent for need in needs):
         return None
-    bundle = ComboKernel(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
+    bundle = ComboKernel(tuple(dataclasses.replace(kernel, is_subkernel=True) for kernel, _ in chosen))
     return bundle, schedule_combo(bundle.kernels, [schedule for _, schedule in chosen], hardware)
 
 
@@ -125,7 +125,7 @@ def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
 def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without what no loops of the CPU ask for: how wide accesses and offsets may be."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
-    return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
+    return dataclasses.replace(kernel, operands=operands, index64=False, lengths=(), pdl=False)
 
 
 def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
@@ -197,8 +197,8 @@ def _shape_of(kernel: KernelIR | ComboKernel) -> tuple:
         return tuple(map(_shape_of, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.windows, kernel.chained)
+    flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
+    shared = (kernel.is_subkernel, kernel.batched, kernel.constant_scalars, kernel.lengths, kernel.windows, kernel.pdl)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
@@ -330,8 +330,8 @@ def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]
     if isinstance(schedule, AttendSchedule):
         for less in narrower(kernel, schedule):
             yield less, less[1].columns
-    if isinstance(schedule, MixedReductionSchedule) and schedule.kept:
-        yield (kernel, dataclasses.replace(schedule, kept=())), 0
+    if isinstance(schedule, MixedReductionSchedule) and schedule.hoisted:
+        yield (kernel, dataclasses.replace(schedule, hoisted=())), 0
 
 
 def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:

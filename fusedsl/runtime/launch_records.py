@@ -102,7 +102,7 @@ def pointer_slots(
         found.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
         found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
-    if kernel.tickets:
+    if kernel.semaphores:
         found.append(PointerSlot(8 * len(found), where.tickets))
     for at, slot in enumerate(kernel_params(kernel)):
         if slot.kind == "window" and slot.axis == 0:

@@ -97,7 +97,7 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
     if family is None or has_common_length(bound.kernel, bound.extents):
         return None
     if not _counts(plan, bound, schedule):
-        if not (bound.units or getattr(schedule, "room", 0) > 0):
+        if not (bound.units or getattr(schedule, "max_threads", 0) > 0):
             return None
         few = FEW if family.own else 0
         family = replace(family, name=f"{family.name}, of which there are few", own=few)
@@ -106,7 +106,7 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
 
 def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
     """Whether the binary of a schedule is for one class of lengths alone."""
-    few = plan.is_map or bound.kernel.stream is not None or getattr(schedule, "room", 0) > 0
+    few = plan.is_map or bound.kernel.stream is not None or getattr(schedule, "max_threads", 0) > 0
     return bound.family is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 
@@ -114,7 +114,7 @@ def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool
     """Whether rows and columns are folded by one kernel, which is always for lengths of its own."""
     for kernel, bound in zip(plan.kernels, bounds):
         if (
-            bound.kernel.finish is not None
+            bound.kernel.column_epilogue is not None
             and bound.family is not None
             and not has_common_length(bound.kernel, bound.extents)
         ):
@@ -135,5 +135,5 @@ def _general(plan: KernelPlan, bound: Bound, hardware: Hardware, listed: bool = 
     found = schedule_dynamic_shapes((bound.kernel, bound.streamed), bound.across, bound.extents, hardware, listed)
     if found is None:
         return None
-    kernel = replace(found[0], chained=bound.chained)
+    kernel = replace(found[0], pdl=bound.chained)
     return shared_parameters(kernel, found[1], bound.extents), found[1]

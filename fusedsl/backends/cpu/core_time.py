@@ -53,7 +53,7 @@ def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
-        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.cross))]
+        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _of_bodies(bodies, width) + rows * _of_bodies([phase.row] if phase.row else [], width)
         total += elements * SCANNED * sum(len(step.scans) for step in phase.scans)
     return total + elements * _ordering(kernel, prod(extents[kernel.row_axes :]))

@@ -31,7 +31,7 @@ def loop(
 
     `lines` are an element's work, `after` what follows it and may carry values from element to element.
     """
-    found = _analysed(lines, index, dict(kernel.literals)) if kernel.pointers else None
+    found = _analysed(lines, index, dict(kernel.constant_scalars)) if kernel.pointers else None
     if found is None:
         return innermost([*lines, *after], index, "0", end)
     return _Parts(*found, after, end, innermost).text([*lines, *after])

@@ -21,7 +21,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
     roles, shared = Roles(kernel), cross_arrays(kernel)
     held = [Array(value.name, value.dtype, "columns") for _, value in roles.held]
     own = held + fold_arrays(kernel, range(len(kernel.phases)))
-    trees = reduce.state_arrays(kernel.cross, "tree", str(reduce.LEVELS))
+    trees = reduce.state_arrays(kernel.column_reductions, "tree", str(reduce.LEVELS))
     lines = header(kernel, "cross")
     lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, own))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
@@ -30,7 +30,9 @@ def emit(kernel: KernelIR) -> tuple[str, list[Array]]:
 
 def _rows(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
     """Every phase of the rows of a part; each element joins the state of its column."""
-    nothing = [line for f in kernel.cross for line in reduce.kept(f, "line", "base + column", list(f.identity))]
+    nothing = [
+        line for f in kernel.column_reductions for line in reduce.kept(f, "line", "base + column", list(f.identity))
+    ]
     roles, body = Roles(kernel), []
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *columns(roles, p, "0", "segments"), *row_part(roles, p)]
@@ -47,16 +49,16 @@ def _rows(kernel: KernelIR, shared: list[Array], own: list[Array]) -> list[str]:
 
 def _columns(kernel: KernelIR, shared: list[Array], trees: list[Array]) -> list[str]:
     """Merge the lines of states of a column, and store what they come to."""
-    finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
+    finish, axes = kernel.column_epilogue, range(kernel.row_axes, kernel.axes)
     assert finish is not None
     names = {a: f"i{a}" for a in axes}
     read = [
         f"{name} = {text}"
-        for f in kernel.cross
+        for f in kernel.column_reductions
         for name, text in zip(reduce.states(f), reduce.got(f, "line", "part * columns + column"))
     ]
-    body = ["for part in range(parts):", *indented([*read, *reduce.push(kernel.cross, "part")])]
-    body += [*reduce.join_tree(kernel.cross, "parts"), "left = column", *decode("left", axes, names)]
+    body = ["for part in range(parts):", *indented([*read, *reduce.push(kernel.column_reductions, "part")])]
+    body += [*reduce.join_tree(kernel.column_reductions, "parts"), "left = column", *decode("left", axes, names)]
     wanted = {value.name for value in finish.body.args} if finish.body else set()
     for load in (x for x in kernel.loads if x.value.name in wanted):
         body += [address(kernel, load.operand, f"c{load.operand}", f"p{load.operand}", names)]

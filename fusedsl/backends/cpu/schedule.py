@@ -67,27 +67,27 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _crosses(extents, strides) else _map(kernel, strides)
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         return "cross"
     if (found := _product(kernel, extents)) is not None:
         ends = (found.rows[-1], found.columns[-1])
         near = [line[axis] for axis in ends for line in strides]
         return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
-    if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.steady):
+    if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.batch_invariant_width):
         steps = [line[kernel.row_axes - 1] for line in strides]
         full = [(step, line[-1]) for step, line in zip(steps, strides) if any(line[kernel.row_axes :])]
         beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
-        if beside or (columns <= SHORT and rows >= 256 and not kernel.steady):
+        if beside or (columns <= SHORT and rows >= 256 and not kernel.batch_invariant_width):
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
-    if (rows < 16 or kernel.steady) and columns >= 4 * WORK and not scans:
+    if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * WORK and not scans:
         return "split"
     return "rows"
 
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> Short | None:
     """The short rows of a kernel, or the short end of a map."""
-    if kernel.finish is not None or kernel.steady:
+    if kernel.column_epilogue is not None or kernel.batch_invariant_width:
         return None
     first = kernel.row_axes
     if not first and not any(phase.folds or phase.scans for phase in kernel.phases):
@@ -108,7 +108,7 @@ def general(kernel: KernelIR) -> str:
     """The loops that do for any extents and strides, if not as fast as those that are chosen."""
     if kernel.stream is not None:
         return f"stream:{min(kernel.stream.lanes)}"
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         return "cross"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"

@@ -45,7 +45,7 @@ def parameters(kernel: KernelIR) -> list[str]:
         elif slot.kind == "stride":
             lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
         elif slot.kind == "scalar":
-            value, known = kernel.scalars[slot.index], dict(kernel.literals)
+            value, known = kernel.scalars[slot.index], dict(kernel.constant_scalars)
             if value.name in known:
                 lines.append(f"{value.name} = {value.dtype}({known[value.name]})")
             else:

@@ -18,7 +18,7 @@ def cross_parts(rows: int) -> int:
 
 def cross_arrays(kernel: KernelIR) -> list[Array]:
     """A line of states for each part."""
-    return reduce.state_arrays(kernel.cross, "line", "parts * columns")
+    return reduce.state_arrays(kernel.column_reductions, "line", "parts * columns")
 
 
 def cross_bytes(kernel: KernelIR, parts: int, columns: int) -> int:

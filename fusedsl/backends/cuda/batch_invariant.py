@@ -27,7 +27,7 @@ def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[Ke
     """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
     anything, in any number and at any distance."""
     axes = kernel.row_axes
-    last = axes - 1 if kernel.kept else None
+    last = axes - 1 if kernel.row_vector_width else None
 
     def alike(operand: Operand) -> Operand:
         columns = operand.strides[axes:]
@@ -36,7 +36,7 @@ def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[Ke
 
     positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
     operands = tuple(map(alike, kernel.operands))
-    made = replace(kernel, row_axes=1, operands=operands, positions=positions, wide=True)
+    made = replace(kernel, row_axes=1, operands=operands, positions=positions, index64=True)
     apart = finishes_at_once(kernel) and not any(phase.scans or phase.select for phase in kernel.phases)
-    rows = (STRIP if kernel.kept else FEW) if apart else MANY
+    rows = (STRIP if kernel.row_vector_width else FEW) if apart else MANY
     return made, (rows, *extents[axes:])

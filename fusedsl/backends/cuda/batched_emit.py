@@ -10,7 +10,7 @@ from .emit.source_text import indented
 
 def emit_batched(part: str, kernel: KernelIR) -> str:
     """The generated file: the part `work`, and a kernel over a table of calls."""
-    table = kernel.table
+    table = kernel.batched
     assert table is not None
     start = f"half(words, int32({2 * table.starts_at} + {{}}))"
     arguments = ["number", *(_place(table, slot, k) for k, slot in enumerate(kernel_params(kernel)))]

@@ -35,13 +35,13 @@ class ComboKernel:
         return self.kernels[0].header
 
     @property
-    def slots(self) -> tuple[tuple[int, KernelParam], ...]:
+    def params(self) -> tuple[tuple[int, KernelParam], ...]:
         """(kernel, slot) in the order of the parameter block, as in `kernel.slots`: pointers, numbers, scalars.
 
         Behind the numbers of all kernels stands, for each but the first, the number of its first block: Slot "first".
         """
         every = [(k, slot) for k, kernel in enumerate(self.kernels) for slot in kernel_params(kernel)]
-        kinds = {"pointer": 0, "workspace": 0, "tickets": 0, "scalar": 2}
+        kinds = {"pointer": 0, "workspace": 0, "semaphores": 0, "scalar": 2}
         first = [(k, KernelParam("first", k)) for k in range(1, len(self.kernels))]
         return (
             *(one for one in every if kinds.get(one[1].kind, 1) == 0),
@@ -68,12 +68,16 @@ def combo_launch_configs(
     """The launch of a bundle over the extents of its kernels, and what each kernel has of it."""
     each = [launch_config(s, kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
     blocks, shared = sum(one.blocks for one in each), max(one.shared for one in each)
-    return LaunchConfig(blocks, schedule.threads, shared, follows=any(one.follows for one in each)), each
+    return LaunchConfig(
+        blocks, schedule.threads, shared, programmatic_launch=any(one.programmatic_launch for one in each)
+    ), each
 
 
 def threads_of(schedule: Any) -> int:
     """Threads of a block."""
-    return getattr(schedule, "room", 0) or (schedule.block if hasattr(schedule, "block") else schedule.threads)
+    return getattr(schedule, "max_threads", 0) or (
+        schedule.block_threads if hasattr(schedule, "block_threads") else schedule.threads
+    )
 
 
 def _widened(kernel: KernelIR, schedule: ElementwiseSchedule, threads: int, blocks: int) -> ElementwiseSchedule:
@@ -91,9 +95,9 @@ def _widened(kernel: KernelIR, schedule: ElementwiseSchedule, threads: int, bloc
 
 def _in_whole_warps(schedule: Any) -> Any:
     """Rows of whole warps: threads of one that are not of a part would part from those that meet in it."""
-    if not isinstance(schedule, RowSchedule) or schedule.block % WARP == 0:
+    if not isinstance(schedule, RowSchedule) or schedule.block_threads % WARP == 0:
         return schedule
-    return replace(schedule, rows=max(schedule.block // WARP, 1) * WARP // schedule.threads)
+    return replace(schedule, rows=max(schedule.block_threads // WARP, 1) * WARP // schedule.threads)
 
 
 def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardware: Hardware) -> ComboSchedule:

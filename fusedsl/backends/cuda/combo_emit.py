@@ -18,7 +18,7 @@ def emit_combo(parts: Sequence[str], bundle: ComboKernel, schedule: ComboSchedul
         lines += ["", "", f"def part_{k}():", *indented(body), "", "    return work"]
     names = ", ".join(f"work_{k}" for k in range(len(parts)))
     lines += ["", "", f"{names} = {', '.join(f'part_{k}()' for k in range(len(parts)))}", "", ""]
-    lines += ["def kernel(", *indented(_listed(bundle, bundle.slots)), "):"]
+    lines += ["def kernel(", *indented(_listed(bundle, bundle.params)), "):"]
     comment = '"""Do the work of the part that this block belongs to: each has those from its first one on."""'
     lines += indented([comment, *_dispatch(bundle, schedule)])
     return "\n".join(lines) + "\n"

@@ -70,14 +70,14 @@ def generate(kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule)
         assert isinstance(schedule, ComboSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
         source = emit_combo(parts, kernel, schedule)
-        return _chained(source) if any(part.chained for part in kernel.kernels) else source
+        return _chained(source) if any(part.pdl for part in kernel.kernels) else source
     assert not isinstance(schedule, ComboSchedule)
-    if isinstance(schedule, RowSchedule) and schedule.stays:
+    if isinstance(schedule, RowSchedule) and schedule.persistent:
         source = emit_persistent(kernel, schedule)
     else:
         source = WRITERS[type(schedule)](kernel, schedule)
-    source = emit_batched(source, kernel) if kernel.table is not None else source
-    return _chained(source) if kernel.chained and not kernel.part else source
+    source = emit_batched(source, kernel) if kernel.batched is not None else source
+    return _chained(source) if kernel.pdl and not kernel.is_subkernel else source
 
 
 def _chained(source: str) -> str:
@@ -97,14 +97,14 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **namespace()}
     tree = wrapping(ast.parse(source, path))
-    if kernel.kernels[0].fast if isinstance(kernel, ComboKernel) else kernel.fast:
+    if kernel.kernels[0].fastmath if isinstance(kernel, ComboKernel) else kernel.fastmath:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)
     words = [numba_backend.types.int64] * len(
-        kernel.slots if isinstance(kernel, ComboKernel) else kernel_params(kernel)
+        kernel.params if isinstance(kernel, ComboKernel) else kernel_params(kernel)
     )
-    if isinstance(kernel, KernelIR) and kernel.table is not None:
-        words = [numba_backend.Words(kernel.table.words)]
+    if isinstance(kernel, KernelIR) and kernel.batched is not None:
+        words = [numba_backend.Words(kernel.batched.words)]
     bounds = (threads_of(schedule), blocks or schedule.blocks)
     if isinstance(schedule, (AttendSchedule, WarpSchedule)):  # others are measured as Numba lowers them
         with contextlib.suppress(frontend.Unsuited):
@@ -130,7 +130,7 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple
     blocks, threads = schedule.blocks, threads_of(schedule)
     while True:
         found = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
-        if not found.spill_bytes or blocks == 1 or getattr(schedule, "together", False):
+        if not found.spill_bytes or blocks == 1 or getattr(schedule, "grid_sync", False):
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
         blocks = _fewer(facts(cc), blocks, threads, found.spill_bytes)

@@ -36,7 +36,7 @@ def schedule_dynamic_shapes(
     blocks are to stand among those of other calls, if there are enough rows for that.
     """
     held, streamed = (_alike(kernel, extents) for kernel in across or rows)
-    if held.steady or schedule_matmul(held, extents, hardware):
+    if held.batch_invariant_width or schedule_matmul(held, extents, hardware):
         return None
     if sort_of(held):
         return generic_sort(held, streamed, extents, hardware)
@@ -49,7 +49,7 @@ def schedule_dynamic_shapes(
         return held, line
     few = prod(extents[: held.row_axes]) < hardware.multiprocessors
     gang = schedule_cooperative(streamed, extents, hardware) if few else None
-    if gang is not None and not gang.fixed:
+    if gang is not None and not gang.fixed_blocks:
         return streamed, gang
     shared = schedule_smem(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
     if shared is not None and shared.cluster == 1:
@@ -62,9 +62,9 @@ def schedule_dynamic_shapes(
 
 def _alike(kernel: KernelIR, extents: tuple[int, ...]) -> KernelIR:
     """The kernel for arrays of which is known as little as is ever the case with neighbours along the same axis."""
-    if kernel.kept:
+    if kernel.row_vector_width:
         operands = tuple(replace(operand, access="element") for operand in kernel.operands)
-        return replace(kernel, kept=1, operands=operands)
+        return replace(kernel, row_vector_width=1, operands=operands)
     single = [
         a for a in range(kernel.row_axes) if extents[a] == 1 and all(o.strides[a] == "0" for o in kernel.operands)
     ]

@@ -30,7 +30,9 @@ Extents = tuple[int, ...]
 def launch_config(schedule: Any, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     """The launch of a scheduled kernel over these extents."""
     found = LAUNCHES[type(schedule)](schedule, kernel, extents)
-    return replace(found, follows=True) if kernel.chained and not (found.cooperative or found.alone) else found
+    return (
+        replace(found, programmatic_launch=True) if kernel.pdl and not (found.cooperative or found.exclusive) else found
+    )
 
 
 def _map(schedule: ElementwiseSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
@@ -42,62 +44,68 @@ def _transpose(schedule: TransposeSchedule, kernel: KernelIR, extents: Extents) 
 
 
 def _contract(schedule: MatmulSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-    return LaunchConfig(matmul_grid(kernel, extents), schedule.threads, alone=True)
+    return LaunchConfig(matmul_grid(kernel, extents), schedule.threads, exclusive=True)
 
 
 def _attend(schedule: AttendSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = attend_grid(schedule, kernel, extents), attend_shared(schedule, kernel, extents)
-    return LaunchConfig(blocks, schedule.block, shared, alone=True)
+    return LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
 
 
 def _warps(schedule: WarpSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = warp_grid(schedule, kernel, extents), warp_shared(schedule, kernel, extents)
-    found = LaunchConfig(blocks, schedule.block, shared, alone=True)
+    found = LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
     if not schedule.split:
         return found
-    return replace(found, workspace=narrow_workspace(schedule, kernel, extents), tickets=blocks)
+    return replace(found, workspace=narrow_workspace(schedule, kernel, extents), semaphores=blocks)
 
 
 def _cross(schedule: MixedReductionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = mixed_grid(schedule, _rows(kernel, extents)), mixed_smem_bytes(schedule, kernel)
     workspace = mixed_workspace_bytes(kernel, blocks, extents[-1])
-    return LaunchConfig(blocks, schedule.block, shared, cooperative=True, workspace=workspace, tickets=2)
+    return LaunchConfig(blocks, schedule.block_threads, shared, cooperative=True, workspace=workspace, semaphores=2)
 
 
 def _column(schedule: ColumnSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-    count, together = strip_count(schedule, kernel, extents), schedule.together
-    blocks = count * schedule.parts
-    if not schedule.split:
-        return LaunchConfig(blocks, schedule.block)
-    lines = schedule.levels if schedule.room else 1
-    if schedule.parts == 1:  # what is compiled does without, but takes it
-        return LaunchConfig(blocks, schedule.block, workspace=1, tickets=1, lines=lines)
-    size, tickets = blocks * block_state_bytes(schedule, kernel), 2 * count if together else count
-    found = LaunchConfig(blocks, schedule.block, cooperative=together, workspace=size, tickets=tickets, unit=count)
-    return replace(found, lines=lines)
+    count, together = strip_count(schedule, kernel, extents), schedule.grid_sync
+    blocks = count * schedule.blocks_per_strip
+    if not schedule.is_split:
+        return LaunchConfig(blocks, schedule.block_threads)
+    lines = schedule.threads_y if schedule.max_threads else 1
+    if schedule.blocks_per_strip == 1:  # what is compiled does without, but takes it
+        return LaunchConfig(blocks, schedule.block_threads, workspace=1, semaphores=1, block_dim_y=lines)
+    size, semaphores = blocks * block_state_bytes(schedule, kernel), 2 * count if together else count
+    found = LaunchConfig(
+        blocks, schedule.block_threads, cooperative=together, workspace=size, semaphores=semaphores, grid_multiple=count
+    )
+    return replace(found, block_dim_y=lines)
 
 
 def _gang(schedule: CooperativeSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     rows = _rows(kernel, extents)
-    gangs, together = row_groups_of(schedule, rows), schedule.together
-    size, tickets = workspace_bytes(schedule, kernel, rows), 2 * gangs if together else gangs
+    gangs, together = row_groups_of(schedule, rows), schedule.grid_sync
+    size, semaphores = workspace_bytes(schedule, kernel, rows), 2 * gangs if together else gangs
     found = LaunchConfig(
-        cooperative_grid(schedule, rows), schedule.block, cooperative=together, workspace=size, tickets=tickets
+        cooperative_grid(schedule, rows),
+        schedule.block_threads,
+        cooperative=together,
+        workspace=size,
+        semaphores=semaphores,
     )
-    return replace(found, unit=schedule.fixed or rows)
+    return replace(found, grid_multiple=schedule.fixed_blocks or rows)
 
 
 def _row(schedule: RowSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
-    if schedule.linked:
-        tiles, tickets = tiles_of(kernel, schedule, extents)
-        return LaunchConfig(tiles, schedule.block, tickets=tickets)
+    if schedule.decoupled_lookback:
+        tiles, semaphores = tiles_of(kernel, schedule, extents)
+        return LaunchConfig(tiles, schedule.block_threads, semaphores=semaphores)
     blocks, cluster = row_grid(schedule, _rows(kernel, extents)), schedule.cluster
-    if schedule.stays:
-        blocks, shared = min(blocks, schedule.clusters * cluster), persistent_smem_bytes(schedule, kernel)
-        return LaunchConfig(blocks, schedule.block, shared, cluster, unit=cluster, lasting=True)
+    if schedule.persistent:
+        blocks, shared = min(blocks, schedule.max_clusters * cluster), persistent_smem_bytes(schedule, kernel)
+        return LaunchConfig(blocks, schedule.block_threads, shared, cluster, grid_multiple=cluster, persistent=True)
     shared, workspace = smem_bytes(schedule, kernel, extents[-1]), merge_bytes(kernel, schedule, extents)
-    lines = schedule.rows if schedule.room else 1
-    return LaunchConfig(blocks, schedule.block, shared, cluster, workspace=workspace, lines=lines)
+    lines = schedule.rows if schedule.max_threads else 1
+    return LaunchConfig(blocks, schedule.block_threads, shared, cluster, workspace=workspace, block_dim_y=lines)
 
 
 def _rows(kernel: KernelIR, extents: Extents) -> int:

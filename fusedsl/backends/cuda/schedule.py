@@ -44,9 +44,9 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     A kernel that folds rows and columns has one only where it `has_mixed_schedule`. Unless `flexible`, lanes
     and levels of columns are compiled.
     """
-    if kernel.steady and kernel.row_axes:
+    if kernel.batch_invariant_width and kernel.row_axes:
         kernel, extents = batch_invariant_form(kernel, extents)
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         found = schedule_rows_and_columns(kernel, extents, hardware)
         assert found is not None
         return found
@@ -57,12 +57,12 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     products = schedule_matmul(kernel, extents, hardware)
     if products is not None:
         return products
-    if kernel.kept:
+    if kernel.row_vector_width:
         return schedule_columns(kernel, extents, hardware, flexible)
     if kernel.row_axes:
         row = schedule_rows(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
-        if row.resident or (row.shared and spread):
+        if row.resident or (row.smem and spread):
             return row
         return schedule_cooperative(kernel, extents, hardware) or row
     return schedule_transpose(kernel, extents, hardware) or schedule_elementwise(kernel, hardware)
@@ -78,7 +78,9 @@ def magic_divisors(schedule: Any, kernel: KernelIR, extents: tuple[int, ...]) ->
     if isinstance(schedule, TransposeSchedule):
         return schedule.counts(extents)[1:]
     return (
-        divisors(kernel.along, getattr(schedule, "width", 1), extents, int(kernel.shifted)) if kernel.axes > 1 else ()
+        divisors(kernel.vector_axis, getattr(schedule, "width", 1), extents, int(kernel.shifted))
+        if kernel.axes > 1
+        else ()
     )
 
 

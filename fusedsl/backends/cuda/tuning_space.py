@@ -33,8 +33,12 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
         found = _of_streams(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
-    elif schedule.stays:
-        found = (dataclasses.replace(schedule, ahead=ahead) for ahead in (schedule.ahead // 2, 1) if ahead)
+    elif schedule.persistent:
+        found = (
+            dataclasses.replace(schedule, prefetch_vectors=ahead)
+            for ahead in (schedule.prefetch_vectors // 2, 1)
+            if ahead
+        )
     elif schedule.resident:
         found = _of_row(schedule, kernel, hardware)
     else:
@@ -83,15 +87,21 @@ def _of_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iter
             if found.vectors * found.width <= MOST_HELD:
                 yield found
     if _loads_later(kernel):
-        yield _fitted_row(dataclasses.replace(schedule, early=not schedule.early, piece=0), kernel, hardware)
-    if schedule.piece:
-        yield _fitted_row(dataclasses.replace(schedule, piece=0), kernel, hardware)
-        yield _fitted_row(dataclasses.replace(schedule, piece=max(1, schedule.piece // 2)), kernel, hardware)
+        yield _fitted_row(
+            dataclasses.replace(schedule, load_all_first=not schedule.load_all_first, epilogue_vectors=0),
+            kernel,
+            hardware,
+        )
+    if schedule.epilogue_vectors:
+        yield _fitted_row(dataclasses.replace(schedule, epilogue_vectors=0), kernel, hardware)
+        yield _fitted_row(
+            dataclasses.replace(schedule, epilogue_vectors=max(1, schedule.epilogue_vectors // 2)), kernel, hardware
+        )
     if schedule.threads <= WARP:
         for rows in (schedule.rows * 2, schedule.rows // 2):
             if rows >= 1 and rows * schedule.threads <= hardware.block_threads:
                 yield _fitted_row(dataclasses.replace(schedule, rows=rows), kernel, hardware)
-    yield from _bounds(schedule, schedule.block, hardware)
+    yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _loads_later(kernel: KernelIR) -> bool:
@@ -103,31 +113,35 @@ def _loads_later(kernel: KernelIR) -> bool:
 
 def _reshaped(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> RowSchedule:
     """The same rows on so many threads: as long a row fits, and what was always there is."""
-    old, new = schedule.step, schedule.step * threads // schedule.threads
+    old, new = schedule.vector_stride, schedule.vector_stride * threads // schedule.threads
     vectors = -(-schedule.vectors * old // new)
-    whole = schedule.whole * old // new
-    rows = max(1, schedule.block // threads) if threads <= WARP else 1
-    piece = min(schedule.piece, vectors)
-    changed = dataclasses.replace(schedule, threads=threads, vectors=vectors, whole=whole, rows=rows, piece=piece)
+    whole = schedule.full_vectors * old // new
+    rows = max(1, schedule.block_threads // threads) if threads <= WARP else 1
+    piece = min(schedule.epilogue_vectors, vectors)
+    changed = dataclasses.replace(
+        schedule, threads=threads, vectors=vectors, full_vectors=whole, rows=rows, epilogue_vectors=piece
+    )
     return _fitted_row(changed, kernel, hardware)
 
 
 def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
-    if not schedule.across and not schedule.blocked:
+    if not schedule.rows_across_lanes and not schedule.blocked_layout:
         for threads in (schedule.threads * 2, schedule.threads // 2):
             if WARP <= threads <= hardware.block_threads:
                 yield _fitted_row(dataclasses.replace(schedule, threads=threads, rows=1), kernel, hardware)
         for vectors in (schedule.vectors * 2, schedule.vectors // 2):
             if vectors >= 1:
                 yield _fitted_row(dataclasses.replace(schedule, vectors=vectors), kernel, hardware)
-    yield from _bounds(schedule, schedule.block, hardware)
+    yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _fitted_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
     """With the blocks that its registers allow."""
-    need = required_registers(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
-    blocks = blocks_for(hardware, need, schedule.block)
-    registers = predicted_registers(kernel, hardware, need, blocks, schedule.block)
+    need = required_registers(
+        kernel, Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)
+    )
+    blocks = blocks_for(hardware, need, schedule.block_threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, schedule.block_threads)
     return dataclasses.replace(schedule, blocks=blocks, registers=registers)
 
 
@@ -142,8 +156,8 @@ def _of_streams(schedule: Any) -> Iterator[Any]:
 
 
 def _of_any(schedule: Any, hardware: Hardware) -> Iterator[Any]:
-    if hasattr(schedule, "blocks") and hasattr(schedule, "block"):
-        yield from _bounds(schedule, schedule.block, hardware)
+    if hasattr(schedule, "blocks") and hasattr(schedule, "block_threads"):
+        yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _bounds(schedule: Any, threads: int, hardware: Hardware) -> Iterator[Any]:

@@ -45,7 +45,7 @@ class PhaseEmitter(Frame):
         """The plan, with the phases of resident and of streamed rows."""
         made = dataclasses.replace(self.frame(name, header), resident=self._phases())
         if self.cross:
-            return dataclasses.replace(made, finish=self._finish())
+            return dataclasses.replace(made, column_epilogue=self._finish())
         if self.group.is_map:
             return made
         streamed = Streamed(self)
@@ -99,7 +99,7 @@ class PhaseEmitter(Frame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
         products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
-        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across, products=products)], held
+        return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
 
     def _products(self, folds: list[Node]) -> tuple[Product, ...]:
         """What each fold sums, where all of them sum products of values with row axes of their own."""

@@ -49,7 +49,7 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
     stream = scope.kernel.stream
     assert stream is not None and stream.sieve is not None
     scope.functions += KEPT
-    n, columns, warps, sieve = f"n{scope.along}", schedule.columns, schedule.block // 32, stream.sieve
+    n, columns, warps, sieve = f"n{scope.along}", schedule.columns, schedule.block_threads // 32, stream.sieve
     once, each = ([x for x in sieve.extremes if (x.axis == scope.along) is own] for own in (False, True))
     found: list[str] = []
 
@@ -80,7 +80,7 @@ def kept_classes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         f"while word * {32 * columns} < {n}:",
         "    keep_word(classes_at + 8 * word, 0)",
         "    keep_word(classes_at + 8 * word + 4, 0)",
-        f"    word = int32(word + {schedule.block})",
+        f"    word = int32(word + {schedule.block_threads})",
         "barrier()",
         *before,
         "tile = int32(thread_idx() >> 5)",
@@ -118,7 +118,7 @@ def left_extremes(scope: FragmentScope, schedule: Tiles) -> list[str]:
         "    place = udiv(entry, tiles)",
         "    tile = int32(entry - place * tiles)",
         *indented([*places, *found]),
-        f"    entry = int32(entry + {schedule.block // 32})",
+        f"    entry = int32(entry + {schedule.block_threads // 32})",
     ]
 
 

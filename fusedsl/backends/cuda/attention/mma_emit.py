@@ -171,13 +171,13 @@ class WarpsWriter(ScoreWriter):
         use, own = self.stream.parts, self.weighing.state
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
-        shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
+        shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block_threads}'
         self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = is_last_block"]
         size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
         begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
         take = [
-            f"{theirs} = load_partial(states_at + (part * {TOGETHER} + k) * step)",
+            f"{theirs} = take_state(states_at + (part * {TOGETHER} + k) * step)",
             "k = int32(k + 1)",
             *self.written(self._take_up),
         ]
@@ -193,11 +193,11 @@ class WarpsWriter(ScoreWriter):
             *indented(self.written(self.finish)),
         ]
         level = [
-            f"store_partial(states_at + part * step, {held})",
+            f"leave_state(states_at + part * step, {held})",
             f"groups = int32((parts + {TOGETHER - 1}) >> {TOGETHER.bit_length() - 1})",
             f"part = int32(part >> {TOGETHER.bit_length() - 1})",
             f"count = int32(minimum({TOGETHER}, parts - part * {TOGETHER}))",
-            "more = comes_last(tickets, counter + part, count)",
+            "more = comes_last(semaphores, counter + part, count)",
             "if more:",
             *indented(merge),
         ]
@@ -242,19 +242,19 @@ class WarpsWriter(ScoreWriter):
         room = s.line_bytes(width)
         step = self.step(k, along)
         if s.copied[number] and name == "left" and self.packed is not None:
-            self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block}, True)")
+            self._make("copy_left", f"copy_lines({lines}, {width * size}, {room}, {s.block_threads}, True)")
             further = f"{self.step(k, self.packed)} * {size}, n{along}"
             return [f"copy_left(left_at, {self.base(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
         if line_of(self, name) is not None:
-            self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
+            self._make(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block_threads})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.copied[number]:
-            self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block})")
+            self._make(f"copy_{name}", f"copy_lines({lines}, {width * size}, {room}, {s.block_threads})")
             return [f"copy_{name}({name}_at, {self.base(k)}, {step} * {size}, {first}, n{along})"]
         across = self.kernel.operands[k].strides[along] == "1"
         elements, d = room // s.size, self.kernel.operands[k].dtype
         self._make("P", f'Tile(width=1, vectors={EACH}, step=1, checks="{"." * EACH}")')
-        self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block}, {across})")
+        self._make(f"{name}_places", f"line_places({lines}, {elements}, {s.block_threads}, {across})")
         self._make(f"put_{name}", f'put_lines("{s.kind}", {lines}, {elements})')
         self._reader(name, d.name, size)
         strides = f"{step}, {self.step(k, inner)}"
@@ -265,7 +265,7 @@ class WarpsWriter(ScoreWriter):
             f"    lines_here, columns_here = {name}_places(piece)",
             f"    elements = read_{name}(lines_here, columns_here, {given})",
             f"    put_{name}({name}_at, lines_here, columns_here, elements)",
-            f"    piece = int32(piece + {EACH * s.block})",
+            f"    piece = int32(piece + {EACH * s.block_threads})",
         ]
 
     def _make(self, name: str, text: str) -> None:

@@ -49,12 +49,12 @@ class WarpSchedule:
     registers: int = field(default=0, compare=False)
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return 32 * self.warps
 
     @property
     def threads(self) -> int:
-        return self.block
+        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -92,7 +92,7 @@ class WarpSchedule:
 def schedule_warps(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> WarpSchedule | None:
     """How a pass over scores runs on warps alone; None where its operands are not of one kind, or too wide."""
     found = operands_of(kernel)
-    if found is None or (extents[found.lane] < FEWEST and not kernel.steady):
+    if found is None or (extents[found.lane] < FEWEST and not kernel.batch_invariant_width):
         return None
     if found.gathered and _had_better_lie(kernel, found, extents, hardware):
         return None
@@ -103,7 +103,7 @@ def schedule_warps(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
         items = items_of(made, kernel, extents)
         if items < 1 << 31:
             blocks = 2 if warps == 8 and max(made.width, made.out_width) <= NARROW else 1
-            registers = registers_for(hardware, blocks, made.block)
+            registers = registers_for(hardware, blocks, made.block_threads)
             return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + looked_up(found))
     return None
 

@@ -32,11 +32,11 @@ STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *PLAIN_STAGES)
 
 
 class Tiles(Protocol):
-    """How a pass over scores is cut: a block of `block` threads has so many `rows`, and takes so many `columns` of the
+    """How a pass over scores is cut: a block of `block_threads` threads has so many `rows`, and takes so many `columns` of the
     stream at a time; a row of the first product has `width` elements, and one of results `out_width`."""
 
     @property
-    def block(self) -> int: ...
+    def block_threads(self) -> int: ...
 
     @property
     def rows(self) -> int: ...
@@ -79,12 +79,12 @@ class AttendSchedule:
     blocks: int = 1
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return GROUP * (self.groups + 1)
 
     @property
     def threads(self) -> int:
-        return self.block
+        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -229,7 +229,7 @@ def schedule_attend(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         f"of four warps copies {stages} tiles ahead, {groups} take turns at products and exponentials"
         f"{'; results leave through shared memory' if made.boxed else ''}"
     )
-    return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
+    return replace(made, reason=reason, registers=hardware.registers // made.block_threads // 8 * 8)
 
 
 def in_columns(kernel: KernelIR, schedule: AttendSchedule, columns: int) -> tuple[KernelIR, AttendSchedule]:

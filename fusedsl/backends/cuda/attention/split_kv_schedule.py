@@ -29,7 +29,7 @@ def schedule_narrow(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         return None
     if extents[found.lane] > MOST_ROWS:
         return None
-    if kernel.steady:  # a row's result may not depend on how many rows there are
+    if kernel.batch_invariant_width:  # a row's result may not depend on how many rows there are
         return None
     packed = _packed(kernel, extents, found)
     rows = extents[found.lane] * (1 if packed is None else extents[packed])
@@ -50,7 +50,7 @@ def schedule_narrow(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     sizes = f"{items} times up to {made.rows} rows, {made.columns} scores of each at a time"
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
     reason = f"scores stay in registers: {sizes}; {told}{looked_up(found)}"
-    registers = registers_for(hardware, made.blocks, made.block)
+    registers = registers_for(hardware, made.blocks, made.block_threads)
     return replace(made, parts=parts, split=parts > 1, registers=registers, reason=reason)
 
 
@@ -88,7 +88,7 @@ def part_bytes(schedule: WarpSchedule, kernel: KernelIR) -> int:
     sums = -(-schedule.out_width // 16) * 16 // 2
     rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.parts.state)
     words = rows + sums * max(1, stream.weighings[0].state.dtype.itemsize // 4)
-    return schedule.block * 16 * -(-words // 4)
+    return schedule.block_threads * 16 * -(-words // 4)
 
 
 def narrow_workspace(schedule: WarpSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:

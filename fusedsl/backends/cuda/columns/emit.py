@@ -28,8 +28,8 @@ from .schedule import ColumnSchedule, record_bytes, record_places
 def emit_columns(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
-    team = f"{schedule.lanes} threads side by side, {schedule.levels} deep on columns {where}"
-    team = "lines of threads on columns that they loop over" if schedule.room else team
+    team = f"{schedule.threads_x} threads side by side, {schedule.threads_y} deep on columns {where}"
+    team = "lines of threads on columns that they loop over" if schedule.max_threads else team
     opening = header(kernel, f"a column kernel; {team}", "")
     writer = ColumnEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
@@ -58,8 +58,8 @@ class ColumnEmitter(ColumnIndexEmitter):
             else:
                 self._loop(number, phase)
             self._row_work(number, phase)
-        if self.schedule.together:
-            self.code.append("grid_barrier_reset(tickets, number * 2, parts)")
+        if self.schedule.grid_sync:
+            self.code.append("grid_barrier_reset(semaphores, number * 2, parts)")
 
     def _held(self, number: int, phase: Phase) -> None:
         """A phase over the strip in registers."""
@@ -89,7 +89,7 @@ class ColumnEmitter(ColumnIndexEmitter):
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
         if self.kernel.shifted:
             emit_alignment(self, phase)
-        if self.schedule.split and phase.folds:
+        if self.schedule.is_split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
             self.scope.unpack(use, f"join_{self.rule_of(use)}({accumulator_name(use)})")
@@ -108,7 +108,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         self.code.append(self._next())
 
     def _next(self) -> str:
-        return f"column = {self.index}(column + {'stride' if self.schedule.split else self.schedule.tile})"
+        return f"column = {self.index}(column + {'stride' if self.schedule.is_split else self.schedule.tile_columns})"
 
     def _tile_work(self, number: int, phase: Phase, more: bool) -> None:
         """A tile worked as if it were a column, phase by phase; what it comes to is merged into the states so far."""
@@ -171,23 +171,23 @@ class ColumnEmitter(ColumnIndexEmitter):
         record, places = record_bytes(self.schedule, self.kernel), record_places(self.schedule, phase)
         first = f"({before} * int64(strips) + int64(number))" if before else "int64(number)"
         outside = self.scope.code
-        self.scope.code = [] if self.schedule.room else outside
+        self.scope.code = [] if self.schedule.max_threads else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
             rule, state = self.rule_of(use), use.state[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
             self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
             self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({accumulator_name(use)}))")
-        if self.schedule.together:
-            self.code.extend([f"met = int32({before + 1} * parts)", "grid_barrier_wait(tickets, number * 2, met)"])
+        if self.schedule.grid_sync:
+            self.code.extend([f"met = int32({before + 1} * parts)", "grid_barrier_wait(semaphores, number * 2, met)"])
         else:
-            self.code.extend(["if not is_last_block(tickets, number, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(semaphores, number, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, found = self.rule_of(use), accumulator_name(use)
             merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
             self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {self.levels(batch)})"]))
-        if self.schedule.room:
+        if self.schedule.max_threads:
             inside, self.scope.code = self.scope.code, outside
             self.code.extend(["if parts > 1:", *indented(inside)])
 
@@ -244,10 +244,10 @@ class ColumnEmitter(ColumnIndexEmitter):
     def _position(self, position: Position) -> None:
         name, axis, kind = position.value.name, position.axis, position.value.dtype.name
         self.scope.ready.add(name)
-        if axis < self.kernel.along:
+        if axis < self.kernel.vector_axis:
             self.code.append(f"{name} = {kind}(row{axis})")
             return
-        tile, along = ("strip", True) if axis == self.kernel.along else ("tile", False)
+        tile, along = ("strip", True) if axis == self.kernel.vector_axis else ("tile", False)
         define = f'at_{name} = {tile}.positions("{kind}", along={along})'
         if define not in self.scope.top:
             self.scope.top.append(define)
@@ -285,7 +285,7 @@ class ColumnEmitter(ColumnIndexEmitter):
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.widen(store.value, "strip")
             stores.append(f"{name}({self.begins[k]}, int32(0), {made}, {self.rows_there}{stride})")
-        wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.together else "")
+        wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.grid_sync else "")
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 
     def _row_body(self, name: str, body: Body) -> None:

@@ -23,45 +23,45 @@ class ColumnIndexEmitter(KernelEmitter):
     @property
     def step(self) -> str:
         """How the vectors of a thread are apart."""
-        return "deep=True" if self.schedule.room else f"step={self.schedule.levels}"
+        return "deep=True" if self.schedule.max_threads else f"step={self.schedule.threads_y}"
 
     def place_in_block(self) -> tuple[str, str]:
         """The lane of a thread, and how many there are."""
-        lanes = self.schedule.lanes
+        lanes = self.schedule.threads_x
         return (
             ("thread_idx()", "block_dim_x()")
-            if self.schedule.room
+            if self.schedule.max_threads
             else (f"int32(thread_idx() & {lanes - 1})", f"int32({lanes})")
         )
 
     def levels(self, times: int) -> str:
         """So many times the levels of a block."""
-        return f"block_dim_y() * {times}" if self.schedule.room else str(self.schedule.levels * times)
+        return f"block_dim_y() * {times}" if self.schedule.max_threads else str(self.schedule.threads_y * times)
 
     def define_tiles(self) -> None:
         plan, top = self.schedule, self.scope.top
         size, checks = f"width={plan.width}, vectors={plan.vectors}, {self.step}", "v" * plan.vectors
-        whole = "." * plan.whole + checks[plan.whole :] if plan.resident else "." * plan.vectors
+        whole = "." * plan.full_vectors + checks[plan.full_vectors :] if plan.resident else "." * plan.vectors
         top.append(f'tile = Tile({size}, checks="{whole}")')
         if not plan.resident:
             top.append(f'ends = Tile({size}, checks="{checks}")')
         check = "t" if self.kernel.shifted else "."
         top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
-        place = f"room={plan.room}" if plan.room else f"lanes={plan.lanes}, levels={plan.levels}"
+        place = f"room={plan.max_threads}" if plan.max_threads else f"lanes={plan.threads_x}, levels={plan.threads_y}"
         place += f", width={plan.width}"
         top.append(f"stack = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
 
     def find_rows(self) -> None:
         """The vector of rows of this thread; lanes beyond the last work on that one, and store nothing."""
         plan, names, kernel, index = self.schedule, self.scope.names, self.kernel, self.index
-        if plan.split:
+        if plan.is_split:
             self.code.append(f"strips = {self._strips()}")
             self.code.append("parts = udiv(grid_dim(), int32(strips))")
             self.code.append(f"number = udiv({self.scope.block}, parts)")
             self.code.append(f"part = int32({self.scope.block} - int32(number * parts))")
         else:
             self.code.append(f"number = {self.scope.block}")
-        level = "thread_idx_y()" if plan.room else f"int32(thread_idx() >> {plan.lanes.bit_length() - 1})"
+        level = "thread_idx_y()" if plan.max_threads else f"int32(thread_idx() >> {plan.threads_x.bit_length() - 1})"
         self.code.append(f"level = {level}")
         self.code.append(f"vectors = {self._vectors()}")
         lane, lanes = self.place_in_block()
@@ -114,10 +114,10 @@ class ColumnIndexEmitter(KernelEmitter):
         return f"{self.index}({' * '.join([*outer, self._lines()])})"
 
     def _strips(self) -> str:
-        shift, lanes = self.schedule.lanes.bit_length() - 1, self.schedule.lanes
+        shift, lanes = self.schedule.threads_x.bit_length() - 1, self.schedule.threads_x
         if self.kernel.shifted:
             return shifted_strips(self, self._vectors())
-        if self.schedule.room:
+        if self.schedule.max_threads:
             return f"{self.index}(udiv({self.index}({self._vectors()} + block_dim_x() - 1), block_dim_x()))"
         return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
 
@@ -130,7 +130,7 @@ class ColumnIndexEmitter(KernelEmitter):
         self.walk.define(used, plan.vectors, self.step)
         start = (
             f"{self.index}({self.index}(part * {self.levels(plan.vectors)}) + level)"
-            if plan.split
+            if plan.is_split
             else f"{self.index}(level)"
         )
         self.code.append(f"start = {start}")
@@ -140,7 +140,7 @@ class ColumnIndexEmitter(KernelEmitter):
             return
         beyond = self.levels(plan.vectors - 1)  # from a thread's first vector to its last
         self.code.append(f"whole = {self.index}(columns - {beyond})" if plan.vectors > 1 else "whole = columns")
-        if plan.split:
+        if plan.is_split:
             self.code.append(f"stride = {self.index}({self.index}(parts) * {self.levels(plan.vectors)})")
 
     def _is_plain(self, k: int) -> bool:
@@ -157,7 +157,7 @@ class ColumnIndexEmitter(KernelEmitter):
 
     def letter(self, k: int) -> tuple[str, str]:
         """How an operand is accessed along the kept axis, and the stride that this takes."""
-        operand, along = self.kernel.operands[k], self.kernel.along
+        operand, along = self.kernel.operands[k], self.kernel.vector_axis
         letter = operand.strides[along]
         if letter == "1" and operand.access == "element" and self.schedule.width > 1:
             return "s", ", 1"

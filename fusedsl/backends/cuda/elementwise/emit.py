@@ -31,7 +31,7 @@ def _line(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     index = kernel.index
     scope.top.append(_tile("tile", schedule, step, "." * schedule.vectors))
     scope.top.append(_tile("ends", schedule, step, ("t" if width > 1 else "v") * schedule.vectors))
-    begin = f"{index}({index}({scope.block}) * {schedule.tile * width})"
+    begin = f"{index}({index}({scope.block}) * {schedule.tile_vectors * width})"
     scope.code += [
         f"n = {index}(n0)",
         f"start = {index}({begin} + {index}(thread_idx() * {width}))",
@@ -93,7 +93,7 @@ def _grid(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     index = walk.index
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     walk.define(used, schedule.vectors, f"step={schedule.threads}")
-    begin = f"{index}({index}({scope.block}) * {schedule.tile})"
+    begin = f"{index}({index}({scope.block}) * {schedule.tile_vectors})"
     scope.code.append(f"first = {index}({begin} + thread_idx())")
     walk.place()
     for load in kernel.loads:

@@ -31,7 +31,7 @@ class ElementwiseSchedule:
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
-    def tile(self) -> int:
+    def tile_vectors(self) -> int:
         """Vectors that a block computes."""
         return self.threads * self.vectors
 
@@ -84,4 +84,4 @@ def elementwise_grid(schedule: ElementwiseSchedule, extents: tuple[int, ...]) ->
     vectors = -(-extents[-1] // schedule.width)
     for extent in extents[:-1]:
         vectors *= extent
-    return max(1, -(-vectors // schedule.tile))
+    return max(1, -(-vectors // schedule.tile_vectors))

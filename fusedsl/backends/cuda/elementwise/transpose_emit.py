@@ -71,7 +71,7 @@ class TransposeEmitter:
         operand, pointer = self.kernel.operands[k], self.scope.names.pointer(k)
         terms = []
         for axis, letter in enumerate(operand.strides):
-            if letter == "1" or (k in self.schedule.across and axis == self.schedule.axis):
+            if letter == "1" or (k in self.schedule.transposed and axis == self.schedule.axis):
                 terms.append(self.origin[axis])
             elif letter == "s":
                 terms.append(f"{self.origin[axis]} * {self.scope.names.stride(k, axis)}")
@@ -98,13 +98,13 @@ class TransposeEmitter:
 
     def load(self) -> None:
         """All loads first; then those across are turned."""
-        code, across = self.scope.code, [x for x in self.kernel.loads if x.operand in self.schedule.across]
+        code, across = self.scope.code, [x for x in self.kernel.loads if x.operand in self.schedule.transposed]
         for load in across:
             name, k = load.value.name, load.operand
             self._define_across(name, k)
             code.append(f"{name}_held = {name}_fetch({self._base(k)}, {self._column_stride(k)}, rows, columns)")
         for load in self.kernel.loads:
-            if load.operand not in self.schedule.across:
+            if load.operand not in self.schedule.transposed:
                 self._load_along(load)
         for load in across:
             code.append(f"{load.value.name}_put({load.value.name}_square, {load.value.name}_held)")
@@ -119,7 +119,7 @@ class TransposeEmitter:
     def _define_across(self, name: str, k: int) -> None:
         """The accesses of an array that lies across the patch, and its shared memory."""
         operand, schedule = self.kernel.operands[k], self.schedule
-        whole = schedule.whole[schedule.across.index(k)]
+        whole = schedule.vectorized[schedule.transposed.index(k)]
         size = schedule.edge**2 * operand.dtype.itemsize
         parts = ("fetch", "put", "take") if k < self.kernel.inputs else ("give", "drain")
         self.scope.top.append(f'{name}_across = patch.across("{operand.dtype.name}", whole={whole})')
@@ -158,7 +158,7 @@ class TransposeEmitter:
         code, across = self.scope.code, []
         for number, store in enumerate(self.kernel.phases[0].stores):
             k, value = store.operand, self.scope.element(store.value)
-            if k in self.schedule.across:
+            if k in self.schedule.transposed:
                 across.append((f"store_{number}", k))
                 self._define_across(*across[-1])
                 code.append(f"store_{number}_give(store_{number}_square, {value})")

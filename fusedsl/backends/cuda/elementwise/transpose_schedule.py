@@ -23,15 +23,15 @@ TURNING = 4  # registers for the places of two orientations
 class TransposeSchedule:
     """A block of `threads` computes a patch of `edge` × `edge` elements, along `axis` and the last one.
 
-    A thread holds vectors of `width` elements along the last axis. The operands `across` are contiguous along `axis`:
-    they are read and written along it, and turned in shared memory; those that are `whole` in 16-byte accesses.
+    A thread holds vectors of `width` elements along the last axis. The operands `transposed` are contiguous along `axis`:
+    they are read and written along it, and turned in shared memory; those that are `vectorized` in 16-byte accesses.
     """
 
     axis: int
     edge: int
     width: int
-    across: tuple[int, ...]
-    whole: tuple[bool, ...]
+    transposed: tuple[int, ...]
+    vectorized: tuple[bool, ...]
     threads: int
     blocks: int
     reason: str = field(default="", compare=False)

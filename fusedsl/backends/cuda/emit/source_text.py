@@ -70,7 +70,7 @@ class Names:
                     found.append(self.stride(slot.index, slot.axis))
                 case "magic":
                     found.append(self.magic(slot.index))
-                case "workspace" | "tickets":
+                case "workspace" | "semaphores":
                     found.append(slot.kind)
                 case "gap":
                     found.append(f"gap{slot.index}")
@@ -89,7 +89,7 @@ class Names:
                 kinds.append(slot.kind)
                 groups.append([])
             groups[-1].append(name)
-        if self.kernel.part:
+        if self.kernel.is_subkernel:
             arguments = [f"{BLOCK_NUMBER},", *(", ".join(group) + "," for group in groups)]
             return ["@subkernel", "def work(", *indented(arguments), "):"]
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
@@ -158,7 +158,7 @@ class SourceBuilder:
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
-        return BLOCK_NUMBER if self.kernel.part else "block_idx()"
+        return BLOCK_NUMBER if self.kernel.is_subkernel else "block_idx()"
 
     def define(self, lines: Sequence[str]) -> None:
         """Add a function to the file, unless it is there."""
@@ -211,7 +211,7 @@ class SourceBuilder:
         for pointer in self.kernel.pointers:
             self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
             self.ready.add(pointer.value.name)
-        known = dict(self.kernel.literals)
+        known = dict(self.kernel.constant_scalars)
         for k, value in enumerate(self.kernel.scalars):
             if value.name in known:
                 self.code.append(f"{value.name} = {value.dtype.name}({known[value.name]})")

@@ -175,7 +175,7 @@ class MatmulEmitter:
 
     def _strip(self, k: int, kind: str, body: Body) -> None:
         """Compute this thread's elements of a factor, and put them into shared memory."""
-        scope, along, d = self.scope, self.schedule.along[k], body.results[0].dtype
+        scope, along, d = self.scope, self.schedule.k_contiguous[k], body.results[0].dtype
         scope.top.append(f'places{k}, put{k} = k_slice_coordinates({along}), store_k_slice("{d.name}", {along})')
         scope.code.append(f"{kind}s_here, steps_here = places{k}()")
         scope.code += self._read({v.name for v in body.args}, (kind, STEP), f"find{k}")

@@ -20,11 +20,11 @@ SHARED_BYTES = 48 << 10  # that every GPU has for a block
 class MatmulSchedule:
     """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them; `blocks` are to fit on an SM.
 
-    `along` has for each factor (see `unique_factors`) whether neighbouring threads load neighbouring steps of the sum,
+    `k_contiguous` has for each factor (see `unique_factors`) whether neighbouring threads load neighbouring steps of the sum,
     rather than neighbouring rows or columns.
     """
 
-    along: tuple[bool, ...]
+    k_contiguous: tuple[bool, ...]
     blocks: int
     threads: int = THREADS
     reason: str = field(default="", compare=False)
@@ -39,7 +39,7 @@ def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
 def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MatmulSchedule | None:
     """How a kernel that sums products runs; None where it is better run row by row, or does not fit."""
     found = matmul_axes(kernel)
-    if found is None or not kernel.resident or kernel.part or not worth_tiling(kernel, found, extents):
+    if found is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, found, extents):
         return None
     packed = unique_factors(found)
     if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:

@@ -38,7 +38,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     values, which are off by 2**-22: a long sum is rounded oftener.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
-    stores += kernel.finish.stores if kernel.finish is not None else ()
+    stores += kernel.column_epilogue.stores if kernel.column_epilogue is not None else ()
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
@@ -68,7 +68,9 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[st
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
         other = [value for step in part.scans for use in step.scans for value in use.lifted]
-        other += [value for use in part.cross for value in use.lifted] + ([part.select.lifted] if part.select else [])
+        other += [value for use in part.column_reductions for value in use.lifted] + (
+            [part.select.lifted] if part.select else []
+        )
         other += [value for use in part.folds if use.name != "sum" for value in use.lifted]
         if any(value.name in names for value in other):
             return set()
@@ -102,7 +104,7 @@ def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     """Names that something but a store of this type reads."""
-    uses = [*phase.folds, *phase.cross, *(use for step in phase.scans for use in step.scans)]
+    uses = [*phase.folds, *phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not kind}

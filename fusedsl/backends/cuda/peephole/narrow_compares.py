@@ -28,7 +28,7 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
     … 2**31 - 1 compares with all of them as before.
     """
     along = {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes and p.value.dtype is INT64}
-    if kernel.wide or kernel.column_axes > 1 or not along:
+    if kernel.index64 or kernel.column_axes > 1 or not along:
         return body, (), ()
     ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
     lines, short = [], set()

@@ -44,7 +44,7 @@ def without_values(body: Body, left_out: dict[str, str]) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a fold along the row of this phase reads."""
-    uses = [*phase.cross, *(use for step in phase.scans for use in step.scans)]
+    uses = [*phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted} | {store.value for store in phase.stores}
     names |= {phase.select.lifted.name} if phase.select else set()
     for other in kernel.phases:

@@ -40,7 +40,9 @@ def _summed(phase: Phase) -> set[str]:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a sum of this phase reads."""
-    others = [use for use in (*phase.folds, *phase.cross) if use.name != "sum" or use in phase.cross]
+    others = [
+        use for use in (*phase.folds, *phase.column_reductions) if use.name != "sum" or use in phase.column_reductions
+    ]
     names = {value.name for use in others for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
     names |= {store.value for store in phase.stores}

@@ -61,8 +61,12 @@ def schedule_cluster(
                 continue
             found, need = tiled_schedule(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
             if apart:
-                found = replace(found, edges=1, whole=min(found.whole, (columns - apart) // found.step))
-            spare = SPARE if found.piece else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
+                found = replace(
+                    found,
+                    peeled_elements=1,
+                    full_vectors=min(found.full_vectors, (columns - apart) // found.vector_stride),
+                )
+            spare = SPARE if found.epilogue_vectors else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
             if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
                 best, most = found, size
     return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
@@ -77,14 +81,19 @@ def _denser(found: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSche
     less = with_recomputed_values(kernel) if found.width >= 8 and not late_tile_registers(kernel) else None
     if less is None:
         return found
-    need, blocks = required_registers(less, Tiling(found.width, found.vectors, piece=AGAIN_VECTORS)), found.blocks + 1
-    if need > registers_for(hardware, blocks, found.block):
+    need, blocks = (
+        required_registers(less, Tiling(found.width, found.vectors, epilogue_vectors=AGAIN_VECTORS)),
+        found.blocks + 1,
+    )
+    if need > registers_for(hardware, blocks, found.block_threads):
         return found
-    registers = predicted_registers(less, hardware, need, blocks, found.block)
+    registers = predicted_registers(less, hardware, need, blocks, found.block_threads)
     reason = (
         f"{found.reason}; the last phase computes again what earlier ones made, which leaves room for {blocks} blocks"
     )
-    return replace(found, blocks=blocks, anew=True, piece=AGAIN_VECTORS, reason=reason, registers=registers)
+    return replace(
+        found, blocks=blocks, rematerialize=True, epilogue_vectors=AGAIN_VECTORS, reason=reason, registers=registers
+    )
 
 
 def _dear(kernel: KernelIR) -> bool:

@@ -33,11 +33,11 @@ ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 @dataclass(frozen=True)
 class CooperativeSchedule:
-    """`threads` threads of each of `parts` blocks loop over a row, `vectors` vectors of `width` elements at a time.
+    """`threads` threads of each of `blocks_per_row` blocks loop over a row, `vectors` vectors of `width` elements at a time.
 
-    All blocks of a row leave the states of its folds in the workspace. Not `together`, the last one finishes the row;
+    All blocks of a row leave the states of its folds in the workspace. Not `grid_sync`, the last one finishes the row;
     else the blocks of all rows are resident at once, wait for each other after each fold and all go on. There is a gang
-    for each row, or so many `gangs` of a `fixed` number of blocks take row after row. Where `ahead`, a thread loads its
+    for each row, or so many `row_groups` of a `fixed_blocks` number of blocks take row after row. Where `prefetch`, a thread loads its
     next tile while it works on one (measured on an H200, of log-sum-exp over 100,000,000 bfloat16: 0.97 of the speed of
     reading instead of 0.93; where there is less to do, it makes no difference).
     """
@@ -46,44 +46,44 @@ class CooperativeSchedule:
     vectors: int
     threads: int
     blocks: int
-    together: bool
-    ahead: bool = False
-    fixed: int = 0
-    gangs: int = field(default=0, compare=False)
-    parts: int = field(default=1, compare=False)
+    grid_sync: bool
+    prefetch: bool = False
+    fixed_blocks: int = 0
+    row_groups: int = field(default=0, compare=False)
+    blocks_per_row: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     # A row in a loop, as RowSchedule describes it.
     resident = False
-    across = False
-    early = False
-    piece = 0
-    whole = 0
+    rows_across_lanes = False
+    load_all_first = False
+    epilogue_vectors = 0
+    full_vectors = 0
     rows = 1
-    blocked = False
-    linked = False
-    shared = False
+    blocked_layout = False
+    decoupled_lookback = False
+    smem = False
     cluster = 1
-    room = 0
+    max_threads = 0
 
     @property
-    def step(self) -> int:
+    def vector_stride(self) -> int:
         """Elements between one vector of a thread and its next."""
         return self.width * self.threads
 
     @property
-    def apart(self) -> int:
+    def thread_stride(self) -> int:
         """Elements between the first of a thread and that of the next."""
         return self.width
 
     @property
-    def span(self) -> int:
+    def tile_elements(self) -> int:
         """Elements that a block works on at once."""
-        return self.step * self.vectors
+        return self.vector_stride * self.vectors
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return self.threads
 
 
@@ -93,7 +93,7 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     width = row_width(kernel)
     of_rows = row_loads(kernel)
     full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
-    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
+    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
     dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
@@ -103,14 +103,14 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
         return None
     threads, blocks = PREFETCHING if ahead else (THREADS, BLOCKS)
-    need = required_registers(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     if turning and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
         threads, blocks = SMALLER
     room = registers_for(hardware, blocks, threads)
-    while vectors > 1 and required_registers(kernel, Tiling(width, vectors, ahead=ahead)) + spare > room:
+    while vectors > 1 and required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare > room:
         vectors //= 2
     steps = -(-columns // (width * vectors * threads))
-    need = required_registers(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     blocks = min(blocks, blocks_for(hardware, need, threads))
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
@@ -145,12 +145,12 @@ def _least_read(kernel: KernelIR, full: list[int]) -> int:
 
 def cooperative_grid(schedule: CooperativeSchedule, rows: int) -> int:
     """Blocks of the launch."""
-    return row_groups_of(schedule, rows) * schedule.parts
+    return row_groups_of(schedule, rows) * schedule.blocks_per_row
 
 
 def row_groups_of(schedule: CooperativeSchedule, rows: int) -> int:
     """Gangs of the launch."""
-    return schedule.gangs or rows
+    return schedule.row_groups or rows
 
 
 def record_bytes(kernel: KernelIR) -> int:
@@ -160,7 +160,7 @@ def record_bytes(kernel: KernelIR) -> int:
 
 def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) -> int:
     """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
-    return exchange_count(kernel) * rows * schedule.parts * record_bytes(kernel)
+    return exchange_count(kernel) * rows * schedule.blocks_per_row * record_bytes(kernel)
 
 
 def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware: Hardware) -> int:

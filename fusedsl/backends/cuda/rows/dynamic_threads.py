@@ -49,7 +49,13 @@ def schedule_dynamic_threads(kernel: KernelIR, extents: tuple[int, ...], hardwar
     layer norm, whose weights are read element by element at distances that the compiler does not know.
     """
     width, columns = row_width(kernel), extents[-1]
-    if not kernel.resident or not contiguous(kernel) or kernel.part or is_common_length(columns) or width not in WIDTHS:
+    if (
+        not kernel.resident
+        or not contiguous(kernel)
+        or kernel.is_subkernel
+        or is_common_length(columns)
+        or width not in WIDTHS
+    ):
         return None
     split, single = covered_columns(kernel, columns, width) > columns, prod(extents[: kernel.row_axes]) == 1
     if split and (needs_whole_block(kernel) or has_gathers(kernel)):
@@ -60,7 +66,7 @@ def schedule_dynamic_threads(kernel: KernelIR, extents: tuple[int, ...], hardwar
     elif split and not single:
         sizes = _short(kernel, width, hardware)
     for size in sizes:
-        if columns > size.longest * size.vectors * size.width:
+        if columns > size.longest_threads * size.vectors * size.width:
             continue
         found, need = _on_line(kernel, columns, split, size, hardware)
         return found if needs_whole_block(kernel) or overlaps(kernel, columns, found, need, hardware) else None
@@ -81,7 +87,7 @@ def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardw
         return None
     split = any(operand.access == "anchor" for operand in kernel.operands)
     for size in _sizes(kernel, width, split, False, hardware, COUNTS[:1]):
-        if columns <= size.longest * size.vectors * size.width:
+        if columns <= size.longest_threads * size.vectors * size.width:
             return _on_line(kernel, columns, split, size, hardware)[0]
     return None
 
@@ -122,9 +128,9 @@ class RowSizeClass:
 
     width: int
     vectors: int
-    below: int
-    longest: int
-    room: int
+    shorter_threads: int
+    longest_threads: int
+    max_threads: int
 
 
 def _sizes(
@@ -167,31 +173,35 @@ def _on_line(
     kernel: KernelIR, columns: int, split: bool, size: RowSizeClass, hardware: Hardware
 ) -> tuple[RowSchedule, int]:
     """A row on as many threads as it takes, and the registers that each of them needs."""
-    width, vectors, room = size.width, size.vectors, size.room
+    width, vectors, room = size.width, size.vectors, size.max_threads
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
     threads = max(-(-columns // each), FEWEST if apart else 1)
-    threads = 1 << (threads - 1).bit_length() if size.longest < WARP else -(-threads // WARP) * WARP
+    threads = 1 << (threads - 1).bit_length() if size.longest_threads < WARP else -(-threads // WARP) * WARP
     if not split:
         ample = columns // (AMPLE_VECTORS * width)
         threads = max(threads, min(LINE, 1 << max(0, ample.bit_length() - 1)))
-    shortest, fewest = max(1, size.below * each + 1 - apart), (size.below // WARP + 1) * WARP
+    shortest, fewest = max(1, size.shorter_threads * each + 1 - apart), (size.shorter_threads // WARP + 1) * WARP
     later = late_load_registers(kernel) * vectors
     taken = (registers_per_element(kernel, width) * vectors + later) * width
-    early = later > 0 and not split and taken <= next(words for n, words in EARLY_WORDS.items() if size.below <= n)
+    early = (
+        later > 0
+        and not split
+        and taken <= next(words for n, words in EARLY_WORDS.items() if size.shorter_threads <= n)
+    )
     piece = epilogue_vectors_of(kernel, vectors, width) if taken > PIECE_FROM else 0
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks_for(hardware, need, room)
     registers = predicted_registers(kernel, hardware, need, blocks, room)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
-        f"rows of up to {size.longest * each} may share it, on more or fewer threads"
+        f"rows of up to {size.longest_threads * each} may share it, on more or fewer threads"
     )
     if early:
         reason += "; what later phases read is loaded with the row"
-    edges = -(-apart // (FEWEST if size.longest < WARP else WARP))
+    edges = -(-apart // (FEWEST if size.longest_threads < WARP else WARP))
     if apart:
         reason += f"; of what is before and after the aligned vectors each takes {edges}"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)
     found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
-    return replace(found, room=room, edges=edges, reason=reason, registers=registers), need
+    return replace(found, max_threads=room, peeled_elements=edges, reason=reason, registers=registers), need

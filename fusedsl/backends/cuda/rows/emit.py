@@ -26,13 +26,13 @@ from .schedule import RowSchedule
 
 def emit_rows(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel."""
-    where = "in registers" if schedule.resident else "in shared memory" if schedule.shared else "that they loop over"
+    where = "in registers" if schedule.resident else "in shared memory" if schedule.smem else "that they loop over"
     team = f"{schedule.threads} thread{'s' if schedule.threads > 1 else ''}"
-    team = "a line of threads" if schedule.room else team
+    team = "a line of threads" if schedule.max_threads else team
     shared = f"{schedule.rows} rows a block" if schedule.cluster == 1 else f"in each of {schedule.cluster} blocks"
-    shared = "each of a block" if schedule.room else shared
+    shared = "each of a block" if schedule.max_threads else shared
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
-    held = with_recomputed_values(kernel) if schedule.anew else kernel
+    held = with_recomputed_values(kernel) if schedule.rematerialize else kernel
     assert held is not None
     writer = RowEmitter(SourceBuilder(held, Names(held)), schedule)
     writer.write()
@@ -54,17 +54,17 @@ class RowEmitter(RowMemoryEmitter):
             self.scope.top.append("enter_cluster = team.enter()")
             self.code.append("enter_cluster()")
         self.scope.read_scalars()
-        if self.schedule.linked:
+        if self.schedule.decoupled_lookback:
             begin_lookback(self)
         self._find_row()
         self._find_columns()
-        if self.schedule.linked:
+        if self.schedule.decoupled_lookback:
             emit_lookback(self)
             return
         begin_gathers_early(self)
-        if self.schedule.early:
+        if self.schedule.load_all_first:
             self._load_all()
-        if self.schedule.shared:
+        if self.schedule.smem:
             emit_smem_copy(self)
         for number, phase in enumerate(self.kernel.phases):
             if phase.ranks:
@@ -73,7 +73,7 @@ class RowEmitter(RowMemoryEmitter):
                 self.element_work(number, phase)
                 for use in phase.folds:
                     self._fold(use)
-            elif self.schedule.shared:
+            elif self.schedule.smem:
                 emit_smem_loop(self, number, phase)
             else:
                 self._loop(number, phase)
@@ -195,7 +195,7 @@ class RowEmitter(RowMemoryEmitter):
         self.code.append(f"{accumulator_name(use)} = merge_{self.define_fold(use)}({accumulator_name(use)}, {state})")
 
     def element_work(self, number: int | str, phase: Phase) -> None:
-        if self.schedule.piece and phase is self.kernel.phases[-1]:
+        if self.schedule.epilogue_vectors and phase is self.kernel.phases[-1]:
             emit_chunked_epilogue(self, number, phase)
             if self.edges:
                 load_peeled(self, phase.element.args)
@@ -229,7 +229,7 @@ class RowEmitter(RowMemoryEmitter):
 
     def pieces(self) -> list[int]:
         """Where the pieces of the last phase begin, in the order in which they are worked on."""
-        return list(range(0, self.schedule.vectors, self.schedule.piece))
+        return list(range(0, self.schedule.vectors, self.schedule.epilogue_vectors))
 
     def before_piece(self, first: int) -> None:
         """What is done before a piece of the last phase."""

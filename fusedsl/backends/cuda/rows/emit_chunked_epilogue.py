@@ -32,16 +32,16 @@ def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -
     scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
     scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
     for first in writer.pieces():
-        piece = first // plan.piece
+        piece = first // plan.epilogue_vectors
         writer.before_piece(first)
-        count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
+        count, tile = min(plan.epilogue_vectors, plan.vectors - first), f"piece_{piece}"
         checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
         scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
         scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
         start = f"start_{piece}"
         index = kernel.index
-        skipped = f"block_dim_x() * {first * plan.width}" if plan.room else first * plan.step
+        skipped = f"block_dim_x() * {first * plan.width}" if plan.max_threads else first * plan.vector_stride
         scope.code.append(f"{start} = {index}(start + {skipped})")
         arguments = []
         for value in body.args:

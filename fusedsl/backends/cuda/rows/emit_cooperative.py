@@ -14,7 +14,7 @@ from .emit import RowEmitter
 
 def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
-    how = "wait for each other after each fold" if schedule.together else "leave it to the last of them to finish"
+    how = "wait for each other after each fold" if schedule.grid_sync else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
     writer = CooperativeEmitter(SourceBuilder(kernel, Names(kernel)), schedule)  # type: ignore[arg-type]
     writer.write()
@@ -30,14 +30,15 @@ class CooperativeEmitter(RowEmitter):
 
     @property
     def together(self) -> bool:
-        return self.schedule.together  # type: ignore[attr-defined]
+        return self.schedule.grid_sync  # type: ignore[attr-defined]
 
     @property
     def fixed(self) -> int:
-        return self.schedule.fixed  # type: ignore[attr-defined]
+        return self.schedule.fixed_blocks  # type: ignore[attr-defined]
 
     def _streams(self, phase: Phase) -> bool:
-        return bool(self.schedule.ahead) and super()._streams(phase)
+        prefetch: bool = self.schedule.prefetch  # type: ignore[attr-defined]
+        return prefetch and super()._streams(phase)
 
     @property
     def index(self) -> str:
@@ -62,7 +63,7 @@ class CooperativeEmitter(RowEmitter):
             self.code.extend(["gangs = udiv(grid_dim(), parts)", "turn = int32(0)"])
             self.code.extend(["while number < count:", *indented(inside)])
         if self.together:
-            self.code.append("grid_barrier_reset(tickets, gang * 2, parts)")
+            self.code.append("grid_barrier_reset(semaphores, gang * 2, parts)")
 
     def _row(self) -> None:
         """The work on a row."""
@@ -105,10 +106,10 @@ class CooperativeEmitter(RowEmitter):
         if self.together:
             before = f"turn * {exchange_count(self.kernel)} + " if self.fixed else ""
             self.code.extend(
-                [f"met = int32(({before}{self.exchange + 1}) * parts)", "grid_barrier_wait(tickets, gang * 2, met)"]
+                [f"met = int32(({before}{self.exchange + 1}) * parts)", "grid_barrier_wait(semaphores, gang * 2, met)"]
             )
         else:
-            self.code.extend(["if not is_last_block(tickets, gang, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(semaphores, gang, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, state = self.define_fold(use), use.state[0].name
             taken = f"take_{state}(records + other * {size})"

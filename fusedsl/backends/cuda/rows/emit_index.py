@@ -42,7 +42,7 @@ class RowIndexEmitter(KernelEmitter):
     @property
     def edges(self) -> int:
         """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
-        return getattr(self.schedule, "edges", 0)
+        return getattr(self.schedule, "peeled_elements", 0)
 
     def _define_tile(self) -> None:
         plan = self.schedule
@@ -62,21 +62,23 @@ class RowIndexEmitter(KernelEmitter):
     def step(self) -> str:
         """How far the vectors of a thread are apart, if that is compiled."""
         plan = self.schedule
-        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
+        return (
+            "" if plan.max_threads else f", step={plan.threads if self.kernel.column_axes > 1 else plan.vector_stride}"
+        )
 
     @property
     def shares(self) -> bool:
         """Whether a block has several rows, so that the last ones may not be there."""
-        return self.schedule.rows > 1 or self.schedule.room > 0
+        return self.schedule.rows > 1 or self.schedule.max_threads > 0
 
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
-        if plan.room:
-            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
+        if plan.max_threads:
+            return f"threads={WARP // 2 if plan.max_threads <= LOOP_BLOCK else plan.max_threads}, line=True"
         meetings = sum(len(phase.folds) for phase in self.kernel.phases)
         cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
-        return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
+        return f"threads={plan.threads}{f', across={WARP}' if plan.rows_across_lanes else cluster}"
 
     @property
     def exact(self) -> str:
@@ -87,24 +89,30 @@ class RowIndexEmitter(KernelEmitter):
     def checks(self) -> str:
         """What a resident row checks of each vector (see Tile)."""
         plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
-        split = split and not plan.edges and (plan.width > 1 or not plan.room)
-        found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
-        return ("h" if plan.whole else "b") + found[1:] if split else found
+        split = split and not plan.peeled_elements and (plan.width > 1 or not plan.max_threads)
+        found = "." * plan.full_vectors + ("t" if split else "v") * (plan.vectors - plan.full_vectors)
+        return ("h" if plan.full_vectors else "b") + found[1:] if split else found
 
     @property
     def splits(self) -> bool:
         """Whether the work of a turn is written twice: for tiles that are there as a whole, and for others."""
         plan = self.schedule
-        return plan.shared or (not plan.resident and any(map(self._streams, self.kernel.phases)))
+        return plan.smem or (not plan.resident and any(map(self._streams, self.kernel.phases)))
 
     def _streams(self, phase: Phase) -> bool:
         """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
-        plain = not (phase.scans or phase.select or phase.ranks or self.schedule.linked or self.schedule.across)
+        plain = not (
+            phase.scans
+            or phase.select
+            or phase.ranks
+            or self.schedule.decoupled_lookback
+            or self.schedule.rows_across_lanes
+        )
         return self.kernel.column_axes == 1 and plain and bool(prefetched_of(self.kernel, phase))
 
     def stride(self) -> str:
         """From one tile of a loop to the next: elements, or vectors where they are numbered."""
-        return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
+        return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.tile_elements)
 
     def last(self) -> str:
         """Where a thread's last tile begins; a thread that has none stays behind the row."""
@@ -117,10 +125,10 @@ class RowIndexEmitter(KernelEmitter):
         self.code.append(f"rows = {rows}")
         index = self.kernel.index
         team, block = f"(thread_idx() >> {plan.threads.bit_length() - 1})", self.scope.block
-        block = "tile_row(number, tiles)" if plan.linked else block
-        if plan.across:
+        block = "tile_row(number, tiles)" if plan.decoupled_lookback else block
+        if plan.rows_across_lanes:
             self.code.append(f"number = {block} * {plan.rows} + (thread_idx() & {WARP - 1})")
-        elif plan.room:
+        elif plan.max_threads:
             self.code.append(f"number = {block} * block_dim_y() + thread_idx_y()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
@@ -155,19 +163,19 @@ class RowIndexEmitter(KernelEmitter):
 
     def _place(self) -> str:
         """The number of the row, where a block has one."""
-        if self.schedule.linked:
+        if self.schedule.decoupled_lookback:
             return "tile_row(number, tiles)"
         cluster = self.schedule.cluster.bit_length() - 1
         return f"{self.scope.block} >> {cluster}" if cluster else self.scope.block
 
     def _find_columns(self) -> None:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
-        if plan.across:
+        if plan.rows_across_lanes:
             lane = f"(thread_idx() >> {WARP.bit_length() - 1})"
         elif plan.cluster > 1:
             thread = "thread_idx()" if plan.rows == 1 else f"(thread_idx() & {plan.threads - 1})"
             lane = f"({thread} + (block_idx() & {plan.cluster - 1}) * {plan.threads})"
-        elif plan.rows > 1 and not plan.room:
+        elif plan.rows > 1 and not plan.max_threads:
             lane = f"(thread_idx() & {plan.threads - 1})"
         else:
             lane = "thread_idx()"
@@ -178,7 +186,7 @@ class RowIndexEmitter(KernelEmitter):
         index = kernel.index
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
         anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
-        begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
+        begin = f"lane * {plan.thread_stride}" if plan.thread_stride > 1 else "lane"
         if anchor is None or plan.width == 1:
             self.code.append(f"start = {index}({begin})")
             return

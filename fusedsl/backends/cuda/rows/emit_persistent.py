@@ -42,7 +42,7 @@ class PersistentEmitter(RowEmitter):
         self._define_arrival(loads, offset)
         self._begin_arrival(loads, "number")
         self.code.extend(held)
-        if self.schedule.late:
+        if self.schedule.prefetch_rest:
             self._load_late("number")
         self.code.extend(["cp_async_wait_all()", "barrier()", "cluster_wait()", "turn = int32(0)"])
         outside, self.scope.code = self.scope.code, []
@@ -53,11 +53,15 @@ class PersistentEmitter(RowEmitter):
     def pieces(self) -> list[int]:
         """Where the pieces of the last phase begin: those of the rest come first, if the next row's takes its place."""
         order = super().pieces()
-        return sorted(order, key=lambda first: first < self.schedule.ahead) if self.schedule.late else order
+        return (
+            sorted(order, key=lambda first: first < self.schedule.prefetch_vectors)
+            if self.schedule.prefetch_rest
+            else order
+        )
 
     def before_piece(self, first: int) -> None:
         """Once the rest is worked on, the next row's may come."""
-        if self.schedule.late and first == 0:
+        if self.schedule.prefetch_rest and first == 0:
             self._load_late("following")
 
     def _load_late(self, number: str) -> None:
@@ -69,7 +73,9 @@ class PersistentEmitter(RowEmitter):
 
     def _load_rest(self, loads: list[Load], begins: dict[int, str]) -> None:
         """Load what does not come ahead of a row."""
-        self.code.append(f"rest = {self.kernel.index}(start + {self.schedule.ahead * self.schedule.step})")
+        self.code.append(
+            f"rest = {self.kernel.index}(start + {self.schedule.prefetch_vectors * self.schedule.vector_stride})"
+        )
         for load in loads:
             name = load.value.name
             self.code.append(f"{name}_rest = load_{name}({begins[load.operand]}, rest, columns)")
@@ -124,17 +130,17 @@ class PersistentEmitter(RowEmitter):
     def _define_arrival(self, loads: list[Load], offset: int) -> None:
         """The tiles of what comes ahead, and of the rest of a row."""
         plan, checks, top = self.schedule, self.checks(), self.scope.top
-        parts = [("early", 0, plan.ahead), ("late", plan.ahead, plan.vectors)]
-        for name, first, end in parts[: 1 + (plan.ahead < plan.vectors)]:
-            shape = f"width={plan.width}, vectors={end - first}, step={plan.step}"
+        parts = [("early", 0, plan.prefetch_vectors), ("late", plan.prefetch_vectors, plan.vectors)]
+        for name, first, end in parts[: 1 + (plan.prefetch_vectors < plan.vectors)]:
+            shape = f"width={plan.width}, vectors={end - first}, step={plan.vector_stride}"
             top.append(f'{name} = Tile({shape}, checks="{checks[first:end]}")')
         for load in loads:
             kind, name = self.kernel.operands[load.operand].dtype, load.value.name
-            where = f'("{kind.name}", {plan.block}, {offset})'
+            where = f'("{kind.name}", {plan.block_threads}, {offset})'
             top += [f"fetch_{name} = early.fetch{where}", f"arrived_{name} = early.kept{where}"]
-            if plan.ahead < plan.vectors:
+            if plan.prefetch_vectors < plan.vectors:
                 top.append(f'load_{name} = late.load("{kind.name}", "1")')
-            offset += plan.ahead * plan.width * plan.block * kind.itemsize
+            offset += plan.prefetch_vectors * plan.width * plan.block_threads * kind.itemsize
 
     def _begin_arrival(self, loads: list[Load], number: str) -> None:
         """Copy the first vectors of the row of this number, if there is one."""
@@ -146,8 +152,8 @@ class PersistentEmitter(RowEmitter):
 
     def _arrive(self, loads: list[Load]) -> None:
         """The row itself: what has come, and the rest."""
-        rest = self.schedule.ahead < self.schedule.vectors
-        if rest and not self.schedule.late:
+        rest = self.schedule.prefetch_vectors < self.schedule.vectors
+        if rest and not self.schedule.prefetch_rest:
             self._load_rest(loads, self.begins)
         self.code.append("cp_async_wait_all()")
         for load in loads:

@@ -68,7 +68,7 @@ def _works(writer: RowEmitter, number: int, phase: Phase, loads: list[Load]) -> 
 def _there(writer: RowEmitter) -> str:
     """Whether all of this thread's tile exists."""
     plan = writer.schedule
-    there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
+    there = f"column + {(plan.vectors - 1) * plan.vector_stride + plan.width} <= columns"
     split = any(operand.access == "anchor" for operand in writer.kernel.operands)
     return f"(column >= 0) & ({there})" if split else there
 

@@ -59,11 +59,11 @@ def _turns(writer: RowEmitter, whole: list[str], checked: list[str]) -> list[str
     """A loop over the columns; `place` is where a turn's tiles are in shared memory."""
     plan, kernel = writer.schedule, writer.kernel
     index = kernel.index
-    there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
+    there = f"column + {(plan.vectors - 1) * plan.vector_stride + plan.width} <= columns"
     if any(operand.access == "anchor" for operand in kernel.operands):
         there = f"(column >= 0) & ({there})"
     each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     inside = either(there, whole, checked)
-    inside.append(f"column = {index}(column + {plan.span})")
+    inside.append(f"column = {index}(column + {plan.tile_elements})")
     inside.append(f"place = int32(place + {plan.vectors * plan.width * plan.threads * each})")
     return ["column = start", "place = smem_base()", "while column < columns:", *indented(inside)]

@@ -21,7 +21,7 @@ def emit_peeled_index(writer: RowIndexEmitter) -> None:
     count = writer.edges
     writer.scope.top.append(f'edge_tile = Tile(width=1, vectors={count}, checks="{"e" * count}")')
     code.append(f"head = {index}(-skew & {width - 1})  # elements before the first whole vector")
-    if not writer.schedule.whole:  # a row may end before its first whole vector
+    if not writer.schedule.full_vectors:  # a row may end before its first whole vector
         code.append(f"head = {index}(minimum(head, columns))")
     code.append(f"whole = {index}((columns - head) & {-width})  # … and of all whole vectors")
     code.append(f"start = {index}(head + lane * {width})")

@@ -36,7 +36,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         threads = _team(columns, rows, width * _loop_vectors(kernel, width), limit, hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
-    need = required_registers(kernel, Tiling(width, vectors, ahead=not across))
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=not across))
     while threads > WARP and (
         need > registers_for(hardware, 1, threads * shared_rows)
         or threads * blocks_for(hardware, need, threads) < threads // 2 * blocks_for(hardware, need, threads // 2)
@@ -92,7 +92,7 @@ def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
     Measured on an H200 (cross-entropy in bfloat16): rows of 16,384 take 135 us instead of 170, rows of 8192 132 us
     instead of 130. Sums and variances, which take no special functions, are 2-4 % faster if they are held.
     """
-    if not kernel.row_axes or kernel.kept or kernel.steady or extents[-1] < STREAM_FROM:
+    if not kernel.row_axes or kernel.row_vector_width or kernel.batch_invariant_width or extents[-1] < STREAM_FROM:
         return False
     many = prod(extents[: kernel.row_axes]) >= STREAM_ROWS * hardware.multiprocessors
     dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
@@ -107,7 +107,7 @@ def _loop_vectors(kernel: KernelIR, width: int) -> int:
     rows = row_loads(kernel)
     loads = sum(load.operand not in rows for load in kernel.loads)
     if loads <= 1:
-        long = width >= 8 and required_registers(kernel, Tiling(width, 8, ahead=True)) <= LONG_TILE_NEED
+        long = width >= 8 and required_registers(kernel, Tiling(width, 8, prefetch=True)) <= LONG_TILE_NEED
         return 8 if long else 4
     return 2 if loads <= 3 else 1
 

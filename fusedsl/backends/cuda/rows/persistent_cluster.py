@@ -48,7 +48,9 @@ def prefetched_loads(kernel: KernelIR) -> list[Load]:
 def persistent_smem_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
     """Dynamic shared memory of a block."""
     held, come = _element_bytes(kernel)
-    return schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.ahead * come)
+    return (
+        schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.prefetch_vectors * come)
+    )
 
 
 def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
@@ -80,7 +82,7 @@ def schedule_persistent_cluster(
         or columns <= LONG_ROW
         or needs_whole_block(kernel)
         or finishes_at_once(kernel)
-        or kernel.steady
+        or kernel.batch_invariant_width
     ):
         return None
     if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
@@ -125,17 +127,20 @@ def _made(
     if width >= SHORT and held >= REREAD * come:
         piece = min(piece, PIECE)
     bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
-    bare = replace(bare, stays=True, clusters=hardware.multiprocessors // cluster)
+    bare = replace(bare, persistent=True, max_clusters=hardware.multiprocessors // cluster)
     room = hardware.block_shared - STATES - persistent_smem_bytes(bare, kernel)
-    each = persistent_smem_bytes(replace(bare, ahead=1), kernel) - persistent_smem_bytes(bare, kernel)
+    each = persistent_smem_bytes(replace(bare, prefetch_vectors=1), kernel) - persistent_smem_bytes(bare, kernel)
     ahead = min(vectors, room // each)
     ahead = vectors // 2 if teams > 1 and ahead == vectors else ahead
-    registers = registers_for(hardware, 1, bare.block)
+    registers = registers_for(hardware, 1, bare.block_threads)
     least = vectors // 2 if teams == 1 else 1
     often = sum(bool(phase.folds) for phase in kernel.phases) > 1
     late = ahead < vectors and can_chunk_epilogue(kernel) and not (often and columns >= LATE_BELOW)
     piece = piece or LATE_PIECE * late
-    if ahead < least or required_registers(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
+    if (
+        ahead < least
+        or required_registers(kernel, Tiling(width, vectors, epilogue_vectors=piece)) + TURNING > registers
+    ):
         return None
     reason = (
         f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
@@ -143,4 +148,6 @@ def _made(
         f"all rows read; {ahead} of the next row's vectors come meanwhile"
     )
     reason += ", the others once the last phase is done with this row's" if late else ""
-    return replace(bare, ahead=ahead, piece=piece, late=late, reason=reason, registers=registers)
+    return replace(
+        bare, prefetch_vectors=ahead, epilogue_vectors=piece, prefetch_rest=late, reason=reason, registers=registers
+    )

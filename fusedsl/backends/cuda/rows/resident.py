@@ -40,7 +40,7 @@ def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     while threads is not None:
         cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
         found, need = tiled_schedule(kernel, columns, reach, width, threads, 1, per_element, hardware)
-        room = registers_for(hardware, 1, found.block)
+        room = registers_for(hardware, 1, found.block_threads)
         if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
             if lonely or overlaps(kernel, columns, found, need, hardware):
                 return found
@@ -66,7 +66,7 @@ def overlaps(kernel: KernelIR, columns: int, found: RowSchedule, need: int, hard
     Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
     float32 (0.87 where two arrays are streamed beside it), but 0.73 in bfloat16, which computes twice as long.
     """
-    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block) > 1:
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block_threads) > 1:
         return True
     return found.width < 8 and late_tile_registers(kernel) < STREAMS_MUCH
 

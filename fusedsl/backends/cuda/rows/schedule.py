@@ -24,71 +24,71 @@ LONG_BODIES = 14  # instructions an element, from which on rows want longer thre
 class RowSchedule:
     """`threads` work on a row, `rows` rows share a block; a thread holds `vectors` vectors of `width` elements.
 
-    `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
-    neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
-    phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked`, the vectors
-    of a thread are neighbours. Where `linked`, every tile of a row is a block's, which hands its state on. Where
-    `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
-    `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
-    such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
-    Where `late`, the rest of the next row is loaded into the registers that the last phase has done with.
-    Where `anew`, the last phase computes again what earlier ones made of the row.
-    Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
-    says it. Where there are `edges`, the tiles of rows that are not aligned have their whole vectors alone, and of the
+    `full_vectors` of the vectors are always there, the others are checked. Where `rows_across_lanes`, neighbouring threads belong to
+    neighbouring rows. Where `load_all_first`, what later phases load is loaded at once; where there is a `epilogue_vectors`, the last
+    phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked_layout`, the vectors
+    of a thread are neighbours. Where `decoupled_lookback`, every tile of a row is a block's, which hands its state on. Where
+    `smem`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
+    `threads` of each of them work on the row; where it `persistent`, on one row after the other, beside the other teams of
+    such blocks: what all rows read is in shared memory, where `prefetch_vectors` vectors of a thread's next row come meanwhile.
+    Where `prefetch_rest`, the rest of the next row is loaded into the registers that the last phase has done with.
+    Where `rematerialize`, the last phase computes again what earlier ones made of the row.
+    Where there is `max_threads`, for so many threads in a block, how many of them work on a row is not compiled: the launch
+    says it. Where there are `peeled_elements`, the tiles of rows that are not aligned have their whole vectors alone, and of the
     elements before and after those each thread takes so many.
     """
 
     resident: bool
     width: int
     vectors: int
-    whole: int
+    full_vectors: int
     threads: int
     rows: int
     blocks: int
-    across: bool = False
-    early: bool = False
-    piece: int = 0
+    rows_across_lanes: bool = False
+    load_all_first: bool = False
+    epilogue_vectors: int = 0
     cluster: int = 1
-    shared: bool = False
+    smem: bool = False
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
-    blocked: bool = False
-    ranking: SortMethod | None = None
-    linked: bool = False
-    room: int = 0
-    edges: int = 0
-    stays: bool = False
-    ahead: int = 0
-    late: bool = False
-    anew: bool = False
-    clusters: int = field(default=0, compare=False)  # that stay at once, at most
+    blocked_layout: bool = False
+    sort_method: SortMethod | None = None
+    decoupled_lookback: bool = False
+    max_threads: int = 0
+    peeled_elements: int = 0
+    persistent: bool = False
+    prefetch_vectors: int = 0
+    prefetch_rest: bool = False
+    rematerialize: bool = False
+    max_clusters: int = field(default=0, compare=False)  # that stay at once, at most
 
     def __post_init__(self) -> None:
-        own = self.threads <= WARP or self.across or self.cluster > 1  # whose blocks meet elsewhere
+        own = self.threads <= WARP or self.rows_across_lanes or self.cluster > 1  # whose blocks meet elsewhere
         assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
 
     @property
-    def binary(self) -> RowSchedule:
+    def compiled_form(self) -> RowSchedule:
         """What of it machine code depends on."""
-        return replace(self, threads=0, rows=0) if self.room else self
+        return replace(self, threads=0, rows=0) if self.max_threads else self
 
     @property
-    def step(self) -> int:
+    def vector_stride(self) -> int:
         """Elements between one vector of a thread and its next."""
-        return self.width if self.blocked else self.width * self.threads * self.cluster
+        return self.width if self.blocked_layout else self.width * self.threads * self.cluster
 
     @property
-    def apart(self) -> int:
+    def thread_stride(self) -> int:
         """Elements between the first of a thread and that of the next."""
-        return self.width * self.vectors if self.blocked else self.width
+        return self.width * self.vectors if self.blocked_layout else self.width
 
     @property
-    def span(self) -> int:
+    def tile_elements(self) -> int:
         """Elements that a team works on at once."""
         return self.width * self.vectors * self.threads * self.cluster
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return self.threads * self.rows
 
 
@@ -100,7 +100,7 @@ def contiguous(kernel: KernelIR) -> bool:
 
 def needs_whole_block(kernel: KernelIR) -> bool:
     """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
-    return kernel.part or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
+    return kernel.is_subkernel or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
 
 
 def full_operands(kernel: KernelIR) -> list[int]:
@@ -110,8 +110,8 @@ def full_operands(kernel: KernelIR) -> list[int]:
 
 def row_width(kernel: KernelIR) -> int:
     """Elements of a vector."""
-    if kernel.steady:
-        return kernel.steady
+    if kernel.batch_invariant_width:
+        return kernel.batch_invariant_width
     if all(operand.access == "element" for operand in kernel.operands):
         return 1
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])

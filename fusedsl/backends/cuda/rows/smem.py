@@ -29,9 +29,9 @@ def smem_copied_operands(kernel: KernelIR) -> list[int]:
 
 def smem_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
     """Dynamic shared memory of a block whose team keeps its part of a row there."""
-    if not schedule.shared:
+    if not schedule.smem:
         return 0
-    turns = -(-covered_columns(kernel, columns, schedule.width) // schedule.span)
+    turns = -(-covered_columns(kernel, columns, schedule.width) // schedule.tile_elements)
     each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     return turns * schedule.vectors * schedule.width * schedule.threads * each
 
@@ -44,7 +44,9 @@ def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     blocks of the largest on an SM are slower than reading a row twice (softmax of 393,216 float32: 5398 and 4666 us).
     """
     columns, width = extents[-1], row_width(kernel)
-    if kernel.steady:  # of a single row nothing says which arrays it shares with others, and which are copied
+    if (
+        kernel.batch_invariant_width
+    ):  # of a single row nothing says which arrays it shares with others, and which are copied
         return None
     if (
         hardware.cc < COPY_FROM
@@ -82,4 +84,4 @@ def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -
     blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
     found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
-    return replace(found, shared=True, cluster=cluster, registers=registers)
+    return replace(found, smem=True, cluster=cluster, registers=registers)

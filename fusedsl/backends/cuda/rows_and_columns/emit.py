@@ -17,7 +17,7 @@ PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
 
 def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
-    what = f"rows and columns; {schedule.threads} threads to a row, {schedule.teams} rows at a time in a block"
+    what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
     writer = MixedReductionEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
@@ -39,7 +39,7 @@ class MixedReductionEmitter(KernelEmitter):
         self._stand()
         for load in self.once:
             self._load(load, "")
-        for use in self.kernel.cross:
+        for use in self.kernel.column_reductions:
             self.code.append(f"{', '.join(_so_far(use))} = none_{_key(use)}()")
         self._set_out()
         outside, self.scope.code = self.scope.code, []
@@ -66,9 +66,9 @@ class MixedReductionEmitter(KernelEmitter):
             if load.value.name not in read:
                 continue
             still = set(self.kernel.operands[load.operand].strides[: self.kernel.row_axes]) <= {"0"}
-            if load.operand in plan.ahead:
+            if load.operand in plan.prefetched:
                 self.ahead.append(load)
-            elif still and (load.operand in plan.kept or load.operand in rows):
+            elif still and (load.operand in plan.hoisted or load.operand in rows):
                 self.once.append(load)
             else:
                 (self.anew if still else self.carried).append(load)
@@ -76,17 +76,17 @@ class MixedReductionEmitter(KernelEmitter):
     def _define(self) -> None:
         """Tiles, teams, copies and folds."""
         plan, top = self.schedule, self.scope.top
-        checks = "." * plan.whole + "v" * (plan.vectors - plan.whole)
-        shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.step}"
+        checks = "." * plan.full_vectors + "v" * (plan.vectors - plan.full_vectors)
+        shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.vector_stride}"
         top.append(f'tile = Tile({shape}, checks="{checks}")')
         top.append(f'lines = Tile({shape}, checks="{"v" * plan.vectors}")  # of states, padded to whole vectors')
-        top.append(f"crew = RowGroups(threads={plan.threads}, teams={plan.teams})")
+        top.append(f"crew = RowGroups(threads={plan.threads}, teams={plan.row_groups})")
         places, self.size = smem_row_layout(plan, self.kernel)
-        for k, begin in zip(plan.ahead, places):
+        for k, begin in zip(plan.prefetched, places):
             name, d = self.scope.names.operand(k), self.kernel.operands[k].dtype.name
-            top.append(f'ring_{name} = CpAsyncRing(tile, "{d}", begin={begin}, threads={plan.block})')
+            top.append(f'ring_{name} = CpAsyncRing(tile, "{d}", begin={begin}, threads={plan.block_threads})')
             top += [f"fetch_{name} = ring_{name}.fetch()", f"take_{name} = ring_{name}.take()"]
-        if plan.ahead:
+        if plan.prefetched:
             top.append(f"come = wait_group({plan.stages - 2})")
         for number, phase in enumerate(self.kernel.phases):
             for use in phase.folds:
@@ -95,10 +95,10 @@ class MixedReductionEmitter(KernelEmitter):
             if phase.folds:
                 rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
                 self.scope.functions.append(f"join_{number} = crew.join({rules})")
-            for use in phase.cross:
+            for use in phase.column_reductions:
                 self._define_cross(use)
-        rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.cross)
-        self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.at_once})")
+        rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.column_reductions)
+        self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.loads_in_flight})")
 
     def _define_fold(self, use: FoldUse) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
@@ -126,7 +126,7 @@ class MixedReductionEmitter(KernelEmitter):
     def _stand(self) -> None:
         plan, names, kernel = self.schedule, self.scope.names, self.kernel
         rows = " * ".join(names.extent(axis) for axis in range(kernel.row_axes))
-        team = f"udiv(thread_idx(), {plan.threads})" if plan.teams > 1 else "int32(0)"
+        team = f"udiv(thread_idx(), {plan.threads})" if plan.row_groups > 1 else "int32(0)"
         self.code.extend(
             [
                 f"rows = {self.index}({rows})",
@@ -134,7 +134,7 @@ class MixedReductionEmitter(KernelEmitter):
                 f"team = {team}",
                 f"lane = int32(thread_idx() - team * {plan.threads})",
                 f"start = {self.index}(lane * {plan.width})" if plan.width > 1 else f"start = {self.index}(lane)",
-                f"stride = {self.index}(grid_dim() * {plan.teams})",
+                f"stride = {self.index}(grid_dim() * {plan.row_groups})",
                 f"row = {self.index}(team * grid_dim() + block_idx())",
             ]
         )
@@ -171,7 +171,7 @@ class MixedReductionEmitter(KernelEmitter):
     def _set_out(self) -> None:
         """Begin the copies of the first rows, and load what the first row has in registers."""
         plan, code = self.schedule, self.code
-        if plan.ahead:
+        if plan.prefetched:
             code.append("first_stage = dynamic_smem_base()")
             for stage in range(plan.stages - 1):
                 code.append(f"far = {self.index}(row + {stage} * stride)" if stage else "far = row")
@@ -205,7 +205,7 @@ class MixedReductionEmitter(KernelEmitter):
     def _row(self) -> None:
         """The work on one row."""
         plan, code = self.schedule, self.code
-        if plan.ahead:
+        if plan.prefetched:
             code += ["come()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
             self._fetch("free")
         stores = [s.operand for phase in self.kernel.phases for s in phase.stores + phase.row_stores]
@@ -220,7 +220,7 @@ class MixedReductionEmitter(KernelEmitter):
             self._phase(number, phase)
         if any(phase.folds for phase in self.kernel.phases):
             code.append("turn = int32(1 - turn)")
-        if plan.ahead:
+        if plan.prefetched:
             last = f"first_stage + {(plan.stages - 1) * self.size}"
             code += ["free = stage", f"stage = int32(select(stage == {last}, first_stage, stage + {self.size}))"]
         code.append("row = after")
@@ -237,7 +237,7 @@ class MixedReductionEmitter(KernelEmitter):
         for value in phase.element.args:
             self._provide(value)
         self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
-        for use in phase.cross:
+        for use in phase.column_reductions:
             so_far = ", ".join(_so_far(use))
             code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
@@ -318,7 +318,7 @@ class MixedReductionEmitter(KernelEmitter):
     def _leave_states(self) -> None:
         """A line of states from each block, in the workspace; then wait for all blocks."""
         code = self.code
-        for use in self.kernel.cross:
+        for use in self.kernel.column_reductions:
             so_far = ", ".join(_so_far(use))
             code.append(f"{so_far} = gather_{_key(use)}({so_far})")
         code.append(f"line = int64((columns + {LINE - 1}) // {LINE} * {LINE})")
@@ -329,11 +329,11 @@ class MixedReductionEmitter(KernelEmitter):
             own = f"{name}_lines + int64(block_idx()) * line * {dtype.itemsize}"
             lines.append(f"leave_{name}({own}, start, {name}_so_far, start, {self.index}(line))")
             offset += dtype.itemsize
-        code += ["if team == 0:", *indented(lines), "grid_barrier(tickets, grid_dim())"]
+        code += ["if team == 0:", *indented(lines), "grid_barrier(semaphores, grid_dim())"]
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
-        states = [value.name for use in self.kernel.cross for value in use.state]
+        states = [value.name for use in self.kernel.column_reductions for value in use.state]
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
         self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, grid_dim())")
@@ -344,11 +344,11 @@ class MixedReductionEmitter(KernelEmitter):
         self.code.append(f"strip = {self.index}(strip + grid_dim() * {LINE})")
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([f"strip = {self.index}(block_idx() * {LINE})", "while strip < columns:", *indented(inside)])
-        self.code.append("grid_barrier_exit(tickets, grid_dim())")
+        self.code.append("grid_barrier_exit(semaphores, grid_dim())")
 
     def _finish_columns(self) -> None:
         """The results of a column from its states."""
-        finish = self.kernel.finish
+        finish = self.kernel.column_epilogue
         assert finish is not None
         for value in finish.body.args if finish.body else ():
             load = next((x for x in self.kernel.loads if x.value.name == value.name), None)

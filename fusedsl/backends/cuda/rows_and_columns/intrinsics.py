@@ -254,8 +254,8 @@ def grid_dim():
 
 
 @intrinsic(2)
-def grid_barrier(tickets, count):
-    """`grid_barrier(tickets, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
+def grid_barrier(semaphores, count):
+    """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
 
     All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
     """
@@ -281,8 +281,8 @@ def grid_barrier(tickets, count):
 
 
 @intrinsic(2)
-def grid_barrier_exit(tickets, count):
-    """`leave(tickets, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
+def grid_barrier_exit(semaphores, count):
+    """`leave(semaphores, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
 
     def emit(e, at, number):
         _by_the_first(

@@ -30,31 +30,31 @@ AT_ONCE = 12  # loads of states that a warp has under way, at most
 
 @dataclass(frozen=True)
 class MixedReductionSchedule:
-    """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `teams` such teams.
+    """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `row_groups` such teams.
 
-    The operands `ahead` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `kept` are
+    The operands `prefetched` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `hoisted` are
     loaded once, the same in all rows. One block stays on each of `multiprocessors`.
     """
 
     width: int
     vectors: int
-    whole: int
+    full_vectors: int
     threads: int
-    teams: int
-    ahead: tuple[int, ...]
-    kept: tuple[int, ...]
+    row_groups: int
+    prefetched: tuple[int, ...]
+    hoisted: tuple[int, ...]
     stages: int
-    at_once: int
+    loads_in_flight: int
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
-    def block(self) -> int:
-        return self.threads * self.teams
+    def block_threads(self) -> int:
+        return self.threads * self.row_groups
 
     @property
-    def step(self) -> int:
+    def vector_stride(self) -> int:
         """Elements between one vector of a thread and its next."""
         return self.width * self.threads
 
@@ -103,8 +103,8 @@ def schedule_rows_and_columns(
         while found.stages > 2 and not _fits(found, kernel, hardware):
             found = replace(found, stages=found.stages - 1)
         if _fits(found, kernel, hardware):
-            most = registers_for(hardware, 1, found.block)
-            registers = max(predicted_registers(kernel, hardware, need, 1, found.block), min(most, FINISHING))
+            most = registers_for(hardware, 1, found.block_threads)
+            registers = max(predicted_registers(kernel, hardware, need, 1, found.block_threads), min(most, FINISHING))
             reason = (
                 f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
                 f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
@@ -129,7 +129,7 @@ def _fits(schedule: MixedReductionSchedule, kernel: KernelIR, hardware: Hardware
 def _joined_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
     states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
-    return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
+    return 2 * schedule.block_threads // WARP * states if schedule.threads > WARP else 0
 
 
 def _in_lines(kernel: KernelIR) -> bool:
@@ -167,7 +167,7 @@ def _width(kernel: KernelIR, columns: int) -> int:
 
 def _state_words(kernel: KernelIR) -> float:
     """Registers of the states of a column."""
-    return register_count(value.dtype for use in kernel.cross for value in use.state)
+    return register_count(value.dtype for use in kernel.column_reductions for value in use.state)
 
 
 def _computed(kernel: KernelIR) -> list[DType]:
@@ -218,7 +218,7 @@ def padded_columns(columns: int) -> int:
 def state_layout(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
     multiple of its size."""
-    parts = [(value.name, value.dtype) for use in kernel.cross for value in use.state]
+    parts = [(value.name, value.dtype) for use in kernel.column_reductions for value in use.state]
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
@@ -230,16 +230,16 @@ def mixed_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
 def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
     rings = smem_row_layout(schedule, kernel)[1] * schedule.stages
-    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
-    teams = (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
-    return max(rings, teams, schedule.block * sum(states))
+    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.column_reductions]
+    teams = (schedule.row_groups - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
+    return max(rings, teams, schedule.block_threads * sum(states))
 
 
 def smem_row_layout(schedule: MixedReductionSchedule, kernel: KernelIR) -> tuple[list[int], int]:
     """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
     places, end = [], 0
-    for k in schedule.ahead:
+    for k in schedule.prefetched:
         places.append(end)
         line = _line(kernel.operands[k].dtype, schedule.width, schedule.vectors, schedule.threads)
-        end += line * schedule.teams
+        end += line * schedule.row_groups
     return places, end

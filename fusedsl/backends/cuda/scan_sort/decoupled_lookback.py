@@ -206,8 +206,8 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
 
 
 @intrinsic(1)
-def take_tile(tickets):
-    """`next_tile(tickets)`: the number of the block's tile; blocks take them in order."""
+def take_tile(semaphores):
+    """`next_tile(semaphores)`: the number of the block's tile; blocks take them in order."""
 
     def emit(e, address):
         b = e.builder
@@ -228,8 +228,8 @@ def tile_row(number, tiles):
 
 
 @intrinsic(3)
-def reset_lookback(tickets, tiles, size):
-    """`tiles_done(tickets, tiles, size)`: the block is done; the last one leaves the tickets (`size` bytes) at 0."""
+def reset_lookback(semaphores, tiles, size):
+    """`tiles_done(semaphores, tiles, size)`: the block is done; the last one leaves the semaphores (`size` bytes) at 0."""
 
     def emit(e, address, count, size):
         b, thread = e.builder, e.special_register("tid.x")
@@ -252,18 +252,18 @@ def reset_lookback(tickets, tiles, size):
 
 
 def scan_with_lookback(tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False) -> Callable:
-    """`scan(lifted, start, limit, tickets, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
+    """`scan(lifted, start, limit, semaphores, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
 
     The tile is number `turn` of `tiles` in its row, of `slots` in all; its states stand `offset` bytes behind the
-    tickets' header.
+    semaphores' header.
     """
     plan, board = Scan(tile, team, rule_of, reverse), TileStates(rule_of)
     result = types.UniTuple(rule_of.state[0], tile.count)
 
     def rule(*kinds):
-        def emit(e, lifted, start, limit, tickets, offset, row, turn, tiles, slots):
+        def emit(e, lifted, start, limit, semaphores, offset, row, turn, tiles, slots):
             b = e.builder
-            base = b.add(b.add(tickets, I64(HEADER)), offset)
+            base = b.add(b.add(semaphores, I64(HEADER)), offset)
             link = Lookback(board, row, turn, tiles, base, slots)
             elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
             made, _ = plan.emit(e, elements, link.before)

@@ -32,7 +32,7 @@ def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
     resident = writer.schedule.resident
     for place, step in enumerate(phase.scans):
         for use in step.scans:
-            if writer.schedule.linked:
+            if writer.schedule.decoupled_lookback:
                 _write_linked(writer, use)
                 continue
             before = carried_state(use)
@@ -58,7 +58,7 @@ def _write_linked(writer: RowEmitter, use: ScanUse) -> None:
     writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, team, rule_{name}{how})")
     lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
     offset = f"offset_{names.index(name)}"
-    where = f"tickets, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
+    where = f"semaphores, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
     writer.code.append(f"{name} = scan_{name}({lifted}, column, columns, {where})")
     writer.scope.ready.add(name)
 
@@ -74,10 +74,10 @@ def _row(writer: RowEmitter) -> str:
 def begin_lookback(writer: RowEmitter) -> None:
     """The block takes the number of its tile."""
     plan, kernel = writer.schedule, writer.kernel
-    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.span.bit_length() - 1
-    reach = max_misalignment(kernel, plan.width) + plan.span - 1
+    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.tile_elements.bit_length() - 1
+    reach = max_misalignment(kernel, plan.width) + plan.tile_elements - 1
     writer.code.append(f"tiles = int32(({extent} + {reach}) >> {shift})")
-    writer.code.append("number = take_tile(tickets)")
+    writer.code.append("number = take_tile(semaphores)")
 
 
 def emit_lookback(writer: RowEmitter) -> None:
@@ -95,16 +95,16 @@ def emit_lookback(writer: RowEmitter) -> None:
         place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
     backwards = any(use.reverse for use in scans_of(phase))
     turn = "(tiles - 1 - turn)" if backwards else "turn"
-    code.append(f"column = {index}(start + {index}({turn}) * {plan.span})")
+    code.append(f"column = {index}(start + {index}({turn}) * {plan.tile_elements})")
     writer.element_work(0, phase)
-    writer.code.append(f"reset_lookback(tickets, rows_tiles, int64({HEADER}) + {place})")
+    writer.code.append(f"reset_lookback(semaphores, rows_tiles, int64({HEADER}) + {place})")
 
 
 def define_scan(writer: RowEmitter, use: ScanUse) -> None:
     """The rule of a scan, and the intrinsics made of it."""
     name = name_of(use)
     writer.define_rule(use, name)
-    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked else ''}"
+    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked_layout else ''}"
     writer.scope.functions.append(f"scan_{name} = scan_tile(tile, team, rule_{name}{how})")
     writer.scope.functions.append(f"empty_{name} = identity_state(rule_{name})")
 
@@ -120,7 +120,7 @@ def scan_loop(writer: RowEmitter, phase: Phase) -> LoopText:
     All threads of a block take as many turns, since they wait for each other in each.
     """
     plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
-    index, span = kernel.index, plan.span
+    index, span = kernel.index, plan.tile_elements
     backwards = any(use.reverse for use in scans_of(phase))
     skew = max_misalignment(kernel, plan.width)
     reach = f"columns + {skew}" if skew else "columns"

@@ -38,7 +38,7 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         folds = any(phase.folds for phase in kernel.phases)
         found = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if found is not None and found.resident and found.threads * found.rows <= 1024:
-            return replace(found, piece=0)
+            return replace(found, epilogue_vectors=0)
     return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
 
@@ -54,7 +54,7 @@ def generic_scan(
         if held is not None and contiguous(held) and extents[-1] <= longest:
             found = schedule_scan(held, (*extents[:-1], longest), hardware)
             if found.resident:
-                return held, replace(found, whole=0, reason=f"{extents[-1]} columns are held: {found.reason}")
+                return held, replace(found, full_vectors=0, reason=f"{extents[-1]} columns are held: {found.reason}")
     columns = SHORT if extents[-1] <= SHORT else LONGEST
     like = (*extents[:-1], columns)
     found = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
@@ -75,7 +75,7 @@ def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> Ro
     size = max(operand.dtype.itemsize for operand in kernel.operands)
     found = _tiles(kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
     reason = (
-        f"{extents[-1]} columns are scanned in tiles of {found.span} by {found.threads} threads, "
+        f"{extents[-1]} columns are scanned in tiles of {found.tile_elements} by {found.threads} threads, "
         f"and the state of a tile's end is carried to the next"
     )
     return replace(found, reason=reason)
@@ -96,10 +96,10 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
         elements *= 2
     found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
-        f"few rows: each tile of {found.span} of {columns} columns is a block of {found.threads} threads, that finds "
+        f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, that finds "
         f"what lies before it from the totals that earlier tiles leave"
     )
-    return replace(found, linked=True, reason=reason)
+    return replace(found, decoupled_lookback=True, reason=reason)
 
 
 def _alive(kernel: KernelIR, phase: Phase) -> float:
@@ -120,7 +120,7 @@ def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, mo
     while threads < most and columns > width * vectors * threads:
         threads *= 2
     rows = ROWS if threads == WARP else 1
-    need = _registers(kernel, width * vectors) + WIDE * kernel.wide
+    need = _registers(kernel, width * vectors) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
     return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
@@ -129,7 +129,7 @@ def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, mo
 def tiles_of(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
     """(tiles of all rows, uint32 that their blocks share) of a linked scan."""
     rows, skew = prod(extents[: kernel.row_axes]), max_misalignment(kernel, schedule.width)
-    tiles = -(-(extents[-1] + skew) // schedule.span)
+    tiles = -(-(extents[-1] + skew) // schedule.tile_elements)
     return rows * tiles, (HEADER + sum(lookback_bytes(kernel, rows, tiles))) // 4
 
 
@@ -158,12 +158,12 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     lanes = 1
     while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
-    need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.wide
+    need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, lanes * WARP)
     registers = predicted_registers(kernel, hardware, need, blocks, lanes * WARP)
     reason = (
         f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
         f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
     )
-    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, across=True, blocked=True)
+    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
     return replace(found, reason=reason, registers=registers)

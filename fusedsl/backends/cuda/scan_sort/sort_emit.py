@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def sort_method_of(writer: RowEmitter) -> SortMethod:
     """How the kernel's order is found."""
-    found = writer.schedule.ranking
+    found = writer.schedule.sort_method
     assert found is not None
     return found
 
@@ -33,7 +33,7 @@ def define_key_codec(writer: RowEmitter, select: Selection) -> None:
     add("enter_entries = make_entries(ordered)")
     if rank.method == "rounds":
         places = tuple(dict.fromkeys(place for _, place, _ in select.places))
-        add(f"best_entries = select_best(ordered, {select.count}, {rank.each}, {places})")
+        add(f"best_entries = select_best(ordered, {select.count}, {rank.per_thread}, {places})")
     else:
         add(f"order_room = sort_smem(ordered, {rank.size})")
     if rank.method in ("sort", "merge"):
@@ -45,15 +45,17 @@ def define_key_codec(writer: RowEmitter, select: Selection) -> None:
         add(f"keep_entries, merge_entries = store_run(ordered, {rank.size}), merge_runs(ordered, {rank.size})")
     space = ", 1" if rank.method == "merge" else ""
     if rank.method != "rounds":
-        add(f"take_entries = load_entries(ordered, {rank.each or 1}{space})")
+        add(f"take_entries = load_entries(ordered, {rank.per_thread or 1}{space})")
         for _, place, _ in select.places:
             if (line := f"pick_{place} = load_entry(ordered, {place}{space})") not in writer.scope.functions:
                 add(line)
     for name, function in (("values", "values_of"), ("positions", "columns_of")):
-        add(f"ranked_{name} = {function}(ordered, {rank.each or 1})")
+        add(f"ranked_{name} = {function}(ordered, {rank.per_thread or 1})")
         add(f"one_{name} = {function}(ordered, 0)")
-    checks = "v" * (rank.each or 1)
-    writer.scope.top.append(f'ranks = Tile(width=1, vectors={rank.each or 1}, step={plan.threads}, checks="{checks}")')
+    checks = "v" * (rank.per_thread or 1)
+    writer.scope.top.append(
+        f'ranks = Tile(width=1, vectors={rank.per_thread or 1}, step={plan.threads}, checks="{checks}")'
+    )
 
 
 def begin_sort(writer: RowEmitter, phase: Phase) -> None:
@@ -122,7 +124,7 @@ def _limit(select: Selection) -> str:
 def _take(writer: RowEmitter, select: Selection, room: str) -> None:
     """The places that a thread holds, and those that are row values."""
     index = _index(writer)
-    if sort_method_of(writer).each:
+    if sort_method_of(writer).per_thread:
         writer.code.append(f"ranked = take_entries({room}, {index}(lane), {index}({_limit(select)}))")
     for place in dict.fromkeys(place for _, place, _ in select.places):
         writer.code.append(f"place_{place} = pick_{place}({room})")
@@ -133,7 +135,7 @@ def _read_places(writer: RowEmitter, select: Selection) -> None:
     for part, place, value in select.places:
         writer.code.append(f"{value.name} = one_{part}(place_{place})")
         writer.scope.ready.add(value.name)
-    if sort_method_of(writer).each:
+    if sort_method_of(writer).per_thread:
         _read_ranked(writer, select)
 
 
@@ -153,7 +155,7 @@ def emit_sorted_phase(writer: RowEmitter, number: int, phase: Phase) -> None:
     for value in phase.element.args:
         if value.name not in given:
             writer.provide(value)
-    if sort_method_of(writer).each:
+    if sort_method_of(writer).per_thread:
         writer.code.append(f"rank = {index}(lane)")
         _work(writer, number, phase, limit)
         return

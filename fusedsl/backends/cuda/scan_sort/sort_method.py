@@ -10,7 +10,7 @@ from ....kernel_ir.phase import Selection
 
 @dataclass(frozen=True)
 class SortMethod:
-    """How the order of a row is found; a thread holds `each` places of it (0: they are looped over).
+    """How the order of a row is found; a thread holds `per_thread` places of it (0: they are looped over).
 
     "rounds": the best is taken out again and again. "sort": the row is sorted in `size` slots of shared memory.
     "choose": what passes the last of the best so far is gathered behind `keep` slots, and sorted where it comes to
@@ -18,7 +18,7 @@ class SortMethod:
     """
 
     method: str
-    each: int
+    per_thread: int
     size: int = 0
     keep: int = 0
     limit: int = 0

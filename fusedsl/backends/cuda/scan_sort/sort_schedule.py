@@ -87,9 +87,9 @@ def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule)
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
     elements = found.width * found.vectors
     registers = round(ADDRESSING + elements * (entry + register_count(read)) + body_registers(kernel.phases))
-    registers += ADDRESSING if kernel.wide else 0
-    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
-    registers = predicted_registers(kernel, hardware, registers, blocks, found.block)
+    registers += ADDRESSING if kernel.index64 else 0
+    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block_threads), found.block_threads)
+    registers = predicted_registers(kernel, hardware, registers, blocks, found.block_threads)
     return replace(found, blocks=blocks, reason=reason, registers=registers)
 
 
@@ -107,7 +107,7 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
     rank = SortMethod("rounds", -(-count // threads))
     rows = TEAMS * WARP // threads
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, sort_method=rank))
 
 
 def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
@@ -116,7 +116,7 @@ def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Ha
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
     rank = SortMethod("sort", size // threads, size)
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def _chosen(
@@ -135,7 +135,7 @@ def _chosen(
         f"a tile of {threads * width * vectors} at a time"
     )
     rank = SortMethod("choose", -(-count // threads), slots, keep, limit)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
@@ -146,14 +146,14 @@ def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Ha
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
     rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def merge_bytes(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
     """The workspace of a merge: two halves of whole runs for each row."""
-    if schedule.ranking is None or schedule.ranking.method != "merge":
+    if schedule.sort_method is None or schedule.sort_method.method != "merge":
         return 0
-    rows, size = prod(extents[: kernel.row_axes]), schedule.ranking.size
+    rows, size = prod(extents[: kernel.row_axes]), schedule.sort_method.size
     return rows * 2 * runs(extents[-1], schedule.width, size) * ROOM_BYTES
 
 

@@ -81,7 +81,7 @@ def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
 
 
 @intrinsic(3)
-def is_last_block(tickets, index, parts):
+def is_last_block(semaphores, index, parts):
     """Is this the last of `parts` blocks to come to counter `index`? The last one sees what all have written before.
 
     The counter wraps, so that it is 0 again after the last. All threads of a block call this together.
@@ -93,9 +93,9 @@ def is_last_block(tickets, index, parts):
         before = b.block
         with b.if_then(_is_first(e)):
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            ticket = _count(e, _counter(e, base, place), "inc", limit)
+            semaphore = _count(e, _counter(e, base, place), "inc", limit)
             _fence(e)
-            mine, taken = b.zext(b.icmp_unsigned("==", ticket, limit), I32), b.block
+            mine, taken = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
         won = b.phi(I32)
         won.add_incoming(I32(0), before)
         won.add_incoming(mine, taken)
@@ -105,7 +105,7 @@ def is_last_block(tickets, index, parts):
 
 
 @intrinsic(3)
-def grid_barrier_wait(tickets, index, goal):
+def grid_barrier_wait(semaphores, index, goal):
     """Wait until counter `index` has reached `goal`, having counted this block: what others wrote before is seen.
 
     All blocks that are waited for are resident. All threads of a block call this together.
@@ -133,7 +133,7 @@ setp.lt.u32 early, seen, $1;
 
 
 @intrinsic(3)
-def grid_barrier_reset(tickets, index, parts):
+def grid_barrier_reset(semaphores, index, parts):
     """Count out: the last of `parts` blocks that met at counter `index` sets it to 0, and the next one, that counts
     them out, with it."""
 
@@ -142,8 +142,8 @@ def grid_barrier_reset(tickets, index, parts):
         with b.if_then(_is_first(e)):
             address = _counter(e, base, place)
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            ticket = _count(e, b.add(address, I64(4)), "inc", limit)
-            with b.if_then(b.icmp_unsigned("==", ticket, limit)):
+            semaphore = _count(e, b.add(address, I64(4)), "inc", limit)
+            with b.if_then(b.icmp_unsigned("==", semaphore, limit)):
                 st_global(e, address, I32(0))
 
     return types.void, emit
