@@ -121,7 +121,7 @@ def test_what_several_tiles_sum_is_what_they_are_above_their_mean_and_that_as_of
     first, _, after = source.partition("while (tiles <")
     later, found, after = after.partition("= implied_0(")
     assert found and "sum_0, fold_sum" not in later and "sum_2, fold_sum" in later
-    assert first.count("fold_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
+    assert first.count("reduce_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
 
 
 def test_strips_that_stay_in_registers_are_read_once():

@@ -446,7 +446,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
 def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team):
     kernel = fd.kernel(text)
     weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
-    assert f"team = ThreadGroup({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
+    assert f"thread_group = ThreadGroup({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
 
 

@@ -68,9 +68,9 @@ def test_rows_and_columns_merge_among_themselves():
 
 
 def test_offsets_beyond_31_bits_are_wide():
-    assert merge_axes((1 << 31,), ((1,),)).wide
-    assert merge_axes((2, 4), ((1 << 31, 1),)).wide
-    assert not merge_axes((1 << 30,), ((1,),)).wide
+    assert merge_axes((1 << 31,), ((1,),)).index64
+    assert merge_axes((2, 4), ((1 << 31, 1),)).index64
+    assert not merge_axes((1 << 30,), ((1,),)).index64
 
 
 def test_vectors_are_16_bytes_of_the_widest_whole_array():

@@ -247,9 +247,9 @@ def _extreme(scope: FragmentScope, sieve: Sieve, extreme: Extreme, spread: bool,
         scope.code += [f"step = {begin}", f"while step <= {last}:", *indented([*inner, f"step += {step}"])]
     if spread:
         for name, join, nothing in zip((low, high), joins, ends):
-            scope.functions += ["", "", f"def nothing_{name}():", f"    return {nothing}"]
-            scope.functions += ["", "", f"def merging_{name}(a, b):", f"    return {join.format('a', 'b')}"]
-            rule = f'reduction("{d.name}", merging_{name}, nothing_{name})'
-            scope.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).join({rule})"]
+            scope.functions += ["", "", f"def identity_{name}():", f"    return {nothing}"]
+            scope.functions += ["", "", f"def combine_{name}(a, b):", f"    return {join.format('a', 'b')}"]
+            rule = f'reduction("{d.name}", combine_{name}, identity_{name})'
+            scope.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).all_reduce({rule})"]
             scope.code.append(f"{name} = share_{name}({name})")
     scope.domain |= {low: SCALAR, high: SCALAR}

@@ -65,8 +65,8 @@ class ColumnEmitter(ColumnIndexEmitter):
         """A phase over the strip in registers."""
         self._element_work(number, phase)
         for use in phase.folds:
-            name = self.rule_of(use)
-            self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, column, columns))")
+            name = self.define_reduction(use)
+            self.scope.unpack(use, f"all_reduce_{name}(reduce_{name}({self.scope.lifted(use)}, column, columns))")
 
     def _loop(self, number: int, phase: Phase) -> None:
         """One pass over the columns; folds collect in the loop and are joined after it."""
@@ -76,7 +76,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self._provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{accumulator_name(use)} = empty_{self.rule_of(use)}()")
+            self.code.append(f"{accumulator_name(use)} = initial_{self.define_reduction(use)}()")
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
@@ -92,19 +92,19 @@ class ColumnEmitter(ColumnIndexEmitter):
         if self.schedule.is_split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
-            self.scope.unpack(use, f"join_{self.rule_of(use)}({accumulator_name(use)})")
+            self.scope.unpack(use, f"all_reduce_{self.define_reduction(use)}({accumulator_name(use)})")
         self._forget()
 
     def _turn_work(self, number: int, phase: Phase, more: bool = False) -> None:
         """What a turn of the loop does; `more`: with a few tiles rather than one, which share what their rows need."""
         self._forget()
-        self.walk.place()
+        self.multi_axis.emit_offsets()
         if phase.tile:
             self._tile_work(number, phase, more)
             return
         self._element_work(number, phase)
         for use in phase.folds:
-            self._collect(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
+            self._collect(use, f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)")
         self.code.append(self._next())
 
     def _next(self) -> str:
@@ -115,7 +115,9 @@ class ColumnEmitter(ColumnIndexEmitter):
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self.scope.unpack(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
+                self.scope.unpack(
+                    use, f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)"
+                )
             if part.row is not None:
                 self._row_body(f"tile_{number}_{k}", part.row)
         self.code.append(self._next())
@@ -132,15 +134,15 @@ class ColumnEmitter(ColumnIndexEmitter):
         """Tiles that are measured from what the one before them came to; their folds merge with its own."""
         outside, self.scope.code = self.scope.code, []
         self._forget()
-        self.walk.place()
+        self.multi_axis.emit_offsets()
         follow = {value.name for value in phase.implied.states} if phase.implied else set()
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in (use for use in part.folds if use.state[0].name not in follow):
                 names = ", ".join(value.name for value in use.state)
                 states = f"({names})" if len(use.state) > 1 else names
-                found = f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)"
-                self.code.append(f"{names} = merge_{self.rule_of(use)}({states}, {found})")
+                found = f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)"
+                self.code.append(f"{names} = merge_{self.define_reduction(use)}({states}, {found})")
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
@@ -148,11 +150,13 @@ class ColumnEmitter(ColumnIndexEmitter):
             self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
 
     def _collect(self, use: FoldUse, states: str) -> None:
-        self.code.append(f"{accumulator_name(use)} = merge_{self.rule_of(use)}({accumulator_name(use)}, {states})")
+        self.code.append(
+            f"{accumulator_name(use)} = merge_{self.define_reduction(use)}({accumulator_name(use)}, {states})"
+        )
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
-        names = "|".join([r"fold_\w+", *map(re.escape, self.checked)])
+        names = "|".join([r"reduce_\w+", *map(re.escape, self.checked)])
         return [re.sub(rf"\b({names})\(", r"\1_end(", line) for line in lines]
 
     def _define(self, name: str, made: str) -> None:
@@ -174,19 +178,23 @@ class ColumnEmitter(ColumnIndexEmitter):
         self.scope.code = [] if self.schedule.max_threads else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
-            rule, state = self.rule_of(use), use.state[0].name
-            self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
-            self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
-            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({accumulator_name(use)}))")
+            rule, state = self.define_reduction(use), use.state[0].name
+            self.scope.functions.append(f"store_partial_{state} = reducer.store_partial(reduction_{rule}, {place})")
+            self.scope.functions.append(
+                f"load_partials_{state} = reducer.load_partials(reduction_{rule}, {place}, {record}, {batch})"
+            )
+            self.code.append(
+                f"store_partial_{state}(records + part * {record}, all_reduce_{rule}({accumulator_name(use)}))"
+            )
         if self.schedule.grid_sync:
             self.code.extend([f"met = int32({before + 1} * parts)", "grid_barrier_wait(semaphores, number * 2, met)"])
         else:
             self.code.extend(["if not is_last_block(semaphores, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, found = self.rule_of(use), accumulator_name(use)
-            merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
-            self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
-            self.code.extend(indented([merged, f"other = int32(other + {self.levels(batch)})"]))
+            rule, found = self.define_reduction(use), accumulator_name(use)
+            merged = f"{found} = merge_{rule}({found}, load_partials_{use.state[0].name}(records, other, parts))"
+            self.code.extend([f"{found} = initial_{rule}()", "other = level", "while other < parts:"])
+            self.code.extend(indented([merged, f"other = int32(other + {self.threads_y_times(batch)})"]))
         if self.schedule.max_threads:
             inside, self.scope.code = self.scope.code, outside
             self.code.extend(["if parts > 1:", *indented(inside)])
@@ -209,8 +217,8 @@ class ColumnEmitter(ColumnIndexEmitter):
             letter, at, stride = self.at_column(k)
             self._define(name, f'store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.element(store.value)
-            stores.append(f"{name}({self.begins[k]}, {at}, {made}, column, columns{stride})")
-        self.code.extend(["if there:", *indented(stores)] if stores else [])
+            stores.append(f"{name}({self.bases[k]}, {at}, {made}, column, columns{stride})")
+        self.code.extend(["if in_bounds:", *indented(stores)] if stores else [])
 
     def _provide(self, value: Value, tiles: bool = True) -> None:
         """See that an argument of a body has its value."""
@@ -229,7 +237,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         name, k = load.value.name, load.operand
         kind = self.kernel.operands[k].dtype
         if of_rows:
-            (letter, stride), place = self.letter(k), self.rows_there
+            (letter, stride), place = self.letter(k), self.row_bounds
         else:
             letter, at, stride = self.at_column(k)
             place = f"{at}, columns"
@@ -239,7 +247,7 @@ class ColumnEmitter(ColumnIndexEmitter):
             self.scope.top.append(f'load_{name} = strip.load("{kind.name}", "{letter}")')
         else:
             self._define(f"load_{name}", f'load("{kind.name}", "{letter}")')
-        self.code.append(f"{name} = load_{name}({self.begins[k]}, {place}{stride})")
+        self.code.append(f"{name} = load_{name}({self.bases[k]}, {place}{stride})")
 
     def _position(self, position: Position) -> None:
         name, axis, kind = position.value.name, position.axis, position.value.dtype.name
@@ -255,7 +263,7 @@ class ColumnEmitter(ColumnIndexEmitter):
 
     # Folds and the work of rows.
 
-    def rule_of(self, use: FoldUse) -> str:
+    def define_reduction(self, use: FoldUse) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
         kinds = ", ".join(value.dtype.name for value in use.state)
         key = (use.name, kinds, use.identity, use.merge)
@@ -265,11 +273,17 @@ class ColumnEmitter(ColumnIndexEmitter):
         name = self.rules[key] = f"{use.name}_{same}" if same else use.name
         lines = self.scope.functions
         lines += reduction_source(use, name)
-        lines += [f"fold_{name} = stack.fold(tile, rule_{name})", f"join_{name} = stack.join(rule_{name})"]
+        lines += [
+            f"reduce_{name} = reducer.reduce_tile(tile, reduction_{name})",
+            f"all_reduce_{name} = reducer.all_reduce(reduction_{name})",
+        ]
         if not self.schedule.resident:
-            lines.append(f"fold_{name}_end = stack.fold(ends, rule_{name})")
-            lines += [f"empty_{name} = stack.empty(rule_{name})", f"merge_{name} = stack.merge(rule_{name})"]
-            lines += [f"align_{name} = stack.align(rule_{name})"] * self.kernel.shifted
+            lines.append(f"reduce_{name}_end = reducer.reduce_tile(ends, reduction_{name})")
+            lines += [
+                f"initial_{name} = reducer.identity(reduction_{name})",
+                f"merge_{name} = reducer.combine(reduction_{name})",
+            ]
+            lines += [f"align_{name} = reducer.align(reduction_{name})"] * self.kernel.shifted
         return name
 
     def _row_work(self, number: int, phase: Phase) -> None:
@@ -284,8 +298,8 @@ class ColumnEmitter(ColumnIndexEmitter):
             letter, stride = self.letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.widen(store.value, "strip")
-            stores.append(f"{name}({self.begins[k]}, int32(0), {made}, {self.rows_there}{stride})")
-        wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.grid_sync else "")
+            stores.append(f"{name}({self.bases[k]}, int32(0), {made}, {self.row_bounds}{stride})")
+        wanted = "in_bounds & (level == 0)" + (" & (part == 0)" if self.schedule.grid_sync else "")
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 
     def _row_body(self, name: str, body: Body) -> None:

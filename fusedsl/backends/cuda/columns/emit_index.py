@@ -17,15 +17,15 @@ class ColumnIndexEmitter(KernelEmitter):
     """Writes where a thread stands, for one column kernel."""
 
     schedule: ColumnSchedule
-    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
-    walk: MultiAxisIndex = field(init=False)
+    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
+    multi_axis: MultiAxisIndex = field(init=False)
 
     @property
     def step(self) -> str:
         """How the vectors of a thread are apart."""
-        return "deep=True" if self.schedule.max_threads else f"step={self.schedule.threads_y}"
+        return "along_y=True" if self.schedule.max_threads else f"step={self.schedule.threads_y}"
 
-    def place_in_block(self) -> tuple[str, str]:
+    def thread_x_in_block(self) -> tuple[str, str]:
         """The lane of a thread, and how many there are."""
         lanes = self.schedule.threads_x
         return (
@@ -34,7 +34,7 @@ class ColumnIndexEmitter(KernelEmitter):
             else (f"int32(thread_idx() & {lanes - 1})", f"int32({lanes})")
         )
 
-    def levels(self, times: int) -> str:
+    def threads_y_times(self, times: int) -> str:
         """So many times the levels of a block."""
         return f"block_dim_y() * {times}" if self.schedule.max_threads else str(self.schedule.threads_y * times)
 
@@ -47,9 +47,9 @@ class ColumnIndexEmitter(KernelEmitter):
             top.append(f'ends = Tile({size}, checks="{checks}")')
         check = "t" if self.kernel.shifted else "."
         top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
-        place = f"room={plan.max_threads}" if plan.max_threads else f"lanes={plan.threads_x}, levels={plan.threads_y}"
+        place = f"max_threads={plan.max_threads}" if plan.max_threads else f"threads_x={plan.threads_x}, threads_y={plan.threads_y}"
         place += f", width={plan.width}"
-        top.append(f"stack = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
+        top.append(f"reducer = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
 
     def find_rows(self) -> None:
         """The vector of rows of this thread; lanes beyond the last work on that one, and store nothing."""
@@ -64,11 +64,11 @@ class ColumnIndexEmitter(KernelEmitter):
         level = "thread_idx_y()" if plan.max_threads else f"int32(thread_idx() >> {plan.threads_x.bit_length() - 1})"
         self.code.append(f"level = {level}")
         self.code.append(f"vectors = {self._vectors()}")
-        lane, lanes = self.place_in_block()
+        lane, lanes = self.thread_x_in_block()
         apart = f"({lanes} - 1)" if kernel.shifted else lanes
         self.code.append(f"vector = {index}({index}({index}(number) * {apart}) + {lane})")
-        self.code.append("there = vector < vectors")
-        self.code.append(f"rest = {index}(select(there, vector, {index}(vectors - 1)))")
+        self.code.append("in_bounds = vector < vectors")
+        self.code.append(f"rest = {index}(select(in_bounds, vector, {index}(vectors - 1)))")
         rest, last = "rest", kernel.row_axes - 1
         for axis in range(last, 0, -1):
             size = f"{index}({self._lines() if axis == last else names.extent(axis)})"
@@ -86,7 +86,7 @@ class ColumnIndexEmitter(KernelEmitter):
             emit_shift(self)
 
     @property
-    def rows_there(self) -> str:
+    def row_bounds(self) -> str:
         """Where the rows of a thread begin and end, as they are loaded and stored."""
         return "int32(0), left" if self.kernel.shifted else "int32(0), int32(1)"
 
@@ -97,11 +97,11 @@ class ColumnIndexEmitter(KernelEmitter):
                 terms.append(f"row{axis}")
             elif operand.strides[axis] == "s":
                 terms.append(f"row{axis} * {names.stride(k, axis)}")
-        self.begins[k] = f"{names.operand(k)}_rows" if terms else names.pointer(k)
+        self.bases[k] = f"{names.operand(k)}_rows" if terms else names.pointer(k)
         if terms:
             offset, size = " + ".join(terms), operand.dtype.itemsize
             scaled = f"({offset}) * {size}" if size > 1 else offset
-            self.code.append(f"{self.begins[k]} = {names.pointer(k)} + int64({scaled})")
+            self.code.append(f"{self.bases[k]} = {names.pointer(k)} + int64({scaled})")
 
     def _lines(self) -> str:
         """Vectors along the last row axis."""
@@ -125,23 +125,23 @@ class ColumnIndexEmitter(KernelEmitter):
         plan, kernel = self.schedule, self.kernel
         axes = tuple(range(kernel.row_axes, kernel.axes))
         rows = row_loads(kernel)
-        self.walk = MultiAxisIndex(self.scope, axes, 1, "column", "columns", self.begins)
+        self.multi_axis = MultiAxisIndex(self.scope, axes, 1, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
-        self.walk.define(used, plan.vectors, self.step)
+        self.multi_axis.define(used, plan.vectors, self.step)
         start = (
-            f"{self.index}({self.index}(part * {self.levels(plan.vectors)}) + level)"
+            f"{self.index}({self.index}(part * {self.threads_y_times(plan.vectors)}) + level)"
             if plan.is_split
             else f"{self.index}(level)"
         )
         self.code.append(f"start = {start}")
         if plan.resident:
             self.code.append("column = start")
-            self.walk.place()
+            self.multi_axis.emit_offsets()
             return
-        beyond = self.levels(plan.vectors - 1)  # from a thread's first vector to its last
+        beyond = self.threads_y_times(plan.vectors - 1)  # from a thread's first vector to its last
         self.code.append(f"whole = {self.index}(columns - {beyond})" if plan.vectors > 1 else "whole = columns")
         if plan.is_split:
-            self.code.append(f"stride = {self.index}({self.index}(parts) * {self.levels(plan.vectors)})")
+            self.code.append(f"stride = {self.index}({self.index}(parts) * {self.threads_y_times(plan.vectors)})")
 
     def _is_plain(self, k: int) -> bool:
         """Are the elements of this operand found without a walk: vectors across one column axis?"""
@@ -151,7 +151,7 @@ class ColumnIndexEmitter(KernelEmitter):
         """How the tiles of an operand are accessed: letter, place, and stride."""
         letter, stride = self.letter(k)
         if not self._is_plain(k):
-            return letter, self.walk.offset(k), stride
+            return letter, self.multi_axis.offset(k), stride
         across = "o" if self.kernel.operands[k].access == "shifted" else "c"
         return across, "column", f", {self.index}({self.scope.names.stride(k, self.kernel.axes - 1)})"
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 def emit_shift(writer: ColumnIndexEmitter) -> None:
     """Begin with the aligned vector that holds a thread's first row, or if nothing of it exists with the one before."""
     kernel, size, width = writer.kernel, _itemsize(writer), writer.schedule.width
-    row, extent, begin = _row(writer), _extent(writer), writer.begins[_operand(writer)]
+    row, extent, begin = _row(writer), _extent(writer), writer.bases[_operand(writer)]
     column = f"int64(level) * {writer.scope.names.stride(_operand(writer), kernel.axes - 1)} * {size}"
-    lane, lanes = writer.place_in_block()
+    lane, lanes = writer.thread_x_in_block()
     writer.code.extend(
         [
-            f"there = there & ({lane} < {lanes} - 1) & ({row} < {extent})",
-            f"left = int32(select(there, min({extent} - {row}, {width}), 0))",
+            f"in_bounds = in_bounds & ({lane} < {lanes} - 1) & ({row} < {extent})",
+            f"left = int32(select(in_bounds, min({extent} - {row}, {width}), 0))",
             f"shift = int32((({begin} + {column}) & {size * width - 1}) >> {size.bit_length() - 1})",
             f"beyond = {row} - shift >= {extent}",
             f"{begin} = {begin} - int64(select(beyond, shift + {width}, shift) * {size})",
@@ -41,12 +41,12 @@ def emit_alignment(writer: ColumnEmitter, phase: Phase) -> None:
     row = _row(writer)
     for use in phase.folds:
         given = f"{accumulator_name(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
-        writer.code.append(f"{accumulator_name(use)} = align_{writer.rule_of(use)}({given})")
+        writer.code.append(f"{accumulator_name(use)} = align_{writer.define_reduction(use)}({given})")
 
 
 def shifted_strips(writer: ColumnIndexEmitter, vectors: str) -> str:
     """How many strips there are of so many vectors: a lane of each is there for the others."""
-    index, (_, lanes) = writer.index, writer.place_in_block()
+    index, (_, lanes) = writer.index, writer.thread_x_in_block()
     return f"{index}(udiv({index}({vectors} + {lanes} - 2), {lanes} - 1))"
 
 

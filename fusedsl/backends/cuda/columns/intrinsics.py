@@ -18,42 +18,42 @@ States = list[State]  # of the kept elements of a vector
 
 @dataclass(frozen=True)
 class ColumnReducer:
-    """The threads of a strip: `lanes` side by side on `width` kept elements each, `levels` deep; thread t stands at
-    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `room` for so many threads,
+    """The threads of a strip: `threads_x` side by side on `width` kept elements each, `threads_y` deep; thread t stands at
+    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `max_threads` for so many threads,
     they stand in the block's lines, as many as the launch says.
     """
 
     width: int
     state: int
-    lanes: int = 0
-    levels: int = 0
-    room: int = 0
+    threads_x: int = 0
+    threads_y: int = 0
+    max_threads: int = 0
 
     @property
-    def kept(self) -> int:
+    def columns(self) -> int:
         """Kept elements of the strip."""
-        return self.lanes * self.width
+        return self.threads_x * self.width
 
     def _lane(self, e: Emitter) -> ir.Value:
         thread = e.special_register("tid.x")
-        return thread if self.room else e.builder.and_(thread, I32(self.lanes - 1))
+        return thread if self.max_threads else e.builder.and_(thread, I32(self.threads_x - 1))
 
     def _level(self, e: Emitter) -> ir.Value:
-        if self.room:
+        if self.max_threads:
             return e.special_register("tid.y")
-        return e.builder.lshr(e.special_register("tid.x"), I32(self.lanes.bit_length() - 1))
+        return e.builder.lshr(e.special_register("tid.x"), I32(self.threads_x.bit_length() - 1))
 
     def _side(self, e: Emitter) -> ir.Value:
-        return e.special_register("ntid.x") if self.room else I32(self.lanes)
+        return e.special_register("ntid.x") if self.max_threads else I32(self.threads_x)
 
-    def fold(self, tile: Tile, rule_of: ReduceOp) -> Callable:
+    def reduce_tile(self, tile: Tile, rule_of: ReduceOp) -> Callable:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
         kinds_of, result = rule_of.state, self.result(rule_of)
 
         def rule(*kinds):
             def emit(e, *values):
                 columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
-                rooms = tile.room_of(e, kinds[-2], *values[-2:])
+                rooms = tile.valid_of(e, kinds[-2], *values[-2:])
                 empty = rule_of.empty.emit(e, []) if any(rooms) else []
                 found = []
                 for k in range(self.width):
@@ -61,7 +61,7 @@ class ColumnReducer:
                     for number, room in enumerate(rooms):
                         state = [column[number * self.width + k] for column in columns]
                         if room is not None:
-                            there = room.holds(e.builder, 0)
+                            there = room.has(e.builder, 0)
                             state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
                         states.append(state)
                     found.append(rule_of.tree(e, states, from_first(rooms)))
@@ -71,7 +71,7 @@ class ColumnReducer:
 
         return intrinsic(len(kinds_of) + 2)(rule)
 
-    def empty(self, rule_of: ReduceOp) -> Callable:
+    def identity(self, rule_of: ReduceOp) -> Callable:
         """`empty()`: the states of no elements."""
 
         def rule():
@@ -79,7 +79,7 @@ class ColumnReducer:
 
         return intrinsic(0)(rule)
 
-    def merge(self, rule_of: ReduceOp) -> Callable:
+    def combine(self, rule_of: ReduceOp) -> Callable:
         """`merge(a, b)`: two vectors of states as one."""
 
         def rule(a, b):
@@ -91,15 +91,15 @@ class ColumnReducer:
 
         return intrinsic(2)(rule)
 
-    def join(self, rule_of: ReduceOp) -> Callable:
+    def all_reduce(self, rule_of: ReduceOp) -> Callable:
         """`join(states)`: those of all levels merged, the same bits in each of them."""
 
         def rule(kind):
             def emit(e, value):
                 states = self._unpack(e, rule_of, value)
-                if self.room:
+                if self.max_threads:
                     return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
-                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.levels > 1 else states)
+                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
 
             return self.result(rule_of), emit
 
@@ -115,7 +115,7 @@ class ColumnReducer:
                 states = self._unpack(e, rule_of, value)
                 kinds = [part.type for part in states[0]]
                 columns, first = self._pool(e, kinds), b.mul(level, side)
-                threads = b.mul(side, e.special_register("ntid.y") if self.room else I32(self.levels))
+                threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
                 first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
                 last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
                 e.barrier()  # what an earlier fold left has been read
@@ -137,7 +137,7 @@ class ColumnReducer:
 
         return intrinsic(4)(rule)
 
-    def leave(self, rule_of: ReduceOp, begin: int) -> Callable:
+    def store_partial(self, rule_of: ReduceOp, begin: int) -> Callable:
         """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
 
         def rule(address, kind):
@@ -152,14 +152,14 @@ class ColumnReducer:
 
         return intrinsic(2)(rule)
 
-    def gather(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
+    def load_partials(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
         """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
         from `parts` on do not exist."""
 
         def rule(address, first, parts):
             def emit(e, at, number, limit):
                 b = e.builder
-                lane, levels = self._lane(e), e.special_register("ntid.y") if self.room else I32(self.levels)
+                lane, levels = self._lane(e), e.special_register("ntid.y") if self.max_threads else I32(self.threads_y)
                 empty, found = rule_of.empty.emit(e, []), []
                 number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
                 for step in range(batch):
@@ -204,7 +204,7 @@ class ColumnReducer:
         for part in state:
             size = size_of(part.type) * self.width
             places.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
-            begin += -(-size * (self.room or self.lanes) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
+            begin += -(-size * (self.max_threads or self.threads_x) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
         return places
 
     def _joined(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
@@ -213,19 +213,19 @@ class ColumnReducer:
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
         e.barrier()  # what an earlier fold left has been read
-        first = b.add(b.mul(level, I32(self.kept)), lane)
+        first = b.add(b.mul(level, I32(self.columns)), lane)
         for k, state in enumerate(states):
-            _write(e, columns, b.add(first, I32(k * self.lanes)), state)
+            _write(e, columns, b.add(first, I32(k * self.threads_x)), state)
         e.barrier()
-        begin, count = 0, self.levels
+        begin, count = 0, self.threads_y
         while count > DIRECT:
             taken = min(ROUND, count)
             self._merge_levels(e, rule_of, columns, kinds, begin, taken, count // taken)
             e.barrier()
             begin, count = begin + count, count // taken
-        slots = [b.add(lane, I32((begin + n) * self.kept)) for n in range(count)]
+        slots = [b.add(lane, I32((begin + n) * self.columns)) for n in range(count)]
         return [
-            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.lanes)), kinds) for slot in slots])
+            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.threads_x)), kinds) for slot in slots])
             for k in range(self.width)
         ]
 
@@ -261,14 +261,14 @@ class ColumnReducer:
 
     def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, taken: int, groups: int) -> None:
         """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
-        b, threads, items = e.builder, self.lanes * self.levels, groups * self.kept
+        b, threads, items = e.builder, self.threads_x * self.threads_y, groups * self.columns
         thread = e.special_register("tid.x")
 
         def work(number: ir.Value) -> None:
-            group, element = b.lshr(number, I32(self.kept.bit_length() - 1)), b.and_(number, I32(self.kept - 1))
-            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.kept)), element)
-            found = [_read(e, columns, b.add(first, I32(n * self.kept)), kinds) for n in range(taken)]
-            place = b.add(number, I32((begin + groups * taken) * self.kept))
+            group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
+            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.columns)), element)
+            found = [_read(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
+            place = b.add(number, I32((begin + groups * taken) * self.columns))
             _write(e, columns, place, rule_of.tree(e, found))
 
         if items < threads:
@@ -280,7 +280,7 @@ class ColumnReducer:
 
     def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
         """Shared memory of the kernel for each part of a state: all folds take turns in it."""
-        slots = self.room * self.width if self.room else slots_of(self.levels) * self.kept
+        slots = self.max_threads * self.width if self.max_threads else slots_of(self.threads_y) * self.columns
         size = slots * self.state
         module, kind, name = e.builder.module, ir.ArrayType(I8, size), f"pool_of_{size}"  # kernels may share a module
         pool = module.globals.get(name)

@@ -95,7 +95,7 @@ def _grid(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     walk.define(used, schedule.vectors, f"step={schedule.threads}")
     begin = f"{index}({index}({scope.block}) * {schedule.tile_vectors})"
     scope.code.append(f"first = {index}({begin} + thread_idx())")
-    walk.place()
+    walk.emit_offsets()
     for load in kernel.loads:
         walk.load(load)
     for position in kernel.positions:

@@ -27,7 +27,7 @@ class TransposeEmitter:
         self.last = kernel.axes - 1
         edge, width, threads = schedule.edge, schedule.width, schedule.threads
         self.scope.top += [
-            f"patch = TransposeTile(edge={edge}, width={width}, threads={threads})",
+            f"transpose_tile = TransposeTile(edge={edge}, width={width}, threads={threads})",
             f'tile = Tile(width={width}, vectors={schedule.vectors}, step=1, checks="{"." * schedule.vectors}")',
         ]
         self.scope.read_scalars()
@@ -102,30 +102,30 @@ class TransposeEmitter:
         for load in across:
             name, k = load.value.name, load.operand
             self._define_across(name, k)
-            code.append(f"{name}_held = {name}_fetch({self._base(k)}, {self._column_stride(k)}, rows, columns)")
+            code.append(f"{name}_registers = {name}_load({self._base(k)}, {self._column_stride(k)}, rows, columns)")
         for load in self.kernel.loads:
             if load.operand not in self.schedule.transposed:
                 self._load_along(load)
         for load in across:
-            code.append(f"{load.value.name}_put({load.value.name}_square, {load.value.name}_held)")
+            code.append(f"{load.value.name}_store_smem({load.value.name}_smem, {load.value.name}_registers)")
         for position in self.kernel.positions:
             self._position(position.value.name, position.value.dtype.name, position.axis)
         if across:
             code.append("barrier()")
         for load in across:
             self.scope.stored[load.value.name] = self.kernel.operands[load.operand].dtype
-            code.append(f"{load.value.name} = {load.value.name}_take({load.value.name}_square)")
+            code.append(f"{load.value.name} = {load.value.name}_load_smem({load.value.name}_smem)")
 
     def _define_across(self, name: str, k: int) -> None:
         """The accesses of an array that lies across the patch, and its shared memory."""
         operand, schedule = self.kernel.operands[k], self.schedule
         whole = schedule.vectorized[schedule.transposed.index(k)]
         size = schedule.edge**2 * operand.dtype.itemsize
-        parts = ("fetch", "put", "take") if k < self.kernel.inputs else ("give", "drain")
-        self.scope.top.append(f'{name}_across = patch.across("{operand.dtype.name}", whole={whole})')
-        self.scope.top += [f"{name}_{part} = {name}_across.{part}()" for part in parts]
-        self.scope.top.append(f"{name}_shared = shared_bytes({size})")
-        self.scope.code.append(f"{name}_square = {name}_shared()")
+        parts = ("load", "store_smem", "load_smem") if k < self.kernel.inputs else ("store_results", "store")
+        self.scope.top.append(f'{name}_transpose = transpose_tile.via_smem("{operand.dtype.name}", vectorized={whole})')
+        self.scope.top += [f"{name}_{part} = {name}_transpose.{part}()" for part in parts]
+        self.scope.top.append(f"{name}_allocate = shared_bytes({size})")
+        self.scope.code.append(f"{name}_smem = {name}_allocate()")
 
     def _letter(self, k: int) -> str:
         letter = access_kind(self.kernel.operands[k], self.schedule.width)
@@ -139,14 +139,14 @@ class TransposeEmitter:
             scope.code.append(f"{name} = load_{name}({self._base(k)})")
             return
         scope.stored[name] = operand.dtype
-        scope.top.append(f'load_{name} = patch.load("{operand.dtype.name}", "{self._letter(k)}")')
+        scope.top.append(f'load_{name} = transpose_tile.load("{operand.dtype.name}", "{self._letter(k)}")')
         scope.code.append(f"{name} = load_{name}({self._base(k)}, {self._strides(k)}, rows, columns)")
 
     def _position(self, name: str, kind: str, axis: int) -> None:
         if axis not in (self.schedule.axis, self.last):
             self.scope.code.append(f"{name} = {kind}({self.origin[axis]})")
             return
-        self.scope.top.append(f'at_{name} = patch.positions("{kind}", along={axis == self.last})')
+        self.scope.top.append(f'at_{name} = transpose_tile.positions("{kind}", along={axis == self.last})')
         self.scope.code.append(f"{name} = at_{name}({self.origin[axis]})")
 
     def compute(self) -> None:
@@ -161,13 +161,13 @@ class TransposeEmitter:
             if k in self.schedule.transposed:
                 across.append((f"store_{number}", k))
                 self._define_across(*across[-1])
-                code.append(f"store_{number}_give(store_{number}_square, {value})")
+                code.append(f"store_{number}_store_results(store_{number}_smem, {value})")
                 continue
             operand = self.kernel.operands[k]
-            self.scope.top.append(f'store_{number} = patch.store("{operand.dtype.name}", "{self._letter(k)}")')
+            self.scope.top.append(f'store_{number} = transpose_tile.store("{operand.dtype.name}", "{self._letter(k)}")')
             code.append(f"store_{number}({self._base(k)}, {self._strides(k)}, rows, columns, {value})")
         if across:
             code.append("barrier()")
         for name, k in across:
             where = f"{self._base(k)}, {self._column_stride(k)}, rows, columns"
-            code.append(f"{name}_drain({name}_square, {where})")
+            code.append(f"{name}_store({name}_smem, {where})")

@@ -90,7 +90,7 @@ class TransposeTile:
                 for number in range(self.vectors):
                     here = b.add(row, I32(number * self.step))
                     there = b.icmp_signed("<", here, row_count)
-                    room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), split=letter != "1")
+                    room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=letter != "1")
                     line = _moved(b, at, here, row_step, kind)
                     places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                     part = elements[number * size : (number + 1) * size]
@@ -129,7 +129,7 @@ class TransposeTile:
 
     # -- across them
 
-    def across(self, name: str, whole: bool) -> SmemTranspose:
+    def via_smem(self, name: str, whole: bool) -> SmemTranspose:
         """The accesses of an array that is contiguous along the rows' axis, `whole` in vectors of 16 bytes."""
         return SmemTranspose(self, dtype(name), whole)
 
@@ -137,7 +137,7 @@ class TransposeTile:
 @dataclass(frozen=True)
 class SmemTranspose:
     """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once;
-    those that are not `whole` one by one, by neighbouring threads.
+    those that are not `vectorized` one by one, by neighbouring threads.
 
     In shared memory it stands row by row. The chunks of 16 bytes of a row change places by the row's number, so that
     both a warp's words of one column group and its vectors of one row fall into different banks.
@@ -145,7 +145,7 @@ class SmemTranspose:
 
     patch: TransposeTile
     kind: DType
-    whole: bool
+    vectorized: bool
 
     @property
     def size(self) -> int:
@@ -158,7 +158,7 @@ class SmemTranspose:
 
     @property
     def length(self) -> int:
-        if not self.whole:
+        if not self.vectorized:
             return 1
         return min(ACCESS_BYTES // self.size, self.patch.edge**2 // (self.patch.threads * self.group))
 
@@ -176,7 +176,7 @@ class SmemTranspose:
         count = self.patch.edge**2 // (self.patch.threads * self.group)
         return types.UniTuple(getattr(types, self.word.name), count)
 
-    def fetch(self) -> Callable:
+    def load(self) -> Callable:
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
 
         def rule(*_):
@@ -195,7 +195,7 @@ class SmemTranspose:
 
         return intrinsic(4)(rule)
 
-    def put(self) -> Callable:
+    def store_smem(self) -> Callable:
         """`put(shared, held)`: what was fetched, to shared memory."""
 
         def rule(*_):
@@ -210,7 +210,7 @@ class SmemTranspose:
 
         return intrinsic(2)(rule)
 
-    def take(self) -> Callable:
+    def load_smem(self) -> Callable:
         """`take(shared)`: the tile of the thread out of shared memory."""
         patch, kind = self.patch, self.kind
         result = stored_type(kind, patch.width * patch.vectors, patch.width)
@@ -226,7 +226,7 @@ class SmemTranspose:
 
         return intrinsic(1)(rule)
 
-    def give(self) -> Callable:
+    def store_results(self) -> Callable:
         """`give(shared, values)`: a tile of results, to shared memory."""
         patch, kind = self.patch, self.kind
         tile = Tile(patch.width, patch.vectors, ".")
@@ -244,7 +244,7 @@ class SmemTranspose:
 
         return intrinsic(2)(rule)
 
-    def drain(self) -> Callable:
+    def store(self) -> Callable:
         """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""
 
         def rule(*_):
@@ -268,7 +268,7 @@ class SmemTranspose:
     def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""
         b, edge = e.builder, self.patch.edge
-        down = min(SWIZZLED if self.whole else WARP, edge // self.length)  # lanes of a warp along the rows
+        down = min(SWIZZLED if self.vectorized else WARP, edge // self.length)  # lanes of a warp along the rows
         beside = WARP // down
         tall = edge // (self.length * down)  # pieces of a warp along the rows
         thread = e.special_register("tid.x")

@@ -21,7 +21,7 @@ class MultiAxisIndex:
     count: str
     bases: dict[int, str] = field(default_factory=dict)  # where an operand's line begins, if not at its pointer
     operands: Sequence[int] = ()
-    places: list[int] = field(default_factory=list)  # axes whose positions are read
+    position_axes: list[int] = field(default_factory=list)  # axes whose positions are read
 
     @property
     def index(self) -> str:
@@ -30,8 +30,8 @@ class MultiAxisIndex:
     def define(self, operands: Sequence[int], vectors: int, step: str) -> None:
         """Write the function that places a vector, and count the vectors; `step` says how a thread's are apart."""
         self.operands = operands
-        self.places = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
-        if self.operands or self.places:
+        self.position_axes = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
+        if self.operands or self.position_axes:
             self._define_place(vectors, step)
         self._count()
 
@@ -43,7 +43,7 @@ class MultiAxisIndex:
         offsets = [self._offset(k) for k in operands]
         arguments += [name for _, names in offsets for name in names]
         lines += [f"{self.offset(k)} = {expression}" for k, (expression, _) in zip(operands, offsets)]
-        results = [f"c{axis}" for axis in self.places] + [self.offset(k) for k in operands]
+        results = [f"c{axis}" for axis in self.position_axes] + [self.offset(k) for k in operands]
         kinds = ", ".join(["int64" if name.startswith("m") and name[1:].isdigit() else index for name in arguments])
         decorator = f'@steps.elementwise("{kinds} -> {", ".join([index] * len(results))}")'
         body = ['"""The offset in each operand of the vector of this number."""', *lines]
@@ -91,9 +91,9 @@ class MultiAxisIndex:
                 terms.append(f"{self.index}(c{axis} * {name})")
         return total(self.index, terms), taken
 
-    def place(self) -> None:
+    def emit_offsets(self) -> None:
         """Find the offsets of a thread's vectors."""
-        results = [f"place_{axis}" for axis in self.places] + [self.offset(k) for k in self.operands]
+        results = [f"place_{axis}" for axis in self.position_axes] + [self.offset(k) for k in self.operands]
         if results:
             given = ", ".join(f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
             numbers = f"numbers({self.first}, {self.count})"

@@ -97,7 +97,7 @@ class Names:
 
 def reduction_source(use: FoldUse, name: str) -> list[str]:
     """A fold's merges and its identity as scalar functions, and the rule made of them."""
-    lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
+    lines = ["", "", f"def identity_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
     for stem, body in (("merging", use.merge), ("following", use.follow)):
         if body is not None:
@@ -105,9 +105,9 @@ def reduction_source(use: FoldUse, name: str) -> list[str]:
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
             lines += indented([*body.lines, f"return {results}"])
             given.append(f"{stem}_{name}")
-    given.insert(1, f"nothing_{name}")
+    given.insert(1, f"identity_{name}")
     kinds = ", ".join(value.dtype.name for value in use.state)
-    return [*lines, "", "", f'rule_{name} = reduction("{kinds}", {", ".join(given)})']
+    return [*lines, "", "", f'reduction_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
@@ -137,7 +137,7 @@ def access_kind(operand: Operand, width: int) -> str:
 
 def accumulator_name(use: FoldUse) -> str:
     """The variable that collects a fold's state in a loop."""
-    return f"{use.state[0].name}_so_far"
+    return f"{use.state[0].name}_accumulator"
 
 
 @dataclass

@@ -191,7 +191,7 @@ class MatmulEmitter:
         """What follows the sums, for the elements of one of a thread's columns."""
         scope, phase = self.scope, self.kernel.phases[0]
         body = phase.row or Body((), (), ())
-        scope.top.append(f"places_of{part}, take{part} = output_coordinates({part}), sums.part({4 * part}, 4)")
+        scope.top.append(f"places_of{part}, take{part} = output_coordinates({part}), sums.slice({4 * part}, 4)")
         if not part:
             scope.top.insert(-1, 'sums = Tile(width=1, vectors=16, step=1, checks="................")')
         scope.wide.clear()

@@ -51,7 +51,7 @@ class RowEmitter(RowMemoryEmitter):
     def write(self) -> None:
         self._define_tile()
         if self.schedule.cluster > 1:
-            self.scope.top.append("enter_cluster = team.enter()")
+            self.scope.top.append("enter_cluster = thread_group.cluster_init()")
             self.code.append("enter_cluster()")
         self.scope.read_scalars()
         if self.schedule.decoupled_lookback:
@@ -70,7 +70,7 @@ class RowEmitter(RowMemoryEmitter):
             if phase.ranks:
                 emit_sorted_phase(self, number, phase)
             elif self.schedule.resident:
-                self.element_work(number, phase)
+                self.emit_elements(number, phase)
                 for use in phase.folds:
                     self._fold(use)
             elif self.schedule.smem:
@@ -79,7 +79,7 @@ class RowEmitter(RowMemoryEmitter):
                 self._loop(number, phase)
             self._row_work(number, phase)
 
-    def joined(self, rule_name: str, state: str) -> str:
+    def all_reduce_call(self, rule_name: str, state: str) -> str:
         """The call that joins the states of a row's threads."""
         number = ""
         if self.schedule.cluster > 1 and not self.meetings:  # by now they have had time to begin
@@ -87,7 +87,7 @@ class RowEmitter(RowMemoryEmitter):
             state = "own"
         if self.schedule.cluster > 1:
             number, self.meetings = f"{self.meetings}, ", self.meetings + 1
-        return f"join_{rule_name}({number}{state})"
+        return f"all_reduce_{rule_name}({number}{state})"
 
     def _load_all(self) -> None:
         """Every load before the first use: what all rows read arrives while the row is on its way."""
@@ -108,8 +108,8 @@ class RowEmitter(RowMemoryEmitter):
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self.provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{accumulator_name(use)} = empty_{self.define_fold(use)}()")
-        index, step = self.kernel.index, self.stride()
+            self.code.append(f"{accumulator_name(use)} = initial_{self.define_reduction(use)}()")
+        index, step = self.kernel.index, self.tile_stride()
         plain: LoopText = (["column = start"], "while column < columns:", [], [f"column = {index}(column + {step})"])
         if self.backwards(number, phase):
             last = f"column = {index}({self.last()})  # what was read last is still in L2"
@@ -117,121 +117,125 @@ class RowEmitter(RowMemoryEmitter):
         begin_sort(self, phase)
         first, head, opening, closing = scan_loop(self, phase) if phase.scans or phase.select else plain
         self.scope.code = opening
-        if self.walk:
-            self.walk.place()
-        self.turn_work(number, phase)
+        if self.multi_axis:
+            self.multi_axis.emit_offsets()
+        self.emit_tile_work(number, phase)
         inside, self.scope.code = self.scope.code, outside
         self.code.extend([*first, head, *indented([*inside, *closing])])
-        self.join(phase)
+        self.combine_accumulators(phase)
         end_sort(self, phase)
         self.forget()
 
-    def join(self, phase: Phase) -> None:
+    def combine_accumulators(self, phase: Phase) -> None:
         """The states that the threads of a row have collected, as one."""
         for use in phase.folds:
-            self.scope.unpack(use, self.joined(self.define_fold(use), accumulator_name(use)))
+            self.scope.unpack(use, self.all_reduce_call(self.define_reduction(use), accumulator_name(use)))
 
     def backwards(self, number: int, phase: Phase) -> bool:
         """A pass that only stores, after another pass: the order of its elements is free."""
         return number > 0 and not phase.folds
 
-    def turn_work(self, number: int, phase: Phase) -> None:
+    def emit_tile_work(self, number: int, phase: Phase) -> None:
         """What a turn of a loop does with its tile."""
         if phase.tile:
             self._tile_work(number, phase)
             return
-        self.element_work(number, phase)
+        self.emit_elements(number, phase)
         for use in phase.folds:
-            self.collect(use, self._folded(use))
+            self.accumulate(use, self._folded(use))
 
     def _folded(self, use: FoldUse) -> str:
         """The state of a tile's elements."""
         column = "start" if self.schedule.resident else "column"
-        order, name = self._in_pairs(use), self.define_fold(use)
+        order, name = self._in_pairs(use), self.define_reduction(use)
         if not order:
-            state = f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
-            return with_peeled_element(self, use, name, state) if self.edges else state
+            state = f"{self.prefix}reduce_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
+            return with_peeled_element(self, use, name, state) if self.peeled_elements else state
         lifted = use.lifted[0].name
         source = self.magnitudes.get(lifted, lifted)
         kind, of = self.scope.stored[source].name, "" if source == lifted else "_of_magnitudes"
         call = f"{self.prefix}{order}{of}_of_{kind}_{name}"
         more = ", magnitudes=True" if of else ""
-        define = f'{call} = reduce_pairs({self.tile}, rule_{name}, "{order}", "{kind}"{more})'
+        define = f'{call} = reduce_pairs({self.tile}, reduction_{name}, "{order}", "{kind}"{more})'
         if define not in self.scope.functions:
             self.scope.functions.append(define)
         state = f"{call}({source}, {column}, {self.limit})"
-        return with_peeled_element(self, use, name, state) if self.edges else state
+        return with_peeled_element(self, use, name, state) if self.peeled_elements else state
 
     @cached_property
     def magnitudes(self) -> dict[str, str]:
         """What of the kernel's magnitudes the tiles of this schedule fold in pairs."""
         split = any(operand.access == "anchor" for operand in self.kernel.operands)
-        return packed_magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.walk else {}
+        return (
+            packed_magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.multi_axis else {}
+        )
 
     def _in_pairs(self, use: FoldUse) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
         lifted = use.lifted[0].name
         stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
-        split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.edges
+        split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.peeled_elements
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
-        return min_max_of(use) if halves and not split and not self.walk else ""
+        return min_max_of(use) if halves and not split and not self.multi_axis else ""
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
         for k, part in enumerate(phase.tile):
-            self.element_work(f"{number}_{k}", part)
+            self.emit_elements(f"{number}_{k}", part)
             for use in part.folds:
                 self.scope.unpack(use, self._folded(use))
             if part.row is not None:
                 self.row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
         values = ", ".join(value.name for value in use.lifted)
-        self.collect(use, f"({values})" if len(use.lifted) > 1 else values)
+        self.accumulate(use, f"({values})" if len(use.lifted) > 1 else values)
         for part in phase.tile:
             made = [value for use in part.folds for value in use.state]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
-    def collect(self, use: FoldUse, state: str) -> None:
-        self.code.append(f"{accumulator_name(use)} = merge_{self.define_fold(use)}({accumulator_name(use)}, {state})")
+    def accumulate(self, use: FoldUse, state: str) -> None:
+        self.code.append(
+            f"{accumulator_name(use)} = merge_{self.define_reduction(use)}({accumulator_name(use)}, {state})"
+        )
 
-    def element_work(self, number: int | str, phase: Phase) -> None:
+    def emit_elements(self, number: int | str, phase: Phase) -> None:
         if self.schedule.epilogue_vectors and phase is self.kernel.phases[-1]:
             emit_chunked_epilogue(self, number, phase)
-            if self.edges:
+            if self.peeled_elements:
                 load_peeled(self, phase.element.args)
                 emit_peeled_body(self, number, phase)
-                self.code.extend(self.where_there(peeled_stores(self, number, phase)))
+                self.code.extend(self.if_in_bounds(peeled_stores(self, number, phase)))
             return
         body = narrow_body(self.kernel, phase, approximate_summed_exp(self.kernel, phase, phase.element))
         body, positions, values = narrow_positions(self.kernel, without_values(body, self.magnitudes))
         for name in values:
             self._shorten(name)
         for name in positions:
-            self.place(SHORT.format(name), "int32")
+            self.emit_positions(SHORT.format(name), "int32")
         for value in body.args:
             self._take_anew(value)
             self.provide(value)
-        if self.edges:
+        if self.peeled_elements:
             load_peeled(self, phase.element.args)
         if number == 0 and self.schedule.resident:
             emit_early_gathers(self)
         self.scope.map_body(f"phase_{number}", body, self.schedule.width)
-        if self.edges:
+        if self.peeled_elements:
             emit_peeled_body(self, number, phase)
         emit_scans(self, number, phase)
         emit_sort(self, phase)
         stores = []
         for place, store in enumerate(phase.stores):
             stores.append(self._store(f"store_{number}_{place}", store.operand, self.scope.element(store.value)))
-        if self.edges:
+        if self.peeled_elements:
             stores += peeled_stores(self, number, phase)
-        self.code.extend(self.where_there(stores))
+        self.code.extend(self.if_in_bounds(stores))
 
-    def pieces(self) -> list[int]:
+    def chunks(self) -> list[int]:
         """Where the pieces of the last phase begin, in the order in which they are worked on."""
         return list(range(0, self.schedule.vectors, self.schedule.epilogue_vectors))
 
-    def before_piece(self, first: int) -> None:
+    def before_chunk(self, first: int) -> None:
         """What is done before a piece of the last phase."""
 
     def _shorten(self, name: str) -> None:
@@ -241,7 +245,7 @@ class RowEmitter(RowMemoryEmitter):
         self.scope.define(CLAMPED)
         self.code.append(f"{SHORT.format(name)} = short({name})")
 
-    def define_fold(self, use: FoldUse) -> str:
+    def define_reduction(self, use: FoldUse) -> str:
         """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.
 
         Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
@@ -251,22 +255,22 @@ class RowEmitter(RowMemoryEmitter):
             return self.rules[key]
         taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
         name = self.rules[key] = f"{use.name}_{taken}" if taken else use.name
-        self.define_rule(use, name)
-        self.scope.functions.append(f"fold_{name} = reduce_tile(tile, rule_{name})")
-        if self.splits:
-            self.scope.functions.append(f"whole_fold_{name} = reduce_tile(whole, rule_{name})")
-        self.scope.functions.append(f"join_{name} = team.join(rule_{name})")
+        self.define_reduce_op(use, name)
+        self.scope.functions.append(f"reduce_{name} = reduce_tile(tile, reduction_{name})")
+        if self.has_full_tiles:
+            self.scope.functions.append(f"whole_reduce_{name} = reduce_tile(whole, reduction_{name})")
+        self.scope.functions.append(f"all_reduce_{name} = thread_group.all_reduce(reduction_{name})")
         if not self.schedule.resident:
-            self.scope.functions.append(f"empty_{name} = identity_state(rule_{name})")
-            self.scope.functions.append(f"merge_{name} = combine_states(rule_{name})")
+            self.scope.functions.append(f"initial_{name} = identity_state(reduction_{name})")
+            self.scope.functions.append(f"merge_{name} = combine_states(reduction_{name})")
         return name
 
-    def define_rule(self, use: FoldUse, name: str) -> None:
+    def define_reduce_op(self, use: FoldUse, name: str) -> None:
         """The merges and the identity as scalar functions, and the rule made of them."""
         self.scope.functions += reduction_source(use, name)
 
     def _fold(self, use: FoldUse) -> None:
-        self.scope.unpack(use, self.joined(self.define_fold(use), self._folded(use)))
+        self.scope.unpack(use, self.all_reduce_call(self.define_reduction(use), self._folded(use)))
 
     def _row_work(self, number: int, phase: Phase) -> None:
         emit_early_gathers(self)
@@ -278,7 +282,7 @@ class RowEmitter(RowMemoryEmitter):
                     self.provide(value, tiles=False)
             operand, name = self.kernel.operands[store.operand], f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{operand.dtype.name}")')
-            self.code.append(f"{name}({self.begins[store.operand]}, {store.value}, {self._first()})")
+            self.code.append(f"{name}({self.bases[store.operand]}, {store.value}, {self._first()})")
 
     def row_body(self, name: str, body: Body) -> None:
         for value in body.args:

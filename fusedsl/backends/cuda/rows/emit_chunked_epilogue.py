@@ -31,14 +31,14 @@ def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -
     name, results = f"phase_{number}", [v.name for v in body.results]
     scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
     scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
-    for first in writer.pieces():
+    for first in writer.chunks():
         piece = first // plan.epilogue_vectors
-        writer.before_piece(first)
+        writer.before_chunk(first)
         count, tile = min(plan.epilogue_vectors, plan.vectors - first), f"piece_{piece}"
-        checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
-        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")
+        checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact_reads}'
+        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.stride_argument}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
-        scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
+        scope.top.append(f"take_{piece} = tile.slice({first}, {count}, rematerialize={anew})")
         start = f"start_{piece}"
         index = kernel.index
         skipped = f"block_dim_x() * {first * plan.width}" if plan.max_threads else first * plan.vector_stride
@@ -56,7 +56,7 @@ def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -
         stores = [
             _store(writer, store, f"store_{number}_{place}_{piece}", piece) for place, store in enumerate(phase.stores)
         ]
-        scope.code += writer.where_there(stores)
+        scope.code += writer.if_in_bounds(stores)
 
 
 def _store(writer: RowEmitter, store: Store, name: str, piece: int) -> str:
@@ -66,17 +66,17 @@ def _store(writer: RowEmitter, store: Store, name: str, piece: int) -> str:
     letter = access_kind(operand, width)
     scope.top.append(f'{name} = piece_{piece}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     start, stride = f"start_{piece}", scope.stride(store.operand, letter)
-    at = writer.begins[store.operand]
+    at = writer.bases[store.operand]
     return f"{name}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})"
 
 
 def _load(writer: RowEmitter, load: Load, tile: str, first: int, name: str, start: str) -> None:
     operand = writer.kernel.operands[load.operand]
-    if load.value.name in writer.kept:
-        writer.scope.top.append(f"kept_{name} = {writer.keeping(load, tile, first)}")
-        writer.code.append(f"{name} = kept_{name}(place)")
+    if load.value.name in writer.in_smem:
+        writer.scope.top.append(f"load_shared_{name} = {writer.load_shared_call(load, tile, first)}")
+        writer.code.append(f"{name} = load_shared_{name}(smem)")
         return
     letter = writer.load_letter(operand)
     writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     stride = writer.scope.stride(load.operand, letter)
-    writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, {writer.limit}{stride})")
+    writer.code.append(f"{name} = load_{name}({writer.bases[load.operand]}, {start}, {writer.limit}{stride})")

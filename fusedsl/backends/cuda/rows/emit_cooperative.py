@@ -29,11 +29,11 @@ class CooperativeEmitter(RowEmitter):
     records: int = 0  # bytes of a block's record
 
     @property
-    def together(self) -> bool:
+    def grid_sync(self) -> bool:
         return self.schedule.grid_sync  # type: ignore[attr-defined]
 
     @property
-    def fixed(self) -> int:
+    def fixed_blocks(self) -> int:
         return self.schedule.fixed_blocks  # type: ignore[attr-defined]
 
     def _streams(self, phase: Phase) -> bool:
@@ -50,20 +50,29 @@ class CooperativeEmitter(RowEmitter):
         rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
         self.code.append(f"count = {self.index}({rows})")
         self.records = record_bytes(self.kernel)
-        self.code.append(f"parts = int32({self.fixed})" if self.fixed else "parts = udiv(grid_dim(), int32(count))")
-        self.code.extend(["gang = int32(udiv(block_idx(), parts))", "part = int32(block_idx() - int32(gang * parts))"])
-        self.code.append(f"number = {self.index}(gang)" if self.fixed else "number = gang")
-        if not self.fixed:
+        self.code.append(
+            f"blocks_per_row = int32({self.fixed_blocks})"
+            if self.fixed_blocks
+            else "blocks_per_row = udiv(grid_dim(), int32(count))"
+        )
+        self.code.extend(
+            [
+                "row_group = int32(udiv(block_idx(), blocks_per_row))",
+                "block_in_row = int32(block_idx() - int32(row_group * blocks_per_row))",
+            ]
+        )
+        self.code.append(f"number = {self.index}(row_group)" if self.fixed_blocks else "number = gang")
+        if not self.fixed_blocks:
             self._row()
         else:
             outside, self.scope.code = self.scope.code, []
             self._row()
             inside, self.scope.code = self.scope.code, outside
-            inside += [f"number = {self.index}(number + gangs)", "turn = int32(turn + 1)"]
-            self.code.extend(["gangs = udiv(grid_dim(), parts)", "turn = int32(0)"])
+            inside += [f"number = {self.index}(number + row_groups)", "turn = int32(turn + 1)"]
+            self.code.extend(["row_groups = udiv(grid_dim(), blocks_per_row)", "turn = int32(0)"])
             self.code.extend(["while number < count:", *indented(inside)])
-        if self.together:
-            self.code.append("grid_barrier_reset(semaphores, gang * 2, parts)")
+        if self.grid_sync:
+            self.code.append("grid_barrier_reset(semaphores, row_group * 2, blocks_per_row)")
 
     def _row(self) -> None:
         """The work on a row."""
@@ -80,45 +89,50 @@ class CooperativeEmitter(RowEmitter):
     def _find_columns(self) -> None:
         """Tiles are dealt out to the blocks of a row."""
         super()._find_columns()
-        tile = super().stride()
-        self.code.append(f"start = {self.index}(start + {self.index}(part) * {tile})")
-        self.code.append(f"stride = {self.index}({self.index}(parts) * {tile})")
+        tile = super().tile_stride()
+        self.code.append(f"start = {self.index}(start + {self.index}(block_in_row) * {tile})")
+        self.code.append(f"stride = {self.index}({self.index}(blocks_per_row) * {tile})")
 
-    def stride(self) -> str:
+    def tile_stride(self) -> str:
         return "stride"
 
     def last(self) -> str:
         return "start + udiv(max(columns - 1 - start, 0), stride) * stride"
 
-    def join(self, phase: Phase) -> None:
+    def combine_accumulators(self, phase: Phase) -> None:
         """Each block joins what its threads have collected and leaves it; whoever goes on merges all, in order."""
         if not phase.folds:
             return
         size, rows = self.records, f"{self.exchange} * int64(count) + " if self.exchange else ""
-        self.code.append(f"records = workspace + ({rows}int64(number)) * parts * {size}")
+        self.code.append(f"records = workspace + ({rows}int64(number)) * blocks_per_row * {size}")
         begin = 0
         for use in phase.folds:
-            rule, state = self.define_fold(use), use.state[0].name
-            self.scope.functions.append(f"leave_{state} = store_partial(rule_{rule}, {begin})")
-            self.scope.functions.append(f"take_{state} = load_partial(rule_{rule}, {begin})")
-            self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({accumulator_name(use)}))")
+            rule, state = self.define_reduction(use), use.state[0].name
+            self.scope.functions.append(f"store_partial_{state} = store_partial(reduction_{rule}, {begin})")
+            self.scope.functions.append(f"load_partial_{state} = load_partial(reduction_{rule}, {begin})")
+            self.code.append(
+                f"store_partial_{state}(records + block_in_row * {size}, all_reduce_{rule}({accumulator_name(use)}))"
+            )
             begin += ALIGNMENT * len(use.state)
-        if self.together:
-            before = f"turn * {exchange_count(self.kernel)} + " if self.fixed else ""
+        if self.grid_sync:
+            before = f"turn * {exchange_count(self.kernel)} + " if self.fixed_blocks else ""
             self.code.extend(
-                [f"met = int32(({before}{self.exchange + 1}) * parts)", "grid_barrier_wait(semaphores, gang * 2, met)"]
+                [
+                    f"met = int32(({before}{self.exchange + 1}) * blocks_per_row)",
+                    "grid_barrier_wait(semaphores, row_group * 2, met)",
+                ]
             )
         else:
-            self.code.extend(["if not is_last_block(semaphores, gang, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(semaphores, row_group, blocks_per_row):", *indented(["return"])])
         for use in phase.folds:
-            rule, state = self.define_fold(use), use.state[0].name
-            taken = f"take_{state}(records + other * {size})"
+            rule, state = self.define_reduction(use), use.state[0].name
+            taken = f"load_partial_{state}(records + other * {size})"
             self.code.extend(
-                [f"{accumulator_name(use)} = empty_{rule}()", "other = thread_idx()", "while other < parts:"]
+                [f"{accumulator_name(use)} = initial_{rule}()", "other = thread_idx()", "while other < parts:"]
             )
             merged = f"{accumulator_name(use)} = merge_{rule}({accumulator_name(use)}, {taken})"
             self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
-            self.scope.unpack(use, f"join_{rule}({accumulator_name(use)})")
+            self.scope.unpack(use, f"all_reduce_{rule}({accumulator_name(use)})")
 
     def _first(self) -> str:
-        return "(lane == 0) & (part == 0)" if self.together else "lane == 0"
+        return "(thread_in_row == 0) & (block_in_row == 0)" if self.grid_sync else "thread_in_row == 0"

@@ -28,7 +28,7 @@ class PersistentEmitter(RowEmitter):
     def write(self) -> None:
         plan, index, cluster = self.schedule, self.kernel.index, self.schedule.cluster.bit_length() - 1
         self._define_tile()
-        self.scope.top.append("enter_cluster = team.enter()")
+        self.scope.top.append("enter_cluster = thread_group.cluster_init()")
         self.code.append("enter_cluster()")
         self.scope.read_scalars()
         self.code.append(f"rows = {' * '.join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))}")
@@ -36,7 +36,7 @@ class PersistentEmitter(RowEmitter):
         self.code.append(f"number = {index}((block_idx() >> {cluster}) * {plan.rows} + {team})")
         self.code.append(f"further = {index}((grid_dim() >> {cluster}) * {plan.rows})")
         self._find_columns()
-        self.code.append("place = smem_base()")
+        self.code.append("smem = smem_base()")
         loads = prefetched_loads(self.kernel)
         held, offset = self._hold()
         self._define_arrival(loads, offset)
@@ -50,16 +50,16 @@ class PersistentEmitter(RowEmitter):
         inside = [*self.scope.code, "number = following", "turn = int32(turn + 1)"]
         self.scope.code = [*outside, "while number < rows:", *indented(inside)]
 
-    def pieces(self) -> list[int]:
+    def chunks(self) -> list[int]:
         """Where the pieces of the last phase begin: those of the rest come first, if the next row's takes its place."""
-        order = super().pieces()
+        order = super().chunks()
         return (
             sorted(order, key=lambda first: first < self.schedule.prefetch_vectors)
             if self.schedule.prefetch_rest
             else order
         )
 
-    def before_piece(self, first: int) -> None:
+    def before_chunk(self, first: int) -> None:
         """Once the rest is worked on, the next row's may come."""
         if self.schedule.prefetch_rest and first == 0:
             self._load_late("following")
@@ -69,7 +69,7 @@ class PersistentEmitter(RowEmitter):
         loads, index = prefetched_loads(self.kernel), self.kernel.index
         row = "row0_late" if self.kernel.row_axes == 1 else "row_late"
         self.code.append(f"{row} = {index}(select({number} < rows, {number}, rows - 1))")
-        self._load_rest(loads, self.find_begins([load.operand for load in loads], "_late"))
+        self._load_rest(loads, self.emit_row_bases([load.operand for load in loads], "_late"))
 
     def _load_rest(self, loads: list[Load], begins: dict[int, str]) -> None:
         """Load what does not come ahead of a row."""
@@ -84,35 +84,35 @@ class PersistentEmitter(RowEmitter):
         """All that is done with a row."""
         row = "row0" if self.kernel.row_axes == 1 else "row"
         self.code.append(f"{row} = number")
-        self.begins |= self.find_begins(range(len(self.kernel.operands)))
+        self.bases |= self.emit_row_bases(range(len(self.kernel.operands)))
         begin_gathers_early(self)
         self._arrive(loads)
         self.code.append(f"following = {self.kernel.index}(number + further)")
         self._begin_arrival(loads, "following")
         for number, phase in enumerate(self.kernel.phases):
-            self.element_work(number, phase)
+            self.emit_elements(number, phase)
             for use in phase.folds:
                 self._fold(use)
             self._row_work(number, phase)
-            for name in self.kept:  # from shared memory to each phase anew, instead of in registers
+            for name in self.in_smem:  # from shared memory to each phase anew, instead of in registers
                 self.scope.ready.discard(name)
                 self.scope.wide.pop(name, None)
 
     def _team(self) -> str:
         """The threads of a row."""
-        return f"{super()._team()}, teams={self.schedule.rows}, stays=True"
+        return f"{super()._team()}, groups={self.schedule.rows}, persistent=True"
 
-    def joined(self, rule_name: str, state: str) -> str:
+    def all_reduce_call(self, rule_name: str, state: str) -> str:
         """The call that joins the states of a row's threads."""
         self.meetings += 1
-        return f"join_{rule_name}({self.meetings - 1}, turn, {state})"
+        return f"all_reduce_{rule_name}({self.meetings - 1}, turn, {state})"
 
-    def where_there(self, lines: list[str]) -> list[str]:
+    def if_in_bounds(self, lines: list[str]) -> list[str]:
         """Teams without a row run nothing."""
         return lines
 
     def _first(self) -> str:
-        return "lane == 0"
+        return "thread_in_row == 0"
 
     def _hold(self) -> tuple[list[str], int]:
         """Lines that copy what all rows read to shared memory, once for all teams of a block, and the bytes there."""
@@ -120,10 +120,10 @@ class PersistentEmitter(RowEmitter):
         for k in smem_operands(self.kernel):
             kind, load = self.kernel.operands[k].dtype, next(x for x in self.kernel.loads if x.operand == k)
             name = load.value.name
-            self.kept[name], self.offsets[name] = k, offset
-            self.scope.top.append(f'fetch_{name} = tile.fetch("{kind.name}", {plan.threads}, {offset})')
-            self.scope.top.append(f"kept_{name} = {self.keeping(load, 'tile', 0)}")
-            calls.append(f"fetch_{name}({self.scope.names.pointer(k)}, start, columns, place)")
+            self.in_smem[name], self.smem_offsets[name] = k, offset
+            self.scope.top.append(f'copy_async_{name} = tile.copy_async("{kind.name}", {plan.threads}, {offset})')
+            self.scope.top.append(f"load_shared_{name} = {self.load_shared_call(load, 'tile', 0)}")
+            calls.append(f"copy_async_{name}({self.scope.names.pointer(k)}, start, columns, smem)")
             offset += plan.vectors * plan.width * plan.threads * kind.itemsize
         return [f"if thread_idx() < {plan.threads}:", *indented(calls)] if calls else [], offset
 
@@ -137,7 +137,7 @@ class PersistentEmitter(RowEmitter):
         for load in loads:
             kind, name = self.kernel.operands[load.operand].dtype, load.value.name
             where = f'("{kind.name}", {plan.block_threads}, {offset})'
-            top += [f"fetch_{name} = early.fetch{where}", f"arrived_{name} = early.kept{where}"]
+            top += [f"copy_async_{name} = early.copy_async{where}", f"prefetched_{name} = early.load_shared{where}"]
             if plan.prefetch_vectors < plan.vectors:
                 top.append(f'load_{name} = late.load("{kind.name}", "1")')
             offset += plan.prefetch_vectors * plan.width * plan.block_threads * kind.itemsize
@@ -146,19 +146,19 @@ class PersistentEmitter(RowEmitter):
         """Copy the first vectors of the row of this number, if there is one."""
         outside, self.scope.code = self.scope.code, []
         self.code.append(f"{'row0' if self.kernel.row_axes == 1 else 'row'}_next = {number}")
-        begins = self.find_begins([load.operand for load in loads], "_next")
-        self.code.extend([f"fetch_{x.value.name}({begins[x.operand]}, start, columns, place)" for x in loads])
+        begins = self.emit_row_bases([load.operand for load in loads], "_next")
+        self.code.extend([f"copy_async_{x.value.name}({begins[x.operand]}, start, columns, smem)" for x in loads])
         self.scope.code = [*outside, f"if {number} < rows:", *indented(self.scope.code)]
 
     def _arrive(self, loads: list[Load]) -> None:
         """The row itself: what has come, and the rest."""
         rest = self.schedule.prefetch_vectors < self.schedule.vectors
         if rest and not self.schedule.prefetch_rest:
-            self._load_rest(loads, self.begins)
+            self._load_rest(loads, self.bases)
         self.code.append("cp_async_wait_all()")
         for load in loads:
             name = load.value.name
-            arrived = f"arrived_{name}(place)"
+            arrived = f"prefetched_{name}(smem)"
             self.code.append(f"{name} = concat_tiles({arrived}, {name}_rest)" if rest else f"{name} = {arrived}")
             self.scope.stored[name] = self.kernel.operands[load.operand].dtype
             self.scope.ready.add(name)

@@ -19,11 +19,11 @@ def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     """One pass over the columns: of each turn the next tile is loaded first, then this one is worked on."""
     scope, index = writer.scope, writer.kernel.index
     backwards = writer.backwards(number, phase)
-    stride = writer.stride()
+    stride = writer.tile_stride()
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
+        scope.code.append(f"{use.state[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
     loads = prefetched_of(writer.kernel, phase)
     last = f"column = {index}({writer.last()})  # what was read last is still in L2"
     scope.code.append(last if backwards else "column = start")
@@ -41,7 +41,7 @@ def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     whole, checked = _works(writer, number, phase, loads)
     inside += [*either(_there(writer), whole, checked), "column = following"]
     scope.code += ["while column < columns:", *indented(inside)]
-    writer.join(phase)
+    writer.combine_accumulators(phase)
     writer.forget()
 
 
@@ -57,9 +57,9 @@ def _works(writer: RowEmitter, number: int, phase: Phase, loads: list[Load]) -> 
     scope, outside, works = writer.scope, writer.scope.code, []
     ready, stored, wide = scope.ready, scope.stored, scope.wide
     for whole in (True, False):
-        writer.whole, scope.code = whole, []
+        writer.full, scope.code = whole, []
         scope.ready, scope.stored, scope.wide = ready | {x.value.name for x in loads}, dict(stored), dict(wide)
-        writer.turn_work(number, phase)
+        writer.emit_tile_work(number, phase)
         works.append(scope.code)
     scope.code, scope.ready = outside, ready
     return works

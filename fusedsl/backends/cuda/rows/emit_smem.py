@@ -21,11 +21,11 @@ def emit_smem_copy(writer: RowEmitter) -> None:
     calls = []
     for k in smem_copied_operands(kernel):
         name, load = kernel.operands[k].dtype.name, next(x for x in kernel.loads if x.operand == k)
-        writer.kept[load.value.name] = k
+        writer.in_smem[load.value.name] = k
         where = f'("{name}", {plan.threads}, {offset})'
-        scope.top += [f"{of}fetch_{load.value.name} = {tile}.fetch{where}" for of, tile in FORMS]
-        scope.top.append(f"kept_{load.value.name} = tile.kept{where}")
-        calls.append(f"fetch_{load.value.name}({writer.begins[k]}, column, columns, place)")
+        scope.top += [f"{of}copy_async_{load.value.name} = {tile}.copy_async{where}" for of, tile in FORMS]
+        scope.top.append(f"load_shared_{load.value.name} = tile.load_shared{where}")
+        calls.append(f"copy_async_{load.value.name}({writer.bases[k]}, column, columns, smem)")
         offset += plan.vectors * plan.width * plan.threads * kernel.operands[k].dtype.itemsize
     whole, checked = ([f"{of}{call}" for call in calls] for of, _ in FORMS)
     scope.code.extend(_turns(writer, whole, checked))
@@ -41,17 +41,17 @@ def emit_smem_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
+        scope.code.append(f"{use.state[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
     outside, works = scope.code, []
     ready, stored, wide = scope.ready, scope.stored, scope.wide
     for whole in (True, False):  # the work of a turn, for tiles that are there as a whole and for those that may not be
-        writer.whole, scope.code = whole, []
+        writer.full, scope.code = whole, []
         scope.ready, scope.stored, scope.wide = set(ready), dict(stored), dict(wide)
-        writer.turn_work(number, phase)
+        writer.emit_tile_work(number, phase)
         works.append(scope.code)
     scope.code = outside
     scope.code.extend(_turns(writer, *works))
-    writer.join(phase)
+    writer.combine_accumulators(phase)
     writer.forget()
 
 
@@ -65,5 +65,5 @@ def _turns(writer: RowEmitter, whole: list[str], checked: list[str]) -> list[str
     each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     inside = either(there, whole, checked)
     inside.append(f"column = {index}(column + {plan.tile_elements})")
-    inside.append(f"place = int32(place + {plan.vectors * plan.width * plan.threads * each})")
-    return ["column = start", "place = smem_base()", "while column < columns:", *indented(inside)]
+    inside.append(f"smem = int32(smem + {plan.vectors * plan.width * plan.threads * each})")
+    return ["column = start", "smem = smem_base()", "while column < columns:", *indented(inside)]

@@ -28,7 +28,7 @@ class MixedReductionEmitter(KernelEmitter):
     """Writes one kernel: where a thread stands, the walk over its rows, then the columns' states to their results."""
 
     schedule: MixedReductionSchedule
-    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
+    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     fixed: frozenset[str] = frozenset()
 
     def write(self) -> None:
@@ -40,7 +40,7 @@ class MixedReductionEmitter(KernelEmitter):
         for load in self.once:
             self._load(load, "")
         for use in self.kernel.column_reductions:
-            self.code.append(f"{', '.join(_so_far(use))} = none_{_key(use)}()")
+            self.code.append(f"{', '.join(_so_far(use))} = no_{_key(use)}()")
         self._set_out()
         outside, self.scope.code = self.scope.code, []
         self._row()
@@ -80,46 +80,46 @@ class MixedReductionEmitter(KernelEmitter):
         shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.vector_stride}"
         top.append(f'tile = Tile({shape}, checks="{checks}")')
         top.append(f'lines = Tile({shape}, checks="{"v" * plan.vectors}")  # of states, padded to whole vectors')
-        top.append(f"crew = RowGroups(threads={plan.threads}, teams={plan.row_groups})")
+        top.append(f"row_groups = RowGroups(threads={plan.threads}, groups={plan.row_groups})")
         places, self.size = smem_row_layout(plan, self.kernel)
         for k, begin in zip(plan.prefetched, places):
             name, d = self.scope.names.operand(k), self.kernel.operands[k].dtype.name
             top.append(f'ring_{name} = CpAsyncRing(tile, "{d}", begin={begin}, threads={plan.block_threads})')
-            top += [f"fetch_{name} = ring_{name}.fetch()", f"take_{name} = ring_{name}.take()"]
+            top += [f"copy_async_{name} = ring_{name}.copy_async()", f"load_{name} = ring_{name}.load()"]
         if plan.prefetched:
-            top.append(f"come = wait_group({plan.stages - 2})")
+            top.append(f"wait_for_row = wait_group({plan.stages - 2})")
         for number, phase in enumerate(self.kernel.phases):
             for use in phase.folds:
                 self._define_fold(use)
-                self.scope.functions.append(f"fold_{_key(use)} = reduce_tile(tile, rule_{_key(use)})")
+                self.scope.functions.append(f"reduce_{_key(use)} = reduce_tile(tile, reduction_{_key(use)})")
             if phase.folds:
-                rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
-                self.scope.functions.append(f"join_{number} = crew.join({rules})")
+                rules = ", ".join(f"reduction_{_key(use)}" for use in phase.folds)
+                self.scope.functions.append(f"all_reduce_{number} = row_groups.all_reduce({rules})")
             for use in phase.column_reductions:
                 self._define_cross(use)
-        rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.column_reductions)
-        self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.loads_in_flight})")
+        rules = ", ".join(f"reduction_{_key(use)}" for use in self.kernel.column_reductions)
+        self.scope.functions.append(f"all_blocks = row_groups.reduce_blocks({rules}, at_once={plan.loads_in_flight})")
 
     def _define_fold(self, use: FoldUse) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
         functions, merge, key = self.scope.functions, use.merge, _key(use)
         kinds = ", ".join(value.dtype.name for value in use.state)
         lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
-        functions += ["", "", f"def merging_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
-        functions += ["", "", f"def nothing_{key}():", *indented([f"return {', '.join(use.identity)}"])]
-        functions += ["", "", f'rule_{key} = reduction("{kinds}", merging_{key}, nothing_{key})']
+        functions += ["", "", f"def combine_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
+        functions += ["", "", f"def identity_{key}():", *indented([f"return {', '.join(use.identity)}"])]
+        functions += ["", "", f'reduction_{key} = reduction("{kinds}", combine_{key}, identity_{key})']
 
     def _define_cross(self, use: FoldUse) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
         self._define_fold(use)
         key, types = _key(use), [value.dtype for value in use.state]
         self.scope.functions += [
-            f'none_{key} = tile.elementwise("{signature((), types)}")(nothing_{key})',
-            f'collect_{key} = tile.elementwise("{signature(types + types, types)}")(merging_{key})',
-            f"gather_{key} = crew.gather(tile, rule_{key})",
+            f'no_{key} = tile.elementwise("{signature((), types)}")(identity_{key})',
+            f'accumulate_{key} = tile.elementwise("{signature(types + types, types)}")(combine_{key})',
+            f"reduce_block_{key} = row_groups.reduce_block(tile, reduction_{key})",
         ]
         for value in use.state:
-            self.scope.functions.append(f'leave_{value.name} = lines.store("{value.dtype.name}")')
+            self.scope.functions.append(f'store_partial_{value.name} = lines.store("{value.dtype.name}")')
 
     # Where a thread stands.
 
@@ -131,16 +131,18 @@ class MixedReductionEmitter(KernelEmitter):
             [
                 f"rows = {self.index}({rows})",
                 f"columns = {self.index}({names.extent(kernel.axes - 1)})",
-                f"team = {team}",
-                f"lane = int32(thread_idx() - team * {plan.threads})",
-                f"start = {self.index}(lane * {plan.width})" if plan.width > 1 else f"start = {self.index}(lane)",
+                f"row_group = {team}",
+                f"thread_in_row = int32(thread_idx() - row_group * {plan.threads})",
+                f"start = {self.index}(thread_in_row * {plan.width})"
+                if plan.width > 1
+                else f"start = {self.index}(thread_in_row)",
                 f"stride = {self.index}(grid_dim() * {plan.row_groups})",
-                f"row = {self.index}(team * grid_dim() + block_idx())",
+                f"row = {self.index}(row_group * grid_dim() + block_idx())",
             ]
         )
         for k, operand in enumerate(kernel.operands):
             if set(operand.strides[: kernel.row_axes]) <= {"0"}:
-                self.begins[k] = names.pointer(k)
+                self.bases[k] = names.pointer(k)
 
     def _find_row(self, row: str, suffix: str, operands: list[int]) -> list[str]:
         """Lines that place a row: its index on each axis, and where it begins in the operands."""
@@ -162,7 +164,7 @@ class MixedReductionEmitter(KernelEmitter):
             if terms:
                 offset = " + ".join(terms)
                 size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
-                self.begins[k] = f"{names.operand(k)}_row"
+                self.bases[k] = f"{names.operand(k)}_row"
                 lines.append(f"{names.operand(k)}_row{suffix} = {names.pointer(k)} + ({offset}){size}")
         return lines
 
@@ -189,7 +191,7 @@ class MixedReductionEmitter(KernelEmitter):
         lines = self._find_row("far", PREFETCH_ROW, operands)
         for k in operands:
             name = self.scope.names.operand(k)
-            lines.append(f"fetch_{name}({self._begin(k, PREFETCH_ROW)}, start, columns, {stage})")
+            lines.append(f"copy_async_{name}({self._begin(k, PREFETCH_ROW)}, start, columns, {stage})")
         self.code.extend(["if far < rows:", *indented(lines), "commit_group()"])
 
     def _carry(self) -> None:
@@ -199,14 +201,14 @@ class MixedReductionEmitter(KernelEmitter):
             self._load(load, NEXT_ROW)
 
     def _begin(self, k: int, suffix: str) -> str:
-        found = self.begins[k]
+        found = self.bases[k]
         return found if found == self.scope.names.pointer(k) else found + suffix
 
     def _row(self) -> None:
         """The work on one row."""
         plan, code = self.schedule, self.code
         if plan.prefetched:
-            code += ["come()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
+            code += ["wait_for_row()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
             self._fetch("free")
         stores = [s.operand for phase in self.kernel.phases for s in phase.stores + phase.row_stores]
         code += self._find_row("row", "", list(dict.fromkeys(stores)))
@@ -239,11 +241,11 @@ class MixedReductionEmitter(KernelEmitter):
         self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
         for use in phase.column_reductions:
             so_far = ", ".join(_so_far(use))
-            code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")
+            code.append(f"{so_far} = accumulate_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
-            states = [f"fold_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
+            states = [f"reduce_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
             names = [value.name for use in phase.folds for value in use.state]
-            code.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
+            code.append(f"{', '.join(names)} = all_reduce_{number}(turn, {', '.join(states)})")
             self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
             operand, name = self.kernel.operands[store.operand], f"store_{number}_{place}"
@@ -259,7 +261,7 @@ class MixedReductionEmitter(KernelEmitter):
                     self._provide(position.value)
             name = f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
-            code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
+            code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, thread_in_row == 0)")
 
     def _provide(self, value: Value) -> None:
         """See that an argument of a body has its value."""
@@ -269,7 +271,7 @@ class MixedReductionEmitter(KernelEmitter):
             if load.value.name == value.name:
                 self.scope.ready.add(value.name)
                 self.scope.stored[value.name] = self.kernel.operands[load.operand].dtype
-                self.code.append(f"{value.name} = take_{self.scope.names.operand(load.operand)}(stage)")
+                self.code.append(f"{value.name} = load_{self.scope.names.operand(load.operand)}(stage)")
         for load in self.anew:
             if load.value.name == value.name:
                 self._load(load, "")
@@ -320,16 +322,16 @@ class MixedReductionEmitter(KernelEmitter):
         code = self.code
         for use in self.kernel.column_reductions:
             so_far = ", ".join(_so_far(use))
-            code.append(f"{so_far} = gather_{_key(use)}({so_far})")
+            code.append(f"{so_far} = reduce_block_{_key(use)}({so_far})")
         code.append(f"line = int64((columns + {LINE - 1}) // {LINE} * {LINE})")
         lines, offset = [], 0
         for name, dtype in state_layout(self.kernel):
             place = f" + int64(grid_dim()) * line * {offset}" if offset else ""
             code.append(f"{name}_lines = workspace{place}")
             own = f"{name}_lines + int64(block_idx()) * line * {dtype.itemsize}"
-            lines.append(f"leave_{name}({own}, start, {name}_so_far, start, {self.index}(line))")
+            lines.append(f"store_partial_{name}({own}, start, {name}_accumulator, start, {self.index}(line))")
             offset += dtype.itemsize
-        code += ["if team == 0:", *indented(lines), "grid_barrier(semaphores, grid_dim())"]
+        code += ["if row_group == 0:", *indented(lines), "grid_barrier(semaphores, grid_dim())"]
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
@@ -337,8 +339,8 @@ class MixedReductionEmitter(KernelEmitter):
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
         self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, grid_dim())")
-        self.code.append(f"there = (thread_idx() < {LINE}) & (strip + thread_idx() < columns)")
-        self.code.append(f"column = {self.index}(select(there, strip + thread_idx(), 0))")
+        self.code.append(f"in_bounds = (thread_idx() < {LINE}) & (strip + thread_idx() < columns)")
+        self.code.append(f"column = {self.index}(select(in_bounds, strip + thread_idx(), 0))")
         self.scope.ready = {*self.fixed, *states}
         self._finish_columns()
         self.code.append(f"strip = {self.index}(strip + grid_dim() * {LINE})")
@@ -365,7 +367,7 @@ class MixedReductionEmitter(KernelEmitter):
         for place, store in enumerate(finish.stores):
             name = f"store_column_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
-            self.code.append(f"{name}({self._column(store.operand)}, {store.value}, there)")
+            self.code.append(f"{name}({self._column(store.operand)}, {store.value}, in_bounds)")
 
     def _column(self, k: int) -> str:
         """The address of a column's element."""
@@ -382,4 +384,4 @@ def _key(use: FoldUse) -> str:
 
 def _so_far(use: FoldUse) -> list[str]:
     """The variables that collect a fold over rows: a tile for each part of its state."""
-    return [f"{value.name}_so_far" for value in use.state]
+    return [f"{value.name}_accumulator" for value in use.state]

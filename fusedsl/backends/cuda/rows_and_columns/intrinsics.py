@@ -33,12 +33,12 @@ def _wide(e: Emitter, part: ir.Value, kind: ir.Type) -> ir.Value:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """A block of `teams` teams of `threads` threads each (whole warps); every team has rows of its own."""
+    """A block of `groups` teams of `threads` threads each (whole warps); every team has rows of its own."""
 
     threads: int
-    teams: int
+    groups: int
 
-    def join(self, *rules: ReduceOp) -> Callable:
+    def all_reduce(self, *rules: ReduceOp) -> Callable:
         """`join(turn, states…)`: the states of all threads of the team merged, the same bits in each of them.
 
         `turn` is 0 and 1 in alternation: a warp may leave its next state where nobody reads its last one any more.
@@ -76,14 +76,14 @@ class RowGroups:
         b, warps = e.builder, self.threads // WARP
         thread = e.special_register("tid.x")
         team = b.udiv(thread, I32(self.threads))
-        first = b.mul(b.add(b.mul(turn, I32(self.teams)), team), I32(warps))
+        first = b.mul(b.add(b.mul(turn, I32(self.groups)), team), I32(warps))
         warp = b.urem(b.lshr(thread, I32(5)), I32(warps))
-        arrays = [[e.shared_array(stored(p.type), 2 * self.teams * warps) for p in state] for state in states]
+        arrays = [[e.shared_array(stored(p.type), 2 * self.groups * warps) for p in state] for state in states]
         with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
             for own, state in zip(arrays, states):
                 for array, part in zip(own, state):
                     b.store(_narrow(e, part), b.gep(array, [b.add(first, warp)]))
-        if self.teams == 1:
+        if self.groups == 1:
             e.barrier()
         else:
             e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(team, I32(1)), I32(self.threads)], effect=True)
@@ -96,7 +96,7 @@ class RowGroups:
             joined.append(r.tree(e, found))
         return joined
 
-    def gather(self, tile: Tile, rule_of: ReduceOp) -> Callable:
+    def reduce_block(self, tile: Tile, rule_of: ReduceOp) -> Callable:
         """`gather(parts…)`: the tiles of states of all teams of the block merged, for the threads of the first team.
 
         Takes teams · elements · threads states of dynamic shared memory; all threads of the block must come.
@@ -108,7 +108,7 @@ class RowGroups:
             def emit(e, *values):
                 tiles = [e.unpack(value, tile.count) for value in values]
                 states = [list(parts) for parts in zip(*tiles)]
-                if self.teams > 1:
+                if self.groups > 1:
                     states = self._gathered(e, rule_of, states)
                 made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
                 return made[0] if len(made) == 1 else e.pack(result, made)
@@ -126,7 +126,7 @@ class RowGroups:
         for part in states[0]:
             lines.append(len(states) * self.threads * _bytes(part.type))
             places.append(begin)
-            begin += lines[-1] * (self.teams - 1)
+            begin += lines[-1] * (self.groups - 1)
 
         def place(which: ir.Value, element: int, n: int) -> ir.Value:
             kind = states[0][n].type
@@ -140,19 +140,19 @@ class RowGroups:
                 for n, part in enumerate(state):
                     b.store(_narrow(e, part), place(b.sub(team, I32(1)), k, n))
         e.barrier()
-        for other in range(self.teams - 1):
+        for other in range(self.groups - 1):
             for k, state in enumerate(states):
                 read = [_wide(e, b.load(place(I32(other), k, n)), part.type) for n, part in enumerate(state)]
                 states[k] = rule_of.merge.emit(e, state + read)
         return states
 
-    def finish(self, *rules: ReduceOp, at_once: int) -> Callable:
+    def reduce_blocks(self, *rules: ReduceOp, at_once: int) -> Callable:
         """`finish(addresses…, column, line, blocks)`: a column's states of all blocks merged, in the first warp.
 
         Lane l of each warp stands for column `column` + l. Each part of each state has an address; there is a line of
         `line` columns for each block. A warp has so many loads `at_once` under way.
         """
-        result, warps = _together(rules), self.threads * self.teams // WARP
+        result, warps = _together(rules), self.threads * self.groups // WARP
 
         def rule(*kinds):
             def emit(e, *values):

@@ -49,7 +49,7 @@ class TileStates:
     def _at(self, e: Emitter, base: ir.Value, place: ir.Value) -> ir.Value:
         return e.builder.add(base, e.builder.mul(e.builder.sext(place, I64), I64(self.slot)))
 
-    def leave(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
+    def store(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
         """By one thread."""
         b, at = e.builder, self._at(e, base, place)
         if self.wide:
@@ -59,7 +59,7 @@ class TileStates:
         word = b.or_(b.shl(b.zext(self._word(e, state[0]), I64), I64(32)), I64(1))
         e.asm(VOID, "st.relaxed.gpu.global.b64 [$0], $1;", "l,l", [at, word], True)
 
-    def look(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
+    def load(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
         """(whether something has been left there, what)."""
         b, at = e.builder, self._at(e, base, place)
         if self.wide:
@@ -103,7 +103,7 @@ class Lookback:
         first = b.icmp_unsigned("==", lane, I32(0))
         tile = b.add(b.mul(self.row, self.tiles), self.turn)
         with b.if_then(first):
-            board.leave(e, self.base, tile, total)
+            board.store(e, self.base, tile, total)
         place, group = b.and_(self.turn, I32(WARP - 1)), b.lshr(self.turn, I32(5))
         groups = b.lshr(b.add(self.tiles, I32(WARP - 1)), I32(5))
         whole = b.add(self.base, b.mul(b.sext(self.slots, I64), I64(board.slot)))
@@ -118,10 +118,10 @@ class Lookback:
         last = b.icmp_unsigned("==", place, I32(WARP - 1))
         sums = rule.merge.emit(e, near + total)
         with b.if_then(b.and_(first, last)):
-            board.leave(e, whole, own, sums)
+            board.store(e, whole, own, sums)
         far = self._groups(e, early, probe)
         with b.if_then(b.and_(first, last)):
-            board.leave(e, ends, own, rule.merge.emit(e, far + sums))
+            board.store(e, ends, own, rule.merge.emit(e, far + sums))
         return rule.merge.emit(e, far + near)
 
     def _within(self, e: Emitter, lane: ir.Value, place: ir.Value, start: ir.Value) -> State:
@@ -144,10 +144,10 @@ class Lookback:
         """What is left in a slot by each lane that wants it."""
         b, board = e.builder, self.board
         safe = b.select(wanted, place, I32(0))
-        ready, state = board.look(e, base, safe)
+        ready, state = board.load(e, base, safe)
         waiting = b.and_(wanted, b.not_(ready))
         with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, following):
-            again, seen = board.look(e, base, safe)
+            again, seen = board.load(e, base, safe)
             late = b.and_(again, held[0])
             following += [b.and_(held[0], b.not_(again))]
             following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
@@ -158,8 +158,8 @@ class Lookback:
         each lane's group its end, and its total)."""
         b, board = e.builder, self.board
         none = b.not_(there)  # before the first group there is nothing: its end is known
-        end, after = board.look(e, ends, place)
-        total, sums = board.look(e, whole, place)
+        end, after = board.load(e, ends, place)
+        total, sums = board.load(e, whole, place)
         nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
         missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
         found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))

@@ -34,17 +34,17 @@ class TopKBuffer:
             e.builder.store(I32(0), self.counter(e, room))
         order.wait(e)
 
-    def push(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
+    def insert(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
         """Keep what is better than the bound; the bound after that."""
         order = self.order
         if self.count <= self._groups(entries) * order.threads <= self.size:
             bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
         some = max(1, self.size // 2 // order.threads)  # entries of a thread for which there is always room
         for k in range(0, len(entries), some):
-            bound = self._push_some(e, room, entries[k : k + some], bound)
+            bound = self._insert_some(e, room, entries[k : k + some], bound)
         return bound
 
-    def _push_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
+    def _insert_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
         b, order, counter = e.builder, self.order, self.counter(e, room)
         for entry in entries:
             with b.if_then(order.less(e, entry, bound)):
@@ -53,7 +53,7 @@ class TopKBuffer:
         order.wait(e)
         held = b.load(counter)
         order.wait(e)
-        return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.settle(e, room, held))
+        return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.flush(e, room, held))
 
     def _first_bound(self, e: Emitter, room: ir.Value, entries: list[Entry]) -> Entry:
         """What the best of as many groups of entries as are wanted do not exceed: so many are not worse."""
@@ -71,7 +71,7 @@ class TopKBuffer:
         following = b.select(missing, ONES, b.add(last[-1], I64(1)))
         return [*last[:-1], following]
 
-    def settle(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
+    def flush(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
         """Sort what is kept and what came after it; the new bound."""
         b, order = e.builder, self.order
         total = b.add(held, I32(self.keep))
@@ -111,7 +111,7 @@ def insert(choice_of: TopKBuffer) -> Callable:
     def rule(*kinds):
         def emit(e, room, entries, bound, first):
             held = order.entries(e, entries, order.tile.count)
-            made = choice_of.push(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
+            made = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
             return order.packed(e, [made])
 
         return order.tuple_of(1), emit
@@ -126,7 +126,7 @@ def flush(choice_of: TopKBuffer) -> Callable:
         def emit(e, room):
             held = e.builder.load(choice_of.counter(e, room))
             choice_of.order.wait(e)
-            choice_of.settle(e, room, held)
+            choice_of.flush(e, room, held)
 
         return types.void, emit
 

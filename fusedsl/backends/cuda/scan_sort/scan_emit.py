@@ -24,7 +24,7 @@ def name_of(use: ScanUse) -> str:
 
 def carried_state(use: ScanUse) -> str:
     """The variable with the state of the row's earlier tiles."""
-    return f"{name_of(use)}_so_far"
+    return f"{name_of(use)}_accumulator"
 
 
 def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
@@ -38,7 +38,7 @@ def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
             before = carried_state(use)
             if resident:
                 define_scan(writer, use)
-                before = f"empty_{name_of(use)}()"
+                before = f"initial_{name_of(use)}()"
             lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
             states = ", ".join(value.name for value in use.state)
             after = "_" if resident else carried_state(use)
@@ -53,9 +53,9 @@ def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
 def _write_linked(writer: RowEmitter, use: ScanUse) -> None:
     """A scan whose earlier tiles are other blocks'."""
     name, names = name_of(use), [name_of(other) for other in _all_scans(writer)]
-    writer.define_rule(use, name)
+    writer.define_reduce_op(use, name)
     how = ", reverse=True" if use.reverse else ""
-    writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, team, rule_{name}{how})")
+    writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, thread_group, reduction_{name}{how})")
     lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
     offset = f"offset_{names.index(name)}"
     where = f"semaphores, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
@@ -96,17 +96,17 @@ def emit_lookback(writer: RowEmitter) -> None:
     backwards = any(use.reverse for use in scans_of(phase))
     turn = "(tiles - 1 - turn)" if backwards else "turn"
     code.append(f"column = {index}(start + {index}({turn}) * {plan.tile_elements})")
-    writer.element_work(0, phase)
+    writer.emit_elements(0, phase)
     writer.code.append(f"reset_lookback(semaphores, rows_tiles, int64({HEADER}) + {place})")
 
 
 def define_scan(writer: RowEmitter, use: ScanUse) -> None:
     """The rule of a scan, and the intrinsics made of it."""
     name = name_of(use)
-    writer.define_rule(use, name)
+    writer.define_reduce_op(use, name)
     how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked_layout else ''}"
-    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, team, rule_{name}{how})")
-    writer.scope.functions.append(f"empty_{name} = identity_state(rule_{name})")
+    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, thread_group, reduction_{name}{how})")
+    writer.scope.functions.append(f"initial_{name} = identity_state(reduction_{name})")
 
 
 LoopText = tuple[
@@ -127,7 +127,7 @@ def scan_loop(writer: RowEmitter, phase: Phase) -> LoopText:
     outside, scope.code = scope.code, []
     for use in scans_of(phase):
         define_scan(writer, use)
-        scope.code.append(f"{carried_state(use)} = empty_{name_of(use)}()")
+        scope.code.append(f"{carried_state(use)} = initial_{name_of(use)}()")
     shift = span.bit_length() - 1
     scope.code.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"at = {index}(0)")
     scope.code.append(f"column = {index}(start + at)")

@@ -30,7 +30,7 @@ class Scan:
 
     @property
     def lanes(self) -> int:
-        return 1 if self.team.across else min(self.team.threads, WARP)
+        return 1 if self.team.rows_across else min(self.team.threads, WARP)
 
     @property
     def parts(self) -> int:
@@ -40,7 +40,7 @@ class Scan:
     @property
     def groups(self) -> int:
         """Groups of threads that leave a total each in shared memory."""
-        return self.team.threads if self.team.across else self.team.threads // WARP
+        return self.team.threads if self.team.rows_across else self.team.threads // WARP
 
     def emit(self, e: Emitter, elements: list[State], before: Before) -> tuple[list[State], State]:
         """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread).
@@ -102,7 +102,7 @@ class Scan:
 
     def _groups(self, e: Emitter, ends: list[State], before: Before) -> tuple[list[State], State]:
         """(what lies before each run of this group of threads, the state of all) through shared memory."""
-        b, thread, spread = e.builder, e.special_register("tid.x"), self.team.across or 1
+        b, thread, spread = e.builder, e.special_register("tid.x"), self.team.rows_across or 1
         count = self.groups * len(ends)
         arrays = [e.shared_array(shared_type(part), (count + 1) * spread) for part in ends[0]]
         row = b.and_(thread, I32(spread - 1))
@@ -111,7 +111,7 @@ class Scan:
         places = [b.add(group, I32(k * self.groups)) for k in range(len(ends))]
         e.barrier()  # the tile before has been read
         leaves = None
-        if not self.team.across:
+        if not self.team.rows_across:
             lane = b.and_(thread, I32(WARP - 1))
             leaves = b.icmp_unsigned("==", lane, I32(0 if self.reverse else WARP - 1))
         for end, place in zip(ends, places):
@@ -163,7 +163,7 @@ class Scan:
         self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
     def _at(self, e: Emitter, place: ir.Value, row: ir.Value) -> ir.Value:
-        spread = self.team.across or 1
+        spread = self.team.rows_across or 1
         return e.builder.add(e.builder.mul(place, I32(spread)), row) if spread > 1 else place
 
     def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, place, wanted: ir.Value | None) -> None:
@@ -211,13 +211,13 @@ def scanned(e: Emitter, tile: Tile, rule_of: ReduceOp, kinds: Sequence, values: 
     """The states of a tile's elements (`values` are lifted…, start, limit); of those that are not there, nothing."""
     parts = len(rule_of.state)
     columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-    rooms = tile.room_of(e, kinds[parts], *values[parts : parts + 2])
+    rooms = tile.valid_of(e, kinds[parts], *values[parts : parts + 2])
     empty = rule_of.empty.emit(e, []) if any(rooms) else []
     elements = []
     for number in range(tile.count):
         state, room = [column[number] for column in columns], rooms[number // tile.width]
         if room is not None:
-            there = room.holds(e.builder, number % tile.width)
+            there = room.has(e.builder, number % tile.width)
             state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
         elements.append(state)
     return elements

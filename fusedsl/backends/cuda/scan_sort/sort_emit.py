@@ -29,7 +29,7 @@ def define_key_codec(writer: RowEmitter, select: Selection) -> None:
     plan, rank, add = writer.schedule, sort_method_of(writer), writer.scope.functions.append
     add("")
     add("")
-    add(f'ordered = key_codec("{select.lifted.dtype.name}", {select.descending}, tile, team)')
+    add(f'ordered = key_codec("{select.lifted.dtype.name}", {select.descending}, tile, thread_group)')
     add("enter_entries = make_entries(ordered)")
     if rank.method == "rounds":
         places = tuple(dict.fromkeys(place for _, place, _ in select.places))
@@ -125,7 +125,7 @@ def _take(writer: RowEmitter, select: Selection, room: str) -> None:
     """The places that a thread holds, and those that are row values."""
     index = _index(writer)
     if sort_method_of(writer).per_thread:
-        writer.code.append(f"ranked = take_entries({room}, {index}(lane), {index}({_limit(select)}))")
+        writer.code.append(f"ranked = take_entries({room}, {index}(thread_in_row), {index}({_limit(select)}))")
     for place in dict.fromkeys(place for _, place, _ in select.places):
         writer.code.append(f"place_{place} = pick_{place}({room})")
     _read_places(writer, select)
@@ -156,7 +156,7 @@ def emit_sorted_phase(writer: RowEmitter, number: int, phase: Phase) -> None:
         if value.name not in given:
             writer.provide(value)
     if sort_method_of(writer).per_thread:
-        writer.code.append(f"rank = {index}(lane)")
+        writer.code.append(f"rank = {index}(thread_in_row)")
         _work(writer, number, phase, limit)
         return
     outside, writer.scope.code = writer.scope.code, []
@@ -165,7 +165,7 @@ def emit_sorted_phase(writer: RowEmitter, number: int, phase: Phase) -> None:
     _work(writer, number, phase, limit)
     writer.code.append(f"rank = {index}(rank + {writer.schedule.threads})")
     inside, writer.scope.code = writer.scope.code, outside
-    writer.code.extend([f"rank = {index}(lane)", f"while rank < {limit}:", *indented(inside)])
+    writer.code.extend([f"rank = {index}(thread_in_row)", f"while rank < {limit}:", *indented(inside)])
     writer.scope.ready -= given
 
 
@@ -179,13 +179,15 @@ def _work(writer: RowEmitter, number: int, phase: Phase, limit: str) -> None:
         scope.top.append(f'{name} = ranks.store("{operand.dtype.name}", "{operand.rank}")')
         stride = f", {scope.names.stride(store.operand, writer.kernel.axes)}" if operand.rank == "s" else ""
         value = scope.element(store.value)
-        stores.append(f"{name}({writer.begins[store.operand]}, rank, {value}, rank, {limit}{stride})")
-    scope.code.extend(["if there:", *indented(stores)] if stores and writer.schedule.rows > 1 else stores)
+        stores.append(f"{name}({writer.bases[store.operand]}, rank, {value}, rank, {limit}{stride})")
+    scope.code.extend(["if in_bounds:", *indented(stores)] if stores and writer.schedule.rows > 1 else stores)
     for k, use in enumerate(phase.folds):
         name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
-        writer.define_rule(use, name)
-        scope.functions.append(f"fold_{name}, join_{name} = reduce_tile(ranks, rule_{name}), team.join(rule_{name})")
+        writer.define_reduce_op(use, name)
+        scope.functions.append(
+            f"reduce_{name}, all_reduce_{name} = reduce_tile(ranks, reduction_{name}), thread_group.all_reduce(reduction_{name})"
+        )
         lifted = ", ".join(scope.element(value.name) for value in use.lifted)
         states = ", ".join(value.name for value in use.state)
-        scope.code.append(f"{states} = join_{name}(fold_{name}({lifted}, rank, {limit}))")
+        scope.code.append(f"{states} = all_reduce_{name}(reduce_{name}({lifted}, rank, {limit}))")
         scope.ready |= {value.name for value in use.state}

@@ -19,12 +19,12 @@ def make_entries(order_of: KeyCodec) -> Callable:
                 elements = [e.cast(v, values.dtype, kind) for v in e.unpack(held, tile.count)]
             else:
                 elements = [e.cast(held, values, kind)] * tile.count
-            rooms, found = tile.room_of(e, start, first, last), []
+            rooms, found = tile.valid_of(e, start, first, last), []
             begin = first if first.type == I64 else e.builder.sext(first, I64)
             for number, value in enumerate(elements):
                 vector, within = divmod(number, tile.width)
                 room = rooms[vector]
-                there = room.holds(e.builder, within) if room is not None else None
+                there = room.has(e.builder, within) if room is not None else None
                 column = e.builder.add(begin, I64(vector * tile.step + within))
                 found.append(order_of.entry(e, value, column, there))
             return order_of.packed(e, found)

@@ -55,7 +55,7 @@ class CpAsyncRing:
     def _place(self, number: int) -> int:
         return self.begin + number * self.threads * self.bytes
 
-    def fetch(self) -> Callable:
+    def copy_async(self) -> Callable:
         """`fetch(address, start, limit, row)`: begin to copy a tile of a line of elements; zeros where none is.
 
         `row` is where the row begins in shared memory.
@@ -67,12 +67,12 @@ class CpAsyncRing:
                 b, own = e.builder, self._own(e, where)
                 begin = first if first.type == I64 else b.sext(first, I64)
                 source = b.add(at, b.mul(begin, I64(kind.itemsize)))
-                for k, room in enumerate(self.tile.room_of(e, start, first, last)):
+                for k, room in enumerate(self.tile.valid_of(e, start, first, last)):
                     skipped = k * self.tile.step * kind.itemsize
                     text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
                     values = [own, source]
                     if room is not None:
-                        there = b.icmp_signed(">", room.room, I32(0))
+                        there = b.icmp_signed(">", room.count, I32(0))
                         values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
                         values.append(b.select(there, I32(self.bytes), I32(0)))
                     text += ", $2;" if room is not None else ";"
@@ -83,7 +83,7 @@ class CpAsyncRing:
 
         return intrinsic(4)(rule)
 
-    def take(self) -> Callable:
+    def load(self) -> Callable:
         """`take(row)`: the tile as `Tile.load` holds it."""
         kind = dtype(self.name)
         result = stored_type(kind, self.tile.count, self.tile.width)

@@ -17,37 +17,37 @@ KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 @dataclass(frozen=True)
 class ValidElements:
-    """Which elements of a vector exist: those at `skip` and beyond, and below `room` (int32; None: no such bound).
+    """Which elements of a vector exist: those at `skip` and beyond, and below `count` (int32; None: no such bound).
 
-    `split` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
+    `partial` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
     with its last element, others with its aligned block of 16 bytes at most.
     """
 
-    room: ir.Value | None
+    count: ir.Value | None
     skip: ir.Value | None = None
-    split: bool = False
+    partial: bool = False
     exact: bool = True
 
     def after(self, builder: ir.IRBuilder, elements: int) -> ValidElements:
         """The same, counted from a later element."""
-        if not self.split or not elements:
+        if not self.partial or not elements:
             return self
-        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.room, self.skip))
+        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.count, self.skip))
         return ValidElements(room, skip, True, self.exact)
 
-    def holds(self, builder: ir.IRBuilder, element: int) -> ir.Value:
+    def has(self, builder: ir.IRBuilder, element: int) -> ir.Value:
         """Does this element exist?"""
         found = I1(1)
-        if self.room is not None:
-            found = builder.icmp_signed(">", self.room, I32(element if self.split else 0))
-        if self.split and self.skip is not None:
+        if self.count is not None:
+            found = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
+        if self.partial and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<=", self.skip, I32(element)))
         return found
 
     def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
         """Does any of the first `width` elements exist?"""
-        found = I1(1) if self.room is None else builder.icmp_signed(">", self.room, I32(0))
-        if self.split and self.skip is not None:
+        found = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
+        if self.partial and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<", self.skip, I32(width)))
         return found
 
@@ -165,13 +165,13 @@ def _predicates(width: int, room: ValidElements, first: int, whole: str) -> tupl
     `first` is the number of the first input operand; also the names of the predicates and the inputs.
     """
     inputs, ends, begins = [], "", ""
-    if room.room is not None:
+    if room.count is not None:
         ends = f"${first}"
-        inputs.append(room.room)
-    if room.split and room.skip is not None:
+        inputs.append(room.count)
+    if room.partial and room.skip is not None:
         begins = f"${first + len(inputs)}"
         inputs.append(room.skip)
-    if not room.split or width == 1:
+    if not room.partial or width == 1:
         return [".reg .pred whole;", *_within("whole", ends, 1, begins, 0), whole], [], inputs
     names = [f"p{k}" for k in range(width)]
     lines = [f".reg .pred whole, part, {', '.join(names)};", *_within("whole", ends, width, begins, 0), whole]
@@ -197,7 +197,7 @@ def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room:
     """A vector of which any element exists: all of its aligned block or, if it is to be exact, up to its last one."""
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
-    if not room.exact or not room.split or room.room is None or width == 1:
+    if not room.exact or not room.partial or room.count is None or width == 1:
         return _read_if(e, room.any(e.builder, width), count, bits, address)
     return _read_up_to(e, dtype, count, bits, address, room, width)
 
@@ -229,7 +229,7 @@ def _read_up_to(
     lines.append(f"@!part bra {SKIP};")
     for k in range(count):
         lines += _load_end(dtype, k, count, bits, end)
-    inputs = [address, room.room] + ([room.skip] if room.skip is not None else [])
+    inputs = [address, room.count] + ([room.skip] if room.skip is not None else [])
     return _loaded(e, [*lines, f"{SKIP}:"], count, bits, inputs)
 
 
@@ -294,11 +294,11 @@ def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped
     b, size = e.builder, dtype.itemsize
     ends = (0, HALF, ACCESS_BYTES - 1)
     places = [b.add(base, I64(end)) for end in ends]
-    if room is not None and room.split:
+    if room is not None and room.partial:
         places = [b.add(place, I64(skipped)) for place in places]
         skipped, address = 0, places[0]
-        if room.room is not None:
-            last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
+        if room.count is not None:
+            last = b.add(address, b.sext(b.mul(b.sub(room.count, I32(1)), I32(size)), I64))
             places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
         if room.skip is not None:
             first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
@@ -306,7 +306,7 @@ def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped
     words: list[ir.Value] = []
     for place in places:
         half = b.add(b.and_(place, I64(-HALF)), I64(skipped))
-        if room is None or room.split:
+        if room is None or room.partial:
             words += _read_whole(e, dtype, width // 2, half)
         else:
             words += _read_if(e, room.any(b, width), HALF // 4, 32, half)
@@ -324,8 +324,8 @@ def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidE
     there: ir.Value = I32(size)
     if room is not None:
         left = there
-        if room.split and room.room is not None:
-            left = b.select(b.icmp_signed("<", room.room, I32(width)), room.room, I32(width))
+        if room.partial and room.count is not None:
+            left = b.select(b.icmp_signed("<", room.count, I32(width)), room.count, I32(width))
             left = b.mul(left, I32(dtype.itemsize))
         there = b.select(room.any(b, width), left, I32(0))
     how = "cg" if size == ACCESS_BYTES else "ca"

@@ -53,7 +53,7 @@ def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
     def rule(*kinds):
         def emit(e, *values):
             columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-            rooms = tile.room_of(e, kinds[-2], *values[-2:])
+            rooms = tile.valid_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
             states = []
             for number, room in enumerate(rooms):
@@ -87,10 +87,10 @@ def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitude
                 found, step = [[word] for word in words], per_vector
             none = _nothing(e, kind, order, found[0][0], magnitudes)
             states = []
-            for number, room in enumerate(tile.room_of(e, kinds[-2], start, limit)):
+            for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
                 vector = found[number * step : (number + 1) * step]
                 if room is not None:
-                    there = room.holds(e.builder, 0)
+                    there = room.has(e.builder, 0)
                     vector = [[e.builder.select(there, one, none)] for (one,) in vector]
                 states += vector
             if e.cc < (8, 0):
@@ -125,10 +125,10 @@ def _vector(e: Emitter, rule_of: ReduceOp, elements: list[State], room: ValidEle
 
     def kept(state: State, element: int) -> State:
         assert room is not None
-        there = room.holds(e.builder, element)
+        there = room.has(e.builder, element)
         return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
 
-    if room is not None and room.split:
+    if room is not None and room.partial:
         return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)], room.skip is None)
     state = rule_of.tree(e, elements, ordered=True)
     return state if room is None else kept(state, 0)

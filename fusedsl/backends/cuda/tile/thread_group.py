@@ -17,31 +17,31 @@ FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at o
 class ThreadGroup:
     """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
 
-    Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
-    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `meetings` times.
-    Where they are a `line` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
+    Where `rows_across`, neighbours belong to different rows instead, `rows_across` to a block: thread t works on row t % across.
+    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `reductions` times.
+    Where they are a `dynamic` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
     warp has, whole warps.
-    Where it `stays`, it works on row after row, beside other teams of such blocks: `teams` in all.
+    Where it `persistent`, it works on row after row, beside other teams of such blocks: `groups` in all.
     """
 
     threads: int
-    across: int = 0
+    rows_across: int = 0
     cluster: int = 1
-    meetings: int = 0
-    line: bool = False
-    teams: int = 1
-    stays: bool = False
+    reductions: int = 0
+    dynamic: bool = False
+    groups: int = 1
+    persistent: bool = False
 
     @property
-    def places(self) -> int:
+    def barrier_slots(self) -> int:
         """Where the states of a meeting stand in a block; of teams that stay, those of two turns."""
-        return 2 * self.teams if self.stays else 1
+        return 2 * self.groups if self.persistent else 1
 
-    def enter(self) -> Callable:
+    def cluster_init(self) -> Callable:
         """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
-        return cluster.cluster_init(self.meetings * self.places)
+        return cluster.cluster_init(self.reductions * self.barrier_slots)
 
-    def join(self, rule_of: ReduceOp) -> Callable:
+    def all_reduce(self, rule_of: ReduceOp) -> Callable:
         """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
 
         In a cluster `join(meeting, state)`, with the number of the row's meeting; `join(meeting, turn, state)` of a
@@ -52,21 +52,21 @@ class ThreadGroup:
         def rule(*kinds):
             def emit(e, *values):
                 state = state_of(e, rule_of, values[-1])
-                if self.line:
+                if self.dynamic:
                     along = self._along_part if self.threads < WARP else self._along_warps
                     return e.pack(result, along(e, rule_of, state))
-                if self.across:
-                    return e.pack(result, self._through_shared(e, rule_of, state, self.across))
+                if self.rows_across:
+                    return e.pack(result, self._through_shared(e, rule_of, state, self.rows_across))
                 state = self._through_shuffles(e, rule_of, state)
                 if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.stays else None)
+                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
                 elif self.threads > WARP:
                     state = self._through_shared(e, rule_of, state, 0)
                 return e.pack(result, state)
 
             return result, emit
 
-        return intrinsic(1 + (self.cluster > 1) + self.stays)(rule)
+        return intrinsic(1 + (self.cluster > 1) + self.persistent)(rule)
 
     def _through_shuffles(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
@@ -154,7 +154,7 @@ class ThreadGroup:
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
         count, kinds = warps * self.cluster, [part.type for part in state]
-        arrays = [e.shared_array(cluster.sent_type(kind), count * self.places) for kind in kinds]
+        arrays = [e.shared_array(cluster.sent_type(kind), count * self.barrier_slots) for kind in kinds]
         parity, begin = None, None
         if turn is not None:
             turn = turn if turn.type == I32 else b.trunc(turn, I32)
@@ -163,9 +163,9 @@ class ThreadGroup:
             thread = b.and_(thread, I32(self.threads - 1))
             own = b.add(b.mul(of_team, I32(2)), of_turn)
             parity, begin = b.and_(b.lshr(turn, I32(1)), I32(1)), b.mul(own, I32(count))
-            number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.places)), own)
+            number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.barrier_slots)), own)
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
-        barrier = cluster.cluster_mbarrier(e, self.meetings * self.places, number)
+        barrier = cluster.cluster_mbarrier(e, self.reductions * self.barrier_slots, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
         place = place if begin is None else b.add(begin, place)

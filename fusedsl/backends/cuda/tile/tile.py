@@ -45,17 +45,17 @@ class Tile(VectorLayout):
             def emit(e, address, start, limit, stride=None):
                 found = []
                 if letter in "co":
-                    for place in self.across(e, kind, address, start, stride, limit, letter == "o"):
+                    for place in self.column_addresses(e, kind, address, start, stride, limit, letter == "o"):
                         found += load_vector(e, kind, self.width, place, None)
                     return e.pack(result, found)
                 for number in range(self.vectors):
-                    room = self.room(e, kinds[1], start, limit, number)
+                    room = self.valid(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
-                        base = self.places(e, kind, letter, address, kinds[1], start, first, None)[0]
+                        base = self.addresses(e, kind, letter, address, kinds[1], start, first, None)[0]
                         found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
-                    places = self.places(e, kind, letter, address, kinds[1], start, number, stride)
+                    places = self.addresses(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self.load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
@@ -63,7 +63,7 @@ class Tile(VectorLayout):
 
         return intrinsic(4 if letter in "sco" else 3)(rule)
 
-    def fetch(self, name: str, threads: int, offset: int) -> Callable:
+    def copy_async(self, name: str, threads: int, offset: int) -> Callable:
         """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
 
         Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
@@ -75,8 +75,8 @@ class Tile(VectorLayout):
             def emit(e, address, start, limit, place):
                 size = self.width * kind.itemsize
                 for number in range(self.vectors):
-                    room = self.room(e, kinds[1], start, limit, number)
-                    source = self.places(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    room = self.valid(e, kinds[1], start, limit, number)
+                    source = self.addresses(e, kind, "1", address, kinds[1], start, number, None)[0]
                     target = _kept_at(e, place, offset + number * threads * size, size, threads)
                     copy(e, target, source, size, room, kind)
 
@@ -84,7 +84,7 @@ class Tile(VectorLayout):
 
         return intrinsic(4)(rule)
 
-    def kept(self, name: str, threads: int, offset: int) -> Callable:
+    def load_shared(self, name: str, threads: int, offset: int) -> Callable:
         """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -112,14 +112,14 @@ class Tile(VectorLayout):
             def emit(e, at, offsets, tile, first, last, step=None):
                 elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
-                across = self.across(e, kind, at, first, step) if letter == "c" else []
+                across = self.column_addresses(e, kind, at, first, step) if letter == "c" else []
                 for number in range(self.vectors):
-                    room = self.room(e, start, first, last, number)
+                    room = self.valid(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     if letter == "c":
                         store_vector(e, kind, self.width, across[number], part, room)
                         continue
-                    places = self.places(e, kind, letter, at, begins, offsets, number, step)
+                    places = self.addresses(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
@@ -167,7 +167,7 @@ class Tile(VectorLayout):
             whole = form.dtype if isinstance(form, types.UniTuple) else form
 
             def emit(e, start):
-                begins = self.begins(e, form, start)
+                begins = self.starts(e, form, start)
                 begins = [e.cast(b, whole, kind) for b in begins]
                 return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
 
@@ -240,7 +240,7 @@ class Tile(VectorLayout):
             found.append(either)
         return found
 
-    def part(self, first: int, vectors: int, anew: bool = False) -> Callable:
+    def slice(self, first: int, vectors: int, anew: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.
 
         Where `anew`, the compiler does not see that they are the same: what it computed from them before, it computes
@@ -269,7 +269,7 @@ class Tile(VectorLayout):
 
             def emit(e, first, limit):
                 b, last = e.builder, e.builder.sub(limit, limit.type(1))
-                numbers = [b.add(first, self.skipped(e, k, first.type)) for k in range(self.vectors)]
+                numbers = [b.add(first, self.offset_of(e, k, first.type)) for k in range(self.vectors)]
                 return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
 
             return result, emit
@@ -283,7 +283,7 @@ class Tile(VectorLayout):
             return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
         found = []
         for k, place in enumerate(places):
-            one = room and ValidElements(e.builder.zext(room.holds(e.builder, k), I32))
+            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
             found += load_vector(e, kind, 1, place, one)
         return paired(e, kind, found)
 
@@ -292,7 +292,7 @@ class Tile(VectorLayout):
             store_vector(e, kind, self.width, places[0], values, room)
             return
         for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
-            one = room and ValidElements(e.builder.zext(room.holds(e.builder, k), I32))
+            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
             store_vector(e, kind, 1, place, [value], one)
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:

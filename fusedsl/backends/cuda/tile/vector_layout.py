@@ -13,7 +13,7 @@ INDEX = (types.int32, types.int64)
 @dataclass(frozen=True)
 class VectorLayout:
     """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
-    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
+    or where that is 0, behind those of all threads of a line of the block; where tiles are `along_y`, as many as a block
     has lines.
 
     `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
@@ -27,35 +27,37 @@ class VectorLayout:
     checks: str
     step: int = 0
     exact: bool = True
-    deep: bool = False
+    along_y: bool = False
 
     @property
     def count(self) -> int:
         """The elements of a thread."""
         return self.width * self.vectors
 
-    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[ValidElements | None]:
+    def valid_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[ValidElements | None]:
         """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
-        return [self.room(e, kind, start, limit, number) for number in range(self.vectors)]
+        return [self.valid(e, kind, start, limit, number) for number in range(self.vectors)]
 
-    def begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
+    def starts(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
         """The first element of each vector; `start` is that of the thread's first, or a tuple with all."""
         if isinstance(kind, types.UniTuple):
             return e.unpack(start, self.vectors)
-        return [e.builder.add(start, self.skipped(e, k, start.type)) for k in range(self.vectors)]
+        return [e.builder.add(start, self.offset_of(e, k, start.type)) for k in range(self.vectors)]
 
-    def skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
+    def offset_of(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
         """Elements between the first vector of a thread and another."""
         if self.step or not number:
             return kind(number * self.step)
         b = e.builder
-        if self.deep:
+        if self.along_y:
             found = b.mul(e.special_register("ntid.y"), I32(number))
         else:
             found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
         return found if kind == I32 else b.zext(found, kind)
 
-    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> ValidElements | None:
+    def valid(
+        self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int
+    ) -> ValidElements | None:
         """What is there of a vector; None: all of it."""
         check, b = self.checks[number], e.builder
         if check == "e":
@@ -63,15 +65,15 @@ class VectorLayout:
         if check == "." or kind not in INDEX:
             return None
         if check in "hb":
-            skip = _int32(b, b.neg(b.add(start, self.skipped(e, number, start.type))))
+            skip = _int32(b, b.neg(b.add(start, self.offset_of(e, number, start.type))))
             return ValidElements(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
         return ValidElements(self._left(e, start, limit, number), None, check == "t", self.exact)
 
     def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
         """Elements between the start of a vector and the limit."""
-        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.skipped(e, number, start.type))))
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.offset_of(e, number, start.type))))
 
-    def places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+    def addresses(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
         """The address of a vector, or where its elements are not neighbours, of each element.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
@@ -80,7 +82,7 @@ class VectorLayout:
         scattered = apart and self.checks[number] != "e"  # `start` has offsets in memory, not places in the line
         begin = b.extract_value(start, number) if apart else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if apart else self.skipped(e, number, I64)
+        skipped = I64(0) if apart else self.offset_of(e, number, I64)
         if letter != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
@@ -88,7 +90,7 @@ class VectorLayout:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
 
-    def across(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
+    def column_addresses(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
         """The addresses of vectors across a column; where there is a limit, those beyond are its last one, or the
         thread's `first`.
 
@@ -101,7 +103,7 @@ class VectorLayout:
             return b.add(address, b.mul(_int64(b, number), step))
 
         def after(place: ir.Value) -> ir.Value:
-            levels = self.skipped(e, 1, stride.type)
+            levels = self.offset_of(e, 1, stride.type)
             if stride.type == I32:
                 apart = b.mul(levels, I32(size))
                 return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
@@ -112,7 +114,7 @@ class VectorLayout:
             if limit is None or check == ".":
                 found.append(after(found[-1]) if found else at(start))
                 continue
-            begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
+            begin, final = b.add(start, self.offset_of(e, number, start.type)), b.sub(limit, limit.type(1))
             instead = start if first else final
             found.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
         return found

@@ -98,8 +98,8 @@ class Row:
     def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of them all, and what is there of them."""
         first = _first(e, self)
-        room = self.tile.room(e, types.int64, first, I64(self.elements), 0)
-        return self.tile.places(e, kind, letter, address, types.int64, first, 0, stride), room
+        room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
+        return self.tile.addresses(e, kind, letter, address, types.int64, first, 0, stride), room
 
 
 def _first(e: Emitter, row: Row) -> ir.Value:
