@@ -120,7 +120,7 @@ def test_what_several_tiles_sum_is_what_they_are_above_their_mean_and_that_as_of
     source = fd.kernel("var(x, axis=0), mean(x, axis=0)").source(fd.spec((100_000, 4096), "bfloat16"), device="cuda")
     first, _, after = source.partition("while (tiles <")
     later, found, after = after.partition("= implied_0(")
-    assert found and "sum_0, fold_sum" not in later and "sum_2, fold_sum" in later
+    assert found and "sum_0, reduce_sum" not in later and "sum_2, reduce_sum" in later
     assert first.count("reduce_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
 
 

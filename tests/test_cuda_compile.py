@@ -433,20 +433,22 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
 @pytest.mark.parametrize(
     ("text", "dtype", "columns", "team"),
     [
-        ("softmax(x)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2"),
-        ("softmax(x)", "bfloat16", 1 << 17, "threads=256, cluster=8, meetings=2"),
+        ("softmax(x)", "float32", 1 << 18, "threads=256, cluster=16, reductions=2"),
+        ("softmax(x)", "bfloat16", 1 << 17, "threads=256, cluster=8, reductions=2"),
         ("layer_norm(x, w, w)", "bfloat16", 1 << 15, "threads=512"),
-        ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, meetings=2"),
-        ("rms_norm(x, w)", "bfloat16", 1 << 17, "threads=512, cluster=4, meetings=1"),
-        ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2, teams=2, stays=True"),
-        ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, meetings=2, teams=2, stays=True"),
-        ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, meetings=2, teams=1, stays=True"),
+        ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, reductions=2"),
+        ("rms_norm(x, w)", "bfloat16", 1 << 17, "threads=512, cluster=4, reductions=1"),
+        ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, reductions=2, groups=2, persistent=True"),
+        ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, reductions=2, groups=2, persistent=True"),
+        ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, reductions=2, groups=1, persistent=True"),
     ],
 )
 def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team):
     kernel = fd.kernel(text)
     weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
-    assert f"thread_group = ThreadGroup({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
+    assert f"thread_group = ThreadGroup({team})" in kernel.source(
+        fd.spec((4096, columns), dtype), *weights, device="cuda"
+    )
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
 
 

@@ -139,7 +139,7 @@ def test_rows_of_one_length_class_share_a_schedule():
 
 def test_rows_on_lines_share_a_binary_whatever_their_threads():
     some, more, longest = (choose(sum_rows(), (64, columns), H200) for columns in (516, 3076, 8188))
-    assert some.binary == more.binary == longest.binary
+    assert some.compiled_form == more.compiled_form == longest.compiled_form
     assert [one.threads for one in (some, more, longest)] == [32, 128, 256]
     assert choose(sum_rows(), (64, 4096), H200) == choose(sum_rows(), (64, 4096), H200, False)
 

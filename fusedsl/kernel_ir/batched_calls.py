@@ -1,4 +1,4 @@
-"""Many calls of one kernel in one launch: where each finds its slots in the parameter block that they share."""
+"""Batched calls: many calls of one kernel in one launch, with the layout of their parameter block."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class BatchedCalls:
 def choose_batched_calls(
     calls: int, pointers: int, fixed: int, own: tuple[int, ...], shared: tuple[int, ...], largest: int
 ) -> BatchedCalls:
-    """The smallest table of at most `largest` words that holds so many calls, or the largest one there is."""
+    """The smallest block of at most `largest` words that holds so many calls, or the largest block."""
     sizes = [words for words in BLOCK_WORDS if words <= largest]
     tables = [BatchedCalls(words, pointers, fixed, own, shared) for words in sizes]
     return next((table for table in tables if table.capacity >= calls), tables[-1])

@@ -1,4 +1,4 @@
-"""One fused kernel as data: the axes it runs over, what it reads, and the phases or the stream that it computes."""
+"""Kernel IR: one fused kernel as data: its axes, operands, and phases or attention body."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Load:
-    """`value` is element (or, where all column strides are "0", row) of input `operand` (an index), widened."""
+    """`value` is element (row value, if all column strides are "0") of input `operand` (an index), widened."""
 
     value: Value
     operand: int
@@ -52,8 +52,9 @@ class Position:
 
 @dataclass(frozen=True)
 class ColumnEpilogue:
-    """What a kernel does once all its rows are folded, for each column: `body` takes states of folds over the rows,
-    scalars, and loads and positions that are the same in all rows."""
+    """Column epilogue: per column, after the reductions over all rows. `body` takes the states of these reductions,
+    scalars, and loads and positions that are the same in all rows.
+    """
 
     body: Body | None
     stores: tuple[Store, ...]

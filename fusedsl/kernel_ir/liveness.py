@@ -1,4 +1,4 @@
-"""How many registers a kernel's bodies need: live values in the order in which their lines stand."""
+"""Liveness: registers of a kernel's bodies, from live values in instruction order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
 
 
 def max_live(body: Body) -> int:
-    """The most names alive at once in a body, its arguments included; double where a type has 64 bits."""
+    """The most names alive at once in a body, its arguments included; twice that if a type has 64 bits."""
     defined = {value.name for value in body.args}
     last_use = {}
     parsed = []
@@ -41,7 +41,7 @@ def max_live(body: Body) -> int:
 
 
 def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
-    """Types of the element values in registers between two phases, where they take most: loads as they are stored."""
+    """Types of the element values live between two phases, at the maximum; loads as they are stored."""
     rows = row_loads(kernel)
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
     made: dict[str, int] = {}
@@ -64,7 +64,7 @@ def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
 
 
 def row_loads(kernel: KernelIR) -> set[int]:
-    """Operands that have one value a row: stride 0 along every column axis."""
+    """Operands with one value a row: stride 0 along every column axis."""
     split = kernel.row_axes
     if not split:
         return set()
@@ -72,5 +72,5 @@ def row_loads(kernel: KernelIR) -> set[int]:
 
 
 def body_registers(phases: Sequence[Phase]) -> int:
-    """The most that any element body needs."""
+    """The most registers of any element body."""
     return max((max_live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)

@@ -1,4 +1,4 @@
-"""Products of matrices in a kernel: which row axes are rows of a tile, which are columns, and which repeat it."""
+"""Matmul axes of a kernel: M, N and batch axes among the row axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .phase import Body
 class MatmulAxes:
     """The row axes of a kernel by the factors that they belong to.
 
-    `rows` are axes of one factor alone, `columns` of the other, `batch` of both (or of none). `factors` has for each
+    `rows` are axes of one factor only, `columns` of the other, `batch` of both (or of none). `factors` has for each
     product of the kernel its factor with the rows, then that with the columns.
     """
 
@@ -24,9 +24,9 @@ class MatmulAxes:
 
 
 def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
-    """The sides of a kernel's products; None where it sums no products, or does not sum them all over the same sides.
+    """The matmul axes; None if the kernel sums no products, or not all over the same axes.
 
-    The last axis that is of one factor alone is a column: neighbours in memory are columns of the result.
+    The last axis of one factor only is a column: neighbours in memory are columns of the result.
     """
     found: MatmulAxes | None = None
     for product in kernel.products:
@@ -46,7 +46,7 @@ def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
 
 
 def axes_of(kernel: KernelIR, body: Body) -> set[int]:
-    """The row axes along which what a body computes varies."""
+    """The row axes along which the results of a body vary."""
     names = {v.name for v in body.args}
     found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
     for load in kernel.loads:
@@ -65,6 +65,6 @@ SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of r
 
 
 def worth_tiling(kernel: KernelIR, found: MatmulAxes, extents: tuple[int, ...]) -> bool:
-    """Whether factors of these extents are worth collecting in strips."""
+    """True if factors of these extents are worth loading in K-slices."""
     counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
     return all(n >= least for n, least in zip(counts, SMALL))

@@ -1,4 +1,4 @@
-"""Iteration axes merged as far as every operand allows, and the widest access that each operand stands."""
+"""Merged iteration axes, and the widest access that each operand allows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MergedAxes:
 
     @property
     def index64(self) -> bool:
-        """Do counts or offsets need 64 bits?"""
+        """True if counts or offsets need 64 bits."""
         total = 1
         for extent in self.extents:
             total *= extent
@@ -36,7 +36,7 @@ class MergedAxes:
 
 
 def max_offset(extents: Sequence[int], strides: Sequence[int]) -> int:
-    """How far apart the first and the last element can lie, in elements."""
+    """Distance between the first and the last element, in elements."""
     return sum(abs(s) * (n - 1) for s, n in zip(strides, extents))
 
 

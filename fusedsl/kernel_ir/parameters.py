@@ -1,4 +1,4 @@
-"""The parameter block of a kernel: eight bytes after eight bytes, and what stands in each."""
+"""Parameter block of a kernel: eight bytes per parameter."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .kernel import KernelIR
 
 @dataclass(frozen=True)
 class KernelParam:
-    """Eight bytes of the parameter block: what stands there."""
+    """Eight bytes of the parameter block."""
 
     kind: str  # pointer | workspace | semaphores | gap | window | extent | stride | magic | scalar
     index: int  # operand, axis, window, or scalar
-    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; a window's word
+    axis: int = -1  # of a stride (one past the iteration axes: along sorted positions); word of a tensor map
 
 
 WINDOW_WORDS = 16  # of a tensor map

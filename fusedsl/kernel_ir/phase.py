@@ -120,8 +120,8 @@ class Phase:
     Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
     the axes that its factors have.
 
-    `column_reductions` are folds the other way, over all row axes: results of the element body, a state for each column. What
-    they come to is the kernel's `finish`.
+    `column_reductions` are folds the other way, over all row axes: results of the element body, a state for each
+    column. What they come to is the kernel's `finish`.
     """
 
     element: Body

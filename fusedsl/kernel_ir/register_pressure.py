@@ -36,8 +36,8 @@ ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: regi
 class Tiling:
     """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
 
-    `load_all_first` loads everything before the first phase; `epilogue_vectors` is how many vectors the last phase takes at a time.
-    Where `prefetch`, the next tile of a loop is loaded while one is worked on.
+    `load_all_first` loads everything before the first phase; `epilogue_vectors` is how many vectors the last phase
+    takes at a time. Where `prefetch`, the next tile of a loop is loaded while one is worked on.
     """
 
     width: int

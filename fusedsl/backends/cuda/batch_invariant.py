@@ -1,5 +1,4 @@
-"""Schedules that depend on the length of a row alone, so that its bits do not depend on other rows: what schedules are
-chosen for instead of the kernel and the extents at hand."""
+"""Batch invariance: schedules for a canonical kernel and extents, so that a row's bits do not depend on others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel around a part that many calls share: a block finds its call, and hands the part that call's slots."""
+"""Emits a batched kernel around a subkernel: a block finds its call and passes that call's parameters."""
 
 from __future__ import annotations
 

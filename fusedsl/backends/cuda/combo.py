@@ -20,7 +20,7 @@ MOST_VECTORS = 4  # of a thread
 
 @dataclass(frozen=True)
 class ComboKernel:
-    """Kernels, all of them parts, that share a launch."""
+    """Kernels that share a launch, all of them subkernels."""
 
     kernels: tuple[KernelIR, ...]
 
@@ -53,7 +53,7 @@ class ComboKernel:
 
 @dataclass(frozen=True)
 class ComboSchedule:
-    """How each kernel of a bundle runs, on blocks of `threads` of which `blocks` are to fit on an SM."""
+    """Schedules of a combo kernel's members, on blocks of `threads`, of which `blocks` are to fit on an SM."""
 
     members: tuple[Any, ...]
     threads: int

@@ -1,4 +1,4 @@
-"""The kernel around several parts: the number of a block says whose work it does."""
+"""Emits a combo kernel: the block number selects the subkernel."""
 
 from __future__ import annotations
 

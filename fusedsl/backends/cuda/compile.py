@@ -1,4 +1,4 @@
-"""From a kernel and its schedule to a readable file, and from the file to machine code."""
+"""Compilation of a kernel: its generated source file, and from that machine code."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code of a generated file, its entry point, and what the linker found that it takes."""
+    """Machine code of a generated file, its entry point, and the resources that the linker reports."""
 
     code: bytes
     function: str
@@ -81,7 +81,7 @@ def generate(kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule)
 
 
 def _chained(source: str) -> str:
-    """The same with the kernel's first statement: it lets the next launch begin, and waits for the one before."""
+    """The source with griddepcontrol as the kernel's first statement."""
     lines = source.splitlines()
     start = max(k for k, line in enumerate(lines) if line.startswith("def kernel("))
     body = next(k for k in range(start, len(lines)) if lines[k].endswith("):")) + 1
@@ -113,7 +113,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
-    """The next number of blocks that leaves each thread more registers: half of what it spilled (in bytes), or more."""
+    """The next lower number of blocks per SM that frees half of the spilled registers per thread, or more."""
     now = registers_for(hardware, blocks, threads)
     least = now + max(1, min(spilled // 8, hardware.thread_registers - now))
     return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) >= least), 1)
@@ -122,8 +122,8 @@ def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
 def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> Compiled:
     """Machine code of a generated file, for this compute capability; needs no GPU.
 
-    Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for; but not where
-    blocks wait for each other, so that all have to be there.
+    If values spill at the blocks per SM of the schedule, fewer are used; but not with grid_sync, as all blocks have to
+    be resident.
     """
     from .compiler import numba_backend
 

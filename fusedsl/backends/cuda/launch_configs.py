@@ -1,4 +1,4 @@
-"""The launch that a schedule asks for: its grid, and the memory that its blocks share, of each kind of schedule."""
+"""Launch configuration of each schedule class."""
 
 from __future__ import annotations
 

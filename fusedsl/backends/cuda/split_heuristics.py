@@ -1,4 +1,4 @@
-"""How many blocks share one row (or one strip of neighbouring rows) where there are too few to fill the machine."""
+"""Split heuristics: how many blocks share a row or a strip if there are too few of them to fill the machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules near a chosen one, for autotuning: each differs in one respect and runs whatever the chosen one runs."""
+"""Tuning space: schedules near a chosen one, each different in one respect, for the same lengths."""
 
 from __future__ import annotations
 

@@ -240,7 +240,8 @@ class TileWriter(FragmentScope):
         label = self.function(("fold", use.merge, use.identity), f"{use.name}_{len(self.made)}")
         if label not in self.joins.values():
             self.functions += reduction_source(use, label)
-            self.functions.append(f"fold_{label}, join_{label} = S.fold(reduction_{label}), join_rows(reduction_{label})")
+            folds = f"S.fold(reduction_{label}), join_rows(reduction_{label})"
+            self.functions.append(f"fold_{label}, join_{label} = {folds}")
         self.joins[use.state[0].name] = label
         lifted = [v.name for v in use.lifted]
         if partial:

@@ -32,7 +32,7 @@ STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *PLAIN_STAGES)
 
 
 class Tiles(Protocol):
-    """How a pass over scores is cut: a block of `block_threads` threads has so many `rows`, and takes so many `columns` of the
+    """How a pass over scores is cut: a block of `block_threads` threads has `rows`, takes so many `columns` of the
     stream at a time; a row of the first product has `width` elements, and one of results `out_width`."""
 
     @property

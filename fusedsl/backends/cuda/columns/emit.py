@@ -1,4 +1,4 @@
-"""The column skeleton: threads side by side on vectors of neighbouring rows, levels of them along what is folded."""
+"""Emits a column kernel: threads across rows, thread levels along the reduced axes, states per column."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ BATCH_WORDS = 32  # registers of the records that a thread reads at once
 
 @dataclass
 class ColumnEmitter(ColumnIndexEmitter):
-    """Writes one column kernel: where the strip is, then its phases."""
+    """Emitter of one column kernel: locates the strip, then emits its phases."""
 
     checked: list[str] = field(default_factory=list)  # intrinsics that look at what is there of a tile
     rules: dict[tuple, str] = field(default_factory=dict)  # folds whose functions are written -> their name

@@ -1,4 +1,4 @@
-"""Where the threads of a column kernel stand: its tiles, the strip of rows of a block, the columns of a thread."""
+"""Emits the index arithmetic of a column kernel: tiles, the strip of a block, the columns of a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .schedule import ColumnSchedule
 
 @dataclass
 class ColumnIndexEmitter(KernelEmitter):
-    """Writes where a thread stands, for one column kernel."""
+    """Emitter of row and column indices, for one column kernel."""
 
     schedule: ColumnSchedule
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
@@ -47,7 +47,8 @@ class ColumnIndexEmitter(KernelEmitter):
             top.append(f'ends = Tile({size}, checks="{checks}")')
         check = "t" if self.kernel.shifted else "."
         top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
-        place = f"max_threads={plan.max_threads}" if plan.max_threads else f"threads_x={plan.threads_x}, threads_y={plan.threads_y}"
+        place = f"threads_x={plan.threads_x}, threads_y={plan.threads_y}"
+        place = f"max_threads={plan.max_threads}" if plan.max_threads else place
         place += f", width={plan.width}"
         top.append(f"reducer = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
 

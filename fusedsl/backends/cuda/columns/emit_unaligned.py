@@ -1,10 +1,9 @@
-"""Columns whose rows begin anywhere in 16 bytes: a level reads aligned vectors, and their states move to their rows.
+"""Emits shifted column vectors: threads load aligned vectors and the reduced states move to the right rows.
 
-Where the lines of an array are no whole number of vectors long, each begins at another place of 16 bytes; but those of
-every so many columns begin alike: as many as a vector has elements, or fewer. So a block has a multiple of that many
-levels, each level reads the aligned vectors around its rows, and once a block has read all that it reads, each lane
-takes the first few states of the next one. The last lane of a block, and one vector more in each line, are there for
-the others alone.
+If the rows of an array are no whole number of vectors long, each begins at another offset in 16 bytes; those of every
+so many columns begin alike: as many as a vector has elements, or fewer. So threads_y is a multiple of that, each level
+loads the aligned vectors around its rows, and after the loop each thread takes the first few states of the next one.
+The last thread of a block, and one more vector in each row, exist for their neighbours only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Folding neighbouring rows side by side: a state for each kept element of a vector, joined over levels of threads."""
+"""Column reducer: one state per vector element, combined over threads_y and blocks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ States = list[State]  # of the kept elements of a vector
 
 @dataclass(frozen=True)
 class ColumnReducer:
-    """The threads of a strip: `threads_x` side by side on `width` kept elements each, `threads_y` deep; thread t stands at
-    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `max_threads` for so many threads,
-    they stand in the block's lines, as many as the launch says.
+    """Threads of a strip: thread t is at x = t % threads_x, y = t / threads_x; each has `width` columns of states.
+
+    `state` is the most bytes of a state in shared memory. With `max_threads`, x and y are the launch's tid.x and tid.y.
     """
 
     width: int

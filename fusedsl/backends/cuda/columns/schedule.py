@@ -1,4 +1,4 @@
-"""Columns on threads: vectors of neighbouring rows side by side, levels of threads along what is folded."""
+"""Column schedule: vectors along the last row axis across threads, threads_y along the reduced axes."""
 
 from __future__ import annotations
 
@@ -47,27 +47,25 @@ HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class ColumnSchedule:
-    """`threads_x` threads side by side on vectors of `width` kept elements, `threads_y` of them along the folded axes.
+    """Column reduction: `threads_x` threads on vectors along the row axis, `threads_y` along the reduced axes.
 
-    A thread holds `vectors` vectors, `threads_y` apart, of which the first `full_vectors` are always there; not `resident`, it
-    loops over so many at a time. Where `is_split`, `blocks_per_strip` blocks share a strip: the last of them to come finishes it, or
-    `grid_sync` all are resident at once, wait for each other after each fold and go on. Where there is `max_threads`, for so
-    many threads in a block, lanes and levels are not compiled: the launch says them, and how many parts there are.
+    If `resident`, a thread holds `vectors` vectors; otherwise it loops over so many at a time. If `is_split`, several
+    blocks share a strip: the last to arrive finishes it; with `grid_sync`, all pass a grid barrier per reduction.
     """
 
     resident: bool
     width: int
     vectors: int
-    full_vectors: int
+    full_vectors: int  # leading vectors that are always in bounds
     threads_x: int
     threads_y: int
-    blocks: int
+    blocks: int  # per SM
     is_split: bool = False
     grid_sync: bool = False
     blocks_per_strip: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
-    max_threads: int = 0
+    max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
 
     @property
     def compiled_form(self) -> ColumnSchedule:
@@ -114,8 +112,8 @@ def schedule_dynamic_columns(
     count, steps = strip_count(found, kernel, extents), -(-row_length(kernel, extents) // found.tile_columns)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
     reason = (
-        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {found.threads_x} threads side by "
-        f"side on vectors of {found.width}, {found.threads_y} deep, loop over them"
+        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {found.threads_x} threads side "
+        f"by side on vectors of {found.width}, {found.threads_y} deep, loop over them"
     )
     if parts > 1:
         reason += f"; {parts} blocks share a strip, they wait for each other after each fold"

@@ -1,4 +1,4 @@
-"""The namespace of a generated CUDA file: the intrinsics that it may use, and the functions of scalars."""
+"""Namespace of a generated CUDA file: its intrinsics and scalar functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to Numba CUDA and nvJitLink: intrinsics, scalar functions inlined in kernels, and linked binaries."""
+"""Numba CUDA and nvJitLink behind one interface: intrinsics, inlined scalar functions, linked binaries."""
 
 from __future__ import annotations
 

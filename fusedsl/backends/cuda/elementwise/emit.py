@@ -1,4 +1,4 @@
-"""The map skeleton: a block takes a tile of vectors, loads all of them, computes, stores."""
+"""Emits an elementwise kernel: a block loads a tile of vectors, computes it, stores it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps on threads: 16-byte vectors, all loads before the math, enough of them in flight to hide memory."""
+"""Elementwise schedule: 16-byte vectors, all loads before the math, enough of them in flight to hide latency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transpose skeleton: a block computes a patch of two axes; arrays contiguous along the other one turn in it."""
+"""Emits a transpose: a block computes a square tile of two axes; transposed arrays go through shared memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Square patches of two axes: loads and stores along one of them, or across it by way of shared memory."""
+"""Transpose tiles of two axes: loads and stores along one of them, or along the other through shared memory."""
 
 from __future__ import annotations
 

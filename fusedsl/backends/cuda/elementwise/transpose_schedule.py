@@ -1,4 +1,4 @@
-"""Maps over arrays that are contiguous along different axes: square patches that turn in shared memory."""
+"""Transpose schedule: arrays that are contiguous along different axes, in square tiles through shared memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ TURNING = 4  # registers for the places of two orientations
 
 @dataclass(frozen=True)
 class TransposeSchedule:
-    """A block of `threads` computes a patch of `edge` × `edge` elements, along `axis` and the last one.
+    """A block of `threads` computes a tile of `edge` × `edge` elements, along `axis` and the last axis.
 
-    A thread holds vectors of `width` elements along the last axis. The operands `transposed` are contiguous along `axis`:
-    they are read and written along it, and turned in shared memory; those that are `vectorized` in 16-byte accesses.
+    A thread holds vectors of `width` elements along the last axis.
     """
 
     axis: int
     edge: int
     width: int
-    transposed: tuple[int, ...]
-    vectorized: tuple[bool, ...]
+    transposed: tuple[int, ...]  # operands contiguous along `axis`, which go through shared memory
+    vectorized: tuple[bool, ...]  # whether their accesses have 16 bytes
     threads: int
     blocks: int
     reason: str = field(default="", compare=False)

@@ -1,4 +1,4 @@
-"""Index arithmetic over several axes: numbered vectors, and the offset of each in every operand."""
+"""Index arithmetic over several axes: vectors are numbered; each number gives an offset in every operand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pieces of generated CUDA files: parameters, bodies as functions, index arithmetic, and the values in scope."""
+"""Source builder of a generated CUDA file: parameters, functions, statements, and the names that are defined."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
 
 
 def either(test: str, lines: list[str], others: list[str]) -> list[str]:
-    """Lines that run where a test holds, and others where it does not; either may be none."""
+    """Lines under `if test`, and others under `else`; either may be empty."""
     if not lines:
         return [f"if not ({test}):", *indented(others)] if others else []
     return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
@@ -34,7 +34,7 @@ def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of a kernel's parameters, in the order of its slots."""
+    """Names of a kernel's parameters, in the order of the parameter block."""
 
     kernel: KernelIR
 
@@ -96,7 +96,7 @@ class Names:
 
 
 def reduction_source(use: FoldUse, name: str) -> list[str]:
-    """A fold's merges and its identity as scalar functions, and the rule made of them."""
+    """The combine and identity functions of a reduction, and the ReduceOp made of them."""
     lines = ["", "", f"def identity_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
     for stem, body in (("merging", use.merge), ("following", use.follow)):
@@ -130,19 +130,19 @@ def total(index: str, terms: Sequence[str]) -> str:
 
 
 def access_kind(operand: Operand, width: int) -> str:
-    """How a tile of this operand is accessed along the last axis; "u" is contiguous but element by element."""
+    """How a tile of this operand is accessed along the last axis; "u": contiguous, but element by element."""
     last = operand.strides[-1]
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
 def accumulator_name(use: FoldUse) -> str:
-    """The variable that collects a fold's state in a loop."""
+    """The variable that a reduction accumulates in, in a loop."""
     return f"{use.state[0].name}_accumulator"
 
 
 @dataclass
 class SourceBuilder:
-    """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
+    """The file being emitted: top-level lines, kernel statements, and the values that have a name."""
 
     kernel: KernelIR
     names: Names
@@ -256,7 +256,7 @@ class SourceBuilder:
 
 @dataclass
 class KernelEmitter:
-    """What every writer of a kernel begins with: the file being written, for this kernel."""
+    """Base of the emitters of a kernel: the source builder of its file."""
 
     scope: SourceBuilder
 

@@ -1,6 +1,6 @@
-"""The contract skeleton: a block sums a square of products from strips in shared memory, then finishes its elements.
+"""Emits a matmul: a block accumulates an output tile from K-slices in shared memory, then runs the epilogue.
 
-Any strides, ends and alignment: each element is read from its own address where there is one, and counts 0 elsewhere.
+Any strides, bounds and alignment: each element is loaded from its own address if it is in bounds, and is 0 otherwise.
 """
 
 from __future__ import annotations

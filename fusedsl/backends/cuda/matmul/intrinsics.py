@@ -1,7 +1,7 @@
-"""Products of matrices in a block: strips of both factors in shared memory, a square of sums in the threads' registers.
+"""Matmul intrinsics: K-slices of both factors in shared memory, an output tile in the threads' registers.
 
-A square has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns c, c + 16,
-c + 32 and c + 48; its 16 sums stand column by column.
+An output tile has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) accumulates rows 4 r … 4 r + 3 of columns
+c, c + 16, c + 32 and c + 48; its 16 accumulators are ordered column by column.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products of matrices on threads: a block computes a square of the result, from strips of both factors in turn."""
+"""Matmul schedule: a block computes an output tile from K-slices of both factors."""
 
 from __future__ import annotations
 
@@ -18,14 +18,10 @@ SHARED_BYTES = 48 << 10  # that every GPU has for a block
 
 @dataclass(frozen=True)
 class MatmulSchedule:
-    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them; `blocks` are to fit on an SM.
+    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them."""
 
-    `k_contiguous` has for each factor (see `unique_factors`) whether neighbouring threads load neighbouring steps of the sum,
-    rather than neighbouring rows or columns.
-    """
-
-    k_contiguous: tuple[bool, ...]
-    blocks: int
+    k_contiguous: tuple[bool, ...]  # of each of `unique_factors`: threads load neighbouring elements along K
+    blocks: int  # per SM
     threads: int = THREADS
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate

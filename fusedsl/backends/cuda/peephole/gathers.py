@@ -1,4 +1,4 @@
-"""Element bodies that fetch or draw, cut there: where they read comes first, then whole tiles, then the rest."""
+"""Gathers in element bodies: the body is split there, so that whole tiles are gathered between its parts."""
 
 from __future__ import annotations
 

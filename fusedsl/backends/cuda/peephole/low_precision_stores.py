@@ -1,4 +1,4 @@
-"""What ends in 16-bit floats: quotients whose last bit of float32 is not worth correcting, exponentials likewise."""
+"""Cheaper quotients and exponentials for values that are only stored in 16 or 8 bits."""
 
 from __future__ import annotations
 

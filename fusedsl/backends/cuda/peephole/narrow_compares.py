@@ -1,4 +1,4 @@
-"""Positions along a row that are compared with what a row has one of: 32 bits of both are enough."""
+"""int32 compares of column indices with row values: indices are below 2^31, so the row value may be clamped."""
 
 from __future__ import annotations
 

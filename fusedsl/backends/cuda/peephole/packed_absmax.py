@@ -1,4 +1,4 @@
-"""Largest magnitudes of 16-bit floats: folds take numbers as they are held, and leave their signs out there."""
+"""Max of magnitudes of 16-bit floats, two to a register: the sign bits are masked in the reduction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exponentials that are measured from their row's maximum and only summed: the hardware's exp2 is enough for them."""
+"""Approximate exp2 for exponentials that are measured from the row's maximum and only summed."""
 
 from __future__ import annotations
 

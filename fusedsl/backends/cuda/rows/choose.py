@@ -1,4 +1,4 @@
-"""Where rows are worked on: in registers, in shared memory, or in loops."""
+"""Choice of a row schedule: rows in registers, in shared memory, or in loops."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from .smem import schedule_smem
 def schedule_rows(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False
 ) -> RowSchedule:
-    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew.
+    """Schedule of a row kernel.
 
-    Where `flexible`, how many threads work on a row need not be compiled.
+    If a `resident` kernel does not fit, the schedule is not `resident`: the caller builds the looped kernel instead.
+    If `flexible`, the number of threads of a row may be a launch parameter.
     """
     if kernel.resident:
         found = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None

@@ -1,4 +1,4 @@
-"""Few or very long rows on threads: gangs of blocks stream a row together and exchange the states of its folds."""
+"""Cooperative schedule: several blocks loop over one row and exchange partial reductions. For few or very long rows."""
 
 from __future__ import annotations
 
@@ -33,23 +33,22 @@ ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 @dataclass(frozen=True)
 class CooperativeSchedule:
-    """`threads` threads of each of `blocks_per_row` blocks loop over a row, `vectors` vectors of `width` elements at a time.
+    """Cooperative reduction: `threads` threads of each of `blocks_per_row` blocks loop over a row.
 
-    All blocks of a row leave the states of its folds in the workspace. Not `grid_sync`, the last one finishes the row;
-    else the blocks of all rows are resident at once, wait for each other after each fold and all go on. There is a gang
-    for each row, or so many `row_groups` of a `fixed_blocks` number of blocks take row after row. Where `prefetch`, a thread loads its
-    next tile while it works on one (measured on an H200, of log-sum-exp over 100,000,000 bfloat16: 0.97 of the speed of
-    reading instead of 0.93; where there is less to do, it makes no difference).
+    Every block stores its partial states in the workspace. Without `grid_sync`, the last block to arrive finishes a
+    row. With it, all blocks are resident at once and pass a grid barrier after each reduction.
     """
 
     width: int
     vectors: int
     threads: int
     blocks: int
-    grid_sync: bool
-    prefetch: bool = False
-    fixed_blocks: int = 0
-    row_groups: int = field(default=0, compare=False)
+    grid_sync: bool  # all blocks are resident and pass grid barriers; else the last one finishes the row
+    # measured: H200, log-sum-exp of 100,000,000 bfloat16: 0.97 of read speed with prefetch, 0.93 without; no
+    # difference with less work per element
+    prefetch: bool = False  # a thread loads its next tile while it computes one
+    fixed_blocks: int = 0  # compiled blocks per row, if groups of blocks loop over rows
+    row_groups: int = field(default=0, compare=False)  # groups that loop over rows; 0: one per row
     blocks_per_row: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
@@ -134,7 +133,7 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
 
 
 def _least_read(kernel: KernelIR, full: list[int]) -> int:
-    """Bytes of an element's loads, in the phase that has fewest: there too enough of them are to be under way."""
+    """Bytes of loads per element in the phase that loads fewest: it too needs enough bytes in flight."""
     found = []
     for phase in kernel.phases:
         read = {value.name for part in phase.passes for value in part.reads}
@@ -149,17 +148,17 @@ def cooperative_grid(schedule: CooperativeSchedule, rows: int) -> int:
 
 
 def row_groups_of(schedule: CooperativeSchedule, rows: int) -> int:
-    """Gangs of the launch."""
+    """Groups of blocks in the launch: `row_groups`, or one per row."""
     return schedule.row_groups or rows
 
 
 def record_bytes(kernel: KernelIR) -> int:
-    """What a block leaves for the others after a phase."""
+    """Bytes of the record that a block stores for the others after a phase."""
     return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
 
 
 def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) -> int:
-    """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
+    """Bytes of the records of all blocks, rows and phases with reductions: no record is written twice."""
     return exchange_count(kernel) * rows * schedule.blocks_per_row * record_bytes(kernel)
 
 

@@ -1,4 +1,4 @@
-"""Rows on lines of threads, whose length the launch says: a few binaries do for rows of all lengths."""
+"""Schedules with a launch-time number of threads per row: a few binaries serve rows of all lengths."""
 
 from __future__ import annotations
 
@@ -93,14 +93,14 @@ def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardw
 
 
 def _folds_alone(kernel: KernelIR, width: int) -> bool:
-    """Whether a row is read for little work, of which one value is stored."""
+    """True if a row is only reduced, with little work per element, and one value of it is stored."""
     first, *others = kernel.phases
     plain = not others and not first.stores and not kernel.positions and not needs_whole_block(kernel)
     return plain and not has_expensive_elements(kernel, width)
 
 
 def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[RowSizeClass]:
-    """Classes of short rows that are not aligned, and are stored."""
+    """Size classes of short unaligned rows that are stored."""
     each, streams = HELD // width, late_load_registers(kernel) > 0
     if not _room(kernel, width, each, hardware):
         return []
@@ -109,7 +109,7 @@ def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[RowSizeClas
 
 
 def is_common_length(columns: int) -> bool:
-    """Is this a length of many models: a power of two (or one more, where a token stands before), or of ten?"""
+    """True for lengths of many models: a power of two, one more than that (a class token), or a power of ten."""
     power = next(10**k for k in range(20) if 10**k >= columns)
     return columns >= COMMON_FROM and (
         columns & (columns - 1) == 0 or (columns - 1) & (columns - 2) == 0 or columns == power
@@ -117,20 +117,19 @@ def is_common_length(columns: int) -> bool:
 
 
 def has_common_length(kernel: KernelIR, extents: tuple[int, ...]) -> bool:
-    """Whether all axes that a row has are as long as in many models."""
+    """True if every column extent is a common length."""
     return kernel.row_axes > 0 and all(map(is_common_length, extents[kernel.row_axes :]))
 
 
 @dataclass(frozen=True)
 class RowSizeClass:
-    """A class of rows: the tile of a thread, threads of the longest row of the class before and of the longest one, and
-    threads that a block has room for."""
+    """Class of row lengths that share a binary: the tile of a thread and the numbers of threads."""
 
     width: int
     vectors: int
-    shorter_threads: int
-    longest_threads: int
-    max_threads: int
+    shorter_threads: int  # of the longest row of the class before
+    longest_threads: int  # of the longest row
+    max_threads: int  # of a block
 
 
 def _sizes(
@@ -157,8 +156,7 @@ def _sizes(
 
 
 def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int:
-    """Threads of a block that leave each the registers for so many vectors, and some to spare; 0 where it is too much
-    for any."""
+    """Most threads of a block with registers for so many vectors and a margin; 0 if no block has them."""
     need, cap = required_registers(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
     need += DOUBLE * any(operand.dtype.bits == 64 for operand in kernel.operands)
     held = vectors * width * registers_per_element(kernel, width)
@@ -172,7 +170,7 @@ def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int
 def _on_line(
     kernel: KernelIR, columns: int, split: bool, size: RowSizeClass, hardware: Hardware
 ) -> tuple[RowSchedule, int]:
-    """A row on as many threads as it takes, and the registers that each of them needs."""
+    """Schedule of a row on as many threads as it needs, and the registers of each."""
     width, vectors, room = size.width, size.vectors, size.max_threads
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
     threads = max(-(-columns // each), FEWEST if apart else 1)

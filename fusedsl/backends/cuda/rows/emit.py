@@ -1,4 +1,4 @@
-"""The row skeleton: a team of threads holds a row (or loops over it) and works phase by phase: map, fold, row body."""
+"""Emits a row kernel: index arithmetic, then for each phase elements, reductions and row body."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def emit_rows(kernel: KernelIR, schedule: RowSchedule) -> str:
 
 @dataclass
 class RowEmitter(RowMemoryEmitter):
-    """Writes one row kernel: where the row is, then its phases."""
+    """Emitter of one row kernel: locates the row, then emits its phases."""
 
     meetings: int = 0  # of a cluster's blocks, so far
     rules: dict[tuple, str] = field(default_factory=dict)  # how folds merge -> the name of the rule
@@ -80,7 +80,7 @@ class RowEmitter(RowMemoryEmitter):
             self._row_work(number, phase)
 
     def all_reduce_call(self, rule_name: str, state: str) -> str:
-        """The call that joins the states of a row's threads."""
+        """The call that combines the states of a row's threads."""
         number = ""
         if self.schedule.cluster > 1 and not self.meetings:  # by now they have had time to begin
             self.code.extend([f"own = {state}", "cluster_wait()"])
@@ -90,14 +90,14 @@ class RowEmitter(RowMemoryEmitter):
         return f"all_reduce_{rule_name}({number}{state})"
 
     def _load_all(self) -> None:
-        """Every load before the first use: what all rows read arrives while the row is on its way."""
+        """Emit every load before the first use: operands shared by rows come last, while the row is in flight."""
         rows = row_loads(self.kernel)
         loads = [load for load in self.kernel.loads if load.operand not in rows]
         for load in sorted(loads, key=lambda load: "0" in self.kernel.operands[load.operand].strides):
             self.provide(load.value)
 
     def _loop(self, number: int, phase: Phase) -> None:
-        """One pass over the columns; folds collect in the loop and are joined after it."""
+        """Emit one loop over the columns; reductions accumulate in it and are combined after it."""
         if not (phase.stores or phase.folds or phase.select):
             return
         if self._streams(phase):
@@ -127,16 +127,16 @@ class RowEmitter(RowMemoryEmitter):
         self.forget()
 
     def combine_accumulators(self, phase: Phase) -> None:
-        """The states that the threads of a row have collected, as one."""
+        """Combine the accumulators of a row's threads."""
         for use in phase.folds:
             self.scope.unpack(use, self.all_reduce_call(self.define_reduction(use), accumulator_name(use)))
 
     def backwards(self, number: int, phase: Phase) -> bool:
-        """A pass that only stores, after another pass: the order of its elements is free."""
+        """True for a loop that only stores, after another loop: it runs backwards, as the end of the row is in L2."""
         return number > 0 and not phase.folds
 
     def emit_tile_work(self, number: int, phase: Phase) -> None:
-        """What a turn of a loop does with its tile."""
+        """Emit the work of one loop iteration on its tile."""
         if phase.tile:
             self._tile_work(number, phase)
             return
@@ -179,7 +179,7 @@ class RowEmitter(RowMemoryEmitter):
         return min_max_of(use) if halves and not split and not self.multi_axis else ""
 
     def _tile_work(self, number: int, phase: Phase) -> None:
-        """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
+        """Emit a tile reduced as if it were a row, phase by phase; its state is combined into the row's."""
         for k, part in enumerate(phase.tile):
             self.emit_elements(f"{number}_{k}", part)
             for use in part.folds:
@@ -232,23 +232,23 @@ class RowEmitter(RowMemoryEmitter):
         self.code.extend(self.if_in_bounds(stores))
 
     def chunks(self) -> list[int]:
-        """Where the pieces of the last phase begin, in the order in which they are worked on."""
+        """First vector of each chunk of the last phase, in execution order."""
         return list(range(0, self.schedule.vectors, self.schedule.epilogue_vectors))
 
     def before_chunk(self, first: int) -> None:
-        """What is done before a piece of the last phase."""
+        """Hook: code before a chunk of the last phase."""
 
     def _shorten(self, name: str) -> None:
-        """The 32-bit form of a row value that positions are compared with."""
+        """Define the int32 form of a row value that column indices are compared with."""
         value = next(v for phase in self.kernel.phases for part in phase.passes for v in part.reads if v.name == name)
         self.provide(value)
         self.scope.define(CLAMPED)
         self.code.append(f"{SHORT.format(name)} = short({name})")
 
     def define_reduction(self, use: FoldUse) -> str:
-        """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.
+        """Define a reduction's scalar functions and intrinsics; returns its name.
 
-        Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
+        Reductions that combine alike share one; two of one name that do not (sums of several types) get a number.
         """
         key = (tuple(value.dtype for value in use.state), use.identity, use.merge)
         if key in self.rules:
@@ -266,7 +266,7 @@ class RowEmitter(RowMemoryEmitter):
         return name
 
     def define_reduce_op(self, use: FoldUse, name: str) -> None:
-        """The merges and the identity as scalar functions, and the rule made of them."""
+        """Define the combine and identity functions, and the ReduceOp made of them."""
         self.scope.functions += reduction_source(use, name)
 
     def _fold(self, use: FoldUse) -> None:

@@ -1,4 +1,4 @@
-"""A last phase that streams arrays beside the row: a few vectors at a time, loaded, computed and stored."""
+"""Emits a chunked last phase: a few vectors at a time are loaded, computed and stored."""
 
 from __future__ import annotations
 

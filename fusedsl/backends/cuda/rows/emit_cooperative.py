@@ -1,4 +1,4 @@
-"""The gang skeleton: blocks stream a row together; the last one finishes it, or all wait for each other and go on."""
+"""Emits a cooperative row kernel: blocks loop over a row together and combine partials through the workspace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
 
 @dataclass
 class CooperativeEmitter(RowEmitter):
-    """Writes a row kernel whose blocks share rows."""
+    """Emitter of a row kernel whose rows are split over blocks."""
 
     exchange: int = 0  # the number of the phase's exchange of states
     records: int = 0  # bytes of a block's record
@@ -100,7 +100,7 @@ class CooperativeEmitter(RowEmitter):
         return "start + udiv(max(columns - 1 - start, 0), stride) * stride"
 
     def combine_accumulators(self, phase: Phase) -> None:
-        """Each block joins what its threads have collected and leaves it; whoever goes on merges all, in order."""
+        """Each block stores its partial state; the last block, or all after a grid barrier, combine them in order."""
         if not phase.folds:
             return
         size, rows = self.records, f"{self.exchange} * int64(count) + " if self.exchange else ""

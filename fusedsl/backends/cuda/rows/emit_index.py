@@ -1,4 +1,4 @@
-"""Where the threads of a row kernel stand: its tiles, the row of a team, the columns of a thread."""
+"""Emits the index arithmetic of a row kernel: tiles, the row of a thread, its columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 @dataclass
 class RowIndexEmitter(KernelEmitter):
-    """Writes where a thread stands, for one row kernel."""
+    """Emitter of row and column indices, for one row kernel."""
 
     schedule: RowSchedule
     multi_axis: MultiAxisIndex | None = None
@@ -95,12 +95,12 @@ class RowIndexEmitter(KernelEmitter):
 
     @property
     def has_full_tiles(self) -> bool:
-        """Whether the work of a turn is written twice: for tiles that are there as a whole, and for others."""
+        """True if a loop body is emitted twice: unchecked for full tiles, checked for others."""
         plan = self.schedule
         return plan.smem or (not plan.resident and any(map(self._streams, self.kernel.phases)))
 
     def _streams(self, phase: Phase) -> bool:
-        """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
+        """True if a loop prefetches its next tile: one column axis, independent iterations."""
         plain = not (
             phase.scans
             or phase.select
@@ -111,15 +111,15 @@ class RowIndexEmitter(KernelEmitter):
         return self.kernel.column_axes == 1 and plain and bool(prefetched_of(self.kernel, phase))
 
     def tile_stride(self) -> str:
-        """From one tile of a loop to the next: elements, or vectors where they are numbered."""
+        """Step of a loop: elements, or vectors if they are numbered over several axes."""
         return str(self.schedule.vectors * self.schedule.threads if self.multi_axis else self.schedule.tile_elements)
 
     def last(self) -> str:
-        """Where a thread's last tile begins; a thread that has none stays behind the row."""
+        """Start of a thread's last tile; a thread without one gets a position before its first."""
         return f"start + (max(columns - 1 - start, 0) & -{self.tile_stride()})"
 
     def _find_row(self) -> None:
-        """The row of this thread; teams beyond the last row work on that one, and store nothing."""
+        """Emit the row of this thread; groups beyond the last row compute that row and store nothing."""
         plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
         rows = " * ".join(names.extent(axis) for axis in range(axes))
         self.code.append(f"rows = {rows}")
@@ -208,9 +208,9 @@ class RowIndexEmitter(KernelEmitter):
         self.code.append(f"start = {self.multi_axis.index}(thread_in_row)")
 
     def _first(self) -> str:
-        """Whether this thread stores what there is one of in a row."""
+        """Condition under which this thread stores row values."""
         return "(thread_in_row == 0) & in_bounds" if self.has_several_rows else "thread_in_row == 0"
 
     def if_in_bounds(self, lines: list[str]) -> list[str]:
-        """Lines that only teams with a row of their own run."""
+        """The lines, under a condition if some groups have no row."""
         return ["if in_bounds:", *indented(lines)] if lines and self.has_several_rows else lines

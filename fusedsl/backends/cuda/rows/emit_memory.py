@@ -1,4 +1,4 @@
-"""What a row kernel reads and writes: the tiles of its threads, row values, positions."""
+"""Emits loads, stores and positions of a row kernel."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .emit_index import RowIndexEmitter
 
 @dataclass
 class RowMemoryEmitter(RowIndexEmitter):
-    """Writes loads and stores, for one row kernel."""
+    """Emitter of loads and stores, for one row kernel."""
 
     in_smem: dict[str, int] = field(default_factory=dict)  # value -> operand: what is in shared memory
     smem_offsets: dict[str, int] = field(default_factory=dict)  # value -> where there
 
     def provide(self, value: Value, tiles: bool = True) -> None:
-        """See that an argument of a body has its value."""
+        """Emit the definition of a body's argument, if it has none yet."""
         if value.name in self.scope.ready:
             return
         for load in self.kernel.loads:

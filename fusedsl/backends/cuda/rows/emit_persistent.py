@@ -1,4 +1,4 @@
-"""Rows of clusters that stay: what all rows read is in shared memory, where parts of the next row come meanwhile."""
+"""Emits persistent clusters: operands shared by rows in shared memory, the next row prefetched there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def emit_persistent(kernel: KernelIR, schedule: RowSchedule) -> str:
 
 @dataclass
 class PersistentEmitter(RowEmitter):
-    """Writes a row kernel whose teams work on row after row."""
+    """Emitter of a row kernel whose thread groups loop over rows."""
 
     def write(self) -> None:
         plan, index, cluster = self.schedule, self.kernel.index, self.schedule.cluster.bit_length() - 1

@@ -1,4 +1,4 @@
-"""Loops over columns whose next tile is on its way while one is worked on; and what a row reads, whatever its folds."""
+"""Emits loops that prefetch their next tile, and gathers that start before the reductions they precede."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
-    """One pass over the columns: of each turn the next tile is loaded first, then this one is worked on."""
+    """Emit a loop over the columns: each iteration loads the next tile, then processes its own."""
     scope, index = writer.scope, writer.kernel.index
     backwards = writer.backwards(number, phase)
     stride = writer.tile_stride()
@@ -74,7 +74,7 @@ def _there(writer: RowEmitter) -> str:
 
 
 def begin_gathers_early(writer: RowEmitter) -> None:
-    """Load the row values that addresses are computed from: they come with the row's first elements."""
+    """Load the row values that addresses depend on: with the row's first elements."""
     kernel = writer.kernel
     known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
     known |= {value.name for value in kernel.scalars}
@@ -88,7 +88,7 @@ def begin_gathers_early(writer: RowEmitter) -> None:
 
 
 def emit_early_gathers(writer: RowEmitter) -> None:
-    """Read what rows' bodies fetch, once the first elements are on their way."""
+    """Emit the gathers of row bodies, once the first loads are in flight."""
     for number, early in writer.ahead.items():
         writer.row_body(f"ahead_{number}", early)
         writer.scope.fetched |= {value.name: value for value in early.results}

@@ -1,4 +1,4 @@
-"""Rows in shared memory: copied there first, then passed over a tile a turn by the phases of a kernel that streams."""
+"""Emits rows in shared memory: one cp.async copy, then loops of the phases over it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FORMS = (("whole_", "whole"), ("", "tile"))  # of what depends on whether all of
 
 
 def emit_smem_copy(writer: RowEmitter) -> None:
-    """Copy what the phases read again to shared memory; each thread waits for what it will read itself."""
+    """Emit the copy of reread operands to shared memory; each thread waits only for its own elements."""
     plan, kernel, scope, offset = writer.schedule, writer.kernel, writer.scope, 0
     calls = []
     for k in smem_copied_operands(kernel):
@@ -34,7 +34,7 @@ def emit_smem_copy(writer: RowEmitter) -> None:
 
 
 def emit_smem_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
-    """One pass over the columns; folds collect in the loop and are joined after it."""
+    """Emit one loop over the columns; reductions accumulate in it and are combined after it."""
     if not (phase.stores or phase.folds):
         return
     scope = writer.scope

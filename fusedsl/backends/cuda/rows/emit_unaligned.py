@@ -1,4 +1,4 @@
-"""The edges of rows that are not aligned: elements before a row's first whole vector and after its last."""
+"""Emits peeled elements of unaligned rows: those before the first aligned vector and after the last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that every phase loops over: too long to be held, scattered, or read but once."""
+"""Looped schedule: every phase loops over the row. For rows that are too long, scattered, or read once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that stay: their teams work on row after row, of which the next one comes while one is worked on."""
+"""Persistent clusters: each processes many rows, keeps weights in shared memory, prefetches the next row (cp.async)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TURNING = 10  # registers more that a loop over rows takes
 
 
 def smem_operands(kernel: KernelIR) -> list[int]:
-    """Arrays that all rows read alike, element by element."""
+    """Operands that are the same in all rows, element by element: they are kept in shared memory."""
     found = []
     for load in kernel.loads:
         strides = kernel.operands[load.operand].strides
@@ -38,7 +38,7 @@ def smem_operands(kernel: KernelIR) -> list[int]:
 
 
 def prefetched_loads(kernel: KernelIR) -> list[Load]:
-    """What the first phase reads of a row."""
+    """Loads of the first phase that differ from row to row: the next row's are prefetched."""
     rows, held = row_loads(kernel), smem_operands(kernel)
     read = {value.name for part in kernel.phases[0].passes for value in part.reads}
     loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows and x.operand not in held]
@@ -46,7 +46,7 @@ def prefetched_loads(kernel: KernelIR) -> list[Load]:
 
 
 def persistent_smem_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
-    """Dynamic shared memory of a block."""
+    """Bytes of dynamic shared memory of a block."""
     held, come = _element_bytes(kernel)
     return (
         schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.prefetch_vectors * come)
@@ -54,7 +54,7 @@ def persistent_smem_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
 
 
 def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
-    """Bytes of an element of what all rows read, and of what comes for each."""
+    """Bytes per element of the operands kept in shared memory, and of the prefetched loads."""
     held = sum(kernel.operands[k].dtype.itemsize for k in smem_operands(kernel))
     return held, sum(kernel.operands[x.operand].dtype.itemsize for x in prefetched_loads(kernel))
 
@@ -116,7 +116,7 @@ def _made(
     teams: int,
     hardware: Hardware,
 ) -> RowSchedule | None:
-    """The schedule of such clusters; None where registers or shared memory do not suffice."""
+    """Schedule of persistent clusters of this size; None if registers or shared memory do not suffice."""
     step = width * threads * cluster
     vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
     if not vectors:

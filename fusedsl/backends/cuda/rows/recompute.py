@@ -1,4 +1,4 @@
-"""What a last phase computes again instead of holding it: exponentials of long rows, of which more then fit an SM."""
+"""Rematerialisation: the last phase recomputes exponentials of long rows, so that more rows fit on an SM."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from .schedule import has_gathers
 
 
 def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
-    """The kernel with a last phase that reads of earlier phases' elements loads alone, and can be worked on in pieces;
-    None where there is none, or nothing to compute again."""
+    """The kernel whose last phase reads loads only and recomputes the values of earlier phases.
+
+    None if its last phase cannot be chunked, or nothing is to be recomputed.
+    """
     *earlier, last = kernel.phases
     made = {v.name for phase in earlier for v in phase.element.results}
     made -= {load.value.name for load in kernel.loads}

@@ -1,4 +1,4 @@
-"""Rows in the registers of 1 to 1024 threads of a block."""
+"""Resident schedule: a row in the registers of 1 to 1024 threads of a block."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def most_threads(kernel: KernelIR, width: int) -> int:
 
 
 def overlaps(kernel: KernelIR, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
-    """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
+    """True if an SM loads one row while it computes another; if not, a cluster or shared memory makes that possible.
 
-    Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
-    float32 (0.87 where two arrays are streamed beside it), but 0.73 in bfloat16, which computes twice as long.
+    measured: H200, rows of 64 KB, one at a time in the registers of an SM: 0.98 of copy speed in float32 (0.87 if two
+    arrays are streamed beside it), 0.73 in bfloat16, whose computation takes twice as long.
     """
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block_threads) > 1:
         return True

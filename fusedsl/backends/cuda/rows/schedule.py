@@ -1,4 +1,4 @@
-"""Rows on threads: what a schedule of rows says, and the facts of a kernel that it follows from."""
+"""Row schedule: how the elements of a row map to threads, and the kernel facts that decide it."""
 
 from __future__ import annotations
 
@@ -22,46 +22,35 @@ LONG_BODIES = 14  # instructions an element, from which on rows want longer thre
 
 @dataclass(frozen=True)
 class RowSchedule:
-    """`threads` work on a row, `rows` rows share a block; a thread holds `vectors` vectors of `width` elements.
+    """Row reduction: `threads` threads per row, `rows` rows per block, `vectors` vectors of `width` elements a thread.
 
-    `full_vectors` of the vectors are always there, the others are checked. Where `rows_across_lanes`, neighbouring threads belong to
-    neighbouring rows. Where `load_all_first`, what later phases load is loaded at once; where there is a `epilogue_vectors`, the last
-    phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked_layout`, the vectors
-    of a thread are neighbours. Where `decoupled_lookback`, every tile of a row is a block's, which hands its state on. Where
-    `smem`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
-    `threads` of each of them work on the row; where it `persistent`, on one row after the other, beside the other teams of
-    such blocks: what all rows read is in shared memory, where `prefetch_vectors` vectors of a thread's next row come meanwhile.
-    Where `prefetch_rest`, the rest of the next row is loaded into the registers that the last phase has done with.
-    Where `rematerialize`, the last phase computes again what earlier ones made of the row.
-    Where there is `max_threads`, for so many threads in a block, how many of them work on a row is not compiled: the launch
-    says it. Where there are `peeled_elements`, the tiles of rows that are not aligned have their whole vectors alone, and of the
-    elements before and after those each thread takes so many.
+    If `resident`, a whole row is in registers; otherwise every phase loops over the row.
     """
 
     resident: bool
     width: int
     vectors: int
-    full_vectors: int
+    full_vectors: int  # leading vectors that are always in bounds; the others are checked
     threads: int
     rows: int
-    blocks: int
-    rows_across_lanes: bool = False
-    load_all_first: bool = False
-    epilogue_vectors: int = 0
-    cluster: int = 1
-    smem: bool = False
+    blocks: int  # per SM
+    rows_across_lanes: bool = False  # neighbouring threads belong to neighbouring rows
+    load_all_first: bool = False  # loads of later phases are issued with those of the first
+    epilogue_vectors: int = 0  # vectors of a chunk of the last phase; 0: all at once
+    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
+    smem: bool = False  # operands that phases reread are copied to shared memory first
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
-    blocked_layout: bool = False
-    sort_method: SortMethod | None = None
-    decoupled_lookback: bool = False
-    max_threads: int = 0
-    peeled_elements: int = 0
-    persistent: bool = False
-    prefetch_vectors: int = 0
-    prefetch_rest: bool = False
-    rematerialize: bool = False
-    max_clusters: int = field(default=0, compare=False)  # that stay at once, at most
+    blocked_layout: bool = False  # the vectors of a thread are neighbours; else striped
+    sort_method: SortMethod | None = None  # if the row is sorted
+    decoupled_lookback: bool = False  # every tile of a row is a block's, which passes its state on
+    max_threads: int = 0  # threads of a row are a launch parameter, up to this; 0: compiled
+    peeled_elements: int = 0  # of unaligned rows: scalar elements per thread before and after the aligned vectors
+    persistent: bool = False  # clusters loop over rows, with operands shared by rows in shared memory
+    prefetch_vectors: int = 0  # vectors of a thread's next row that cp.async copies meanwhile
+    prefetch_rest: bool = False  # load the next row's tail into registers freed by the last phase
+    rematerialize: bool = False  # the last phase recomputes what earlier phases computed
+    max_clusters: int = field(default=0, compare=False)  # persistent clusters that are resident at once
 
     def __post_init__(self) -> None:
         own = self.threads <= WARP or self.rows_across_lanes or self.cluster > 1  # whose blocks meet elsewhere
@@ -69,22 +58,22 @@ class RowSchedule:
 
     @property
     def compiled_form(self) -> RowSchedule:
-        """What of it machine code depends on."""
+        """The fields that machine code depends on."""
         return replace(self, threads=0, rows=0) if self.max_threads else self
 
     @property
     def vector_stride(self) -> int:
-        """Elements between one vector of a thread and its next."""
+        """Elements between two neighbouring vectors of a thread."""
         return self.width if self.blocked_layout else self.width * self.threads * self.cluster
 
     @property
     def thread_stride(self) -> int:
-        """Elements between the first of a thread and that of the next."""
+        """Elements between the first vectors of two neighbouring threads."""
         return self.width * self.vectors if self.blocked_layout else self.width
 
     @property
     def tile_elements(self) -> int:
-        """Elements that a team works on at once."""
+        """Elements that all threads of a row process at once."""
         return self.width * self.vectors * self.threads * self.cluster
 
     @property
@@ -93,13 +82,13 @@ class RowSchedule:
 
 
 def contiguous(kernel: KernelIR) -> bool:
-    """One column axis, along which an array that is read or written in full is contiguous."""
+    """True if there is one column axis and an array with an element per column is contiguous along it."""
     whole = full_operands(kernel)
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
 def needs_whole_block(kernel: KernelIR) -> bool:
-    """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
+    """True if one block has to process a row: in a subkernel, or if a row is scanned or sorted."""
     return kernel.is_subkernel or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
 
 
@@ -118,12 +107,12 @@ def row_width(kernel: KernelIR) -> int:
 
 
 def covered_columns(kernel: KernelIR, columns: int, width: int) -> int:
-    """Columns that a row may cover once it is aligned down."""
+    """Columns that a row covers once its start is aligned down to a vector."""
     return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
 
 
 def late_load_registers(kernel: KernelIR) -> float:
-    """Registers an element of the loads that only a later phase needs."""
+    """Registers per element of the loads that only later phases need."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
     later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
@@ -131,12 +120,12 @@ def late_load_registers(kernel: KernelIR) -> float:
 
 
 def late_tile_registers(kernel: KernelIR) -> float:
-    """Registers an element that those take beside what is held: two vectors of each at a time."""
+    """Registers per element of late loads in flight: two vectors of each at a time."""
     return 2 * late_load_registers(kernel)
 
 
 def registers_per_element(kernel: KernelIR, width: int) -> float:
-    """Registers of an element that is held."""
+    """Registers of an element that is held between phases."""
     return max(
         register_count(live_between_phases(kernel), packed=width > 1),
         register_count([kernel.operands[0].dtype], packed=width > 1),
@@ -144,17 +133,17 @@ def registers_per_element(kernel: KernelIR, width: int) -> float:
 
 
 def has_expensive_row_body(kernel: KernelIR) -> bool:
-    """Whether there is much to do once a row, which every thread does."""
+    """True if the row bodies are long: every thread of the row executes them."""
     return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
 def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
-    """Whether there is much to do for each element."""
+    """True if there are many instructions per element."""
     return instructions_per_element(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
 
 
 def has_gathers(kernel: KernelIR) -> bool:
-    """Whether elements are read, or drawn, where a body says: vector by vector."""
+    """True if bodies gather elements or draw random bits: vector by vector."""
     lines = [line for phase in kernel.phases for line in phase.element.lines]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
 

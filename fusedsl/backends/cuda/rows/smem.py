@@ -1,4 +1,4 @@
-"""Rows in the shared memory of a block or of a cluster's blocks, over which every phase loops."""
+"""Shared-memory schedule: a row in the shared memory of a block or a cluster; every phase loops over it there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the arch
 
 
 def smem_copied_operands(kernel: KernelIR) -> list[int]:
-    """Arrays that several phases read, in vectors that can be copied to shared memory as they are."""
+    """Operands that several phases read in vectors that cp.async can copy."""
     width, found = row_width(kernel), []
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
@@ -28,7 +28,7 @@ def smem_copied_operands(kernel: KernelIR) -> list[int]:
 
 
 def smem_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
-    """Dynamic shared memory of a block whose team keeps its part of a row there."""
+    """Bytes of dynamic shared memory of a block for its part of a row."""
     if not schedule.smem:
         return 0
     turns = -(-covered_columns(kernel, columns, schedule.width) // schedule.tile_elements)

@@ -1,4 +1,4 @@
-"""A row in the registers of so many threads: the vectors of each, what is loaded early, the pieces of a last phase."""
+"""Tile of a thread in a resident row: its vectors, early loads, and the chunks of the last phase."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: 
 
 
 def can_chunk_epilogue(kernel: KernelIR) -> bool:
-    """Whether the last phase may be worked on a few vectors at a time."""
+    """True if the last phase can process a few vectors at a time."""
     last = kernel.phases[-1]
     given = {value.name for value in last.element.args}
     simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
@@ -88,7 +88,7 @@ def can_chunk_epilogue(kernel: KernelIR) -> bool:
 
 
 def epilogue_vectors_of(kernel: KernelIR, vectors: int, width: int) -> int:
-    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
+    """Vectors of a chunk of the last phase; 0 if the phase is not chunked."""
     later = late_load_registers(kernel)
     if width < 8 or not later or not can_chunk_epilogue(kernel):
         return 0

@@ -1,4 +1,4 @@
-"""The cross skeleton: teams walk over rows and fold them; a thread keeps what its columns come to."""
+"""Emits a mixed reduction: a loop over rows, column states in registers, then their combination over blocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) ->
 
 @dataclass
 class MixedReductionEmitter(KernelEmitter):
-    """Writes one kernel: where a thread stands, the walk over its rows, then the columns' states to their results."""
+    """Emitter of one mixed reduction: indices, the loop over rows, then the column epilogue."""
 
     schedule: MixedReductionSchedule
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins

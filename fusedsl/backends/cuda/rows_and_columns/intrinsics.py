@@ -1,4 +1,4 @@
-"""Blocks of several teams that walk over rows: what teams, blocks and the grid leave for each other, in fixed order."""
+"""Row-and-column reductions: several thread groups per block; deterministic combination over groups, blocks, grid."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _wide(e: Emitter, part: ir.Value, kind: ir.Type) -> ir.Value:
 
 @dataclass(frozen=True)
 class RowGroups:
-    """A block of `groups` teams of `threads` threads each (whole warps); every team has rows of its own."""
+    """A block of `groups` groups of `threads` threads (whole warps); every group has rows of its own."""
 
     threads: int
     groups: int
@@ -282,7 +282,7 @@ def grid_barrier(semaphores, count):
 
 @intrinsic(2)
 def grid_barrier_exit(semaphores, count):
-    """`leave(semaphores, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
+    """`grid_barrier_exit(semaphores, count)`: the last block to call it resets both counters to 0."""
 
     def emit(e, at, number):
         _by_the_first(

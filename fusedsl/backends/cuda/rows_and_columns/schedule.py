@@ -1,4 +1,4 @@
-"""Rows and columns folded from one read: teams that walk over rows, with the states of their columns in registers."""
+"""Mixed reduction schedule: rows and columns reduced from one read; column states stay in registers."""
 
 from __future__ import annotations
 
@@ -30,21 +30,20 @@ AT_ONCE = 12  # loads of states that a warp has under way, at most
 
 @dataclass(frozen=True)
 class MixedReductionSchedule:
-    """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `row_groups` such teams.
+    """Mixed reduction: `threads` threads per row, `row_groups` rows at a time in a block, one block per SM.
 
-    The operands `prefetched` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `hoisted` are
-    loaded once, the same in all rows. One block stays on each of `multiprocessors`.
+    Every group loops over rows; a thread holds the states of its columns until the end.
     """
 
     width: int
     vectors: int
-    full_vectors: int
+    full_vectors: int  # leading vectors that are always in bounds
     threads: int
     row_groups: int
-    prefetched: tuple[int, ...]
-    hoisted: tuple[int, ...]
+    prefetched: tuple[int, ...]  # operands copied to shared memory `stages` rows ahead
+    hoisted: tuple[int, ...]  # operands that are the same in all rows, loaded once
     stages: int
-    loads_in_flight: int
+    loads_in_flight: int  # of a warp that combines the states of blocks
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate

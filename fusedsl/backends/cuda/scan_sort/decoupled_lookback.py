@@ -26,9 +26,9 @@ FENCE = "fence.acq_rel.gpu;"
 
 @dataclass(frozen=True)
 class TileStates:
-    """Where tiles leave states for each other: a slot is written once, and 0 until then.
+    """Tile states in global memory: a slot is written once, and 0 until then.
 
-    States of up to 32 bits share a word with their mark; wider ones stand before it, released and acquired.
+    States of up to 32 bits share a word with their flag; wider ones precede it, with release and acquire.
     """
 
     rule: ReduceOp
@@ -87,7 +87,7 @@ class TileStates:
 
 @dataclass(frozen=True)
 class Lookback:
-    """What lies before a tile, found by a block's first warp: `turn` is the tile's number in its row."""
+    """The look-back of a tile by a block's first warp: `turn` is the tile's number in its row."""
 
     board: TileStates
     row: ir.Value
@@ -207,7 +207,7 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
 
 @intrinsic(1)
 def take_tile(semaphores):
-    """`next_tile(semaphores)`: the number of the block's tile; blocks take them in order."""
+    """`take_tile(semaphores)`: the number of the block's tile; blocks take them in order."""
 
     def emit(e, address):
         b = e.builder
@@ -229,7 +229,7 @@ def tile_row(number, tiles):
 
 @intrinsic(3)
 def reset_lookback(semaphores, tiles, size):
-    """`tiles_done(semaphores, tiles, size)`: the block is done; the last one leaves the semaphores (`size` bytes) at 0."""
+    """`reset_lookback(semaphores, tiles, size)`: the last block to call it clears the semaphores (`size` bytes)."""
 
     def emit(e, address, count, size):
         b, thread = e.builder, e.special_register("tid.x")

@@ -1,4 +1,4 @@
-"""Orders of rows that are looped over: the best few gathered tile by tile, and runs merged in global memory."""
+"""Top-k and sorting of looped rows: a buffer of the best so far, and a merge sort in global memory."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .sort_keys import ONES, Entry, KeyCodec, best_of_entries
 
 
 class TopKBuffer:
-    """The best `count` entries so far in a room of `size` slots, in order; behind `keep` slots what is to be sorted.
+    """The best `count` entries so far, sorted, in `size` slots; new candidates follow from slot `keep` on.
 
-    What reaches the bound, the last of the best so far, is not kept. Behind the slots stands a counter.
+    Entries that do not beat the bound, the last of the best so far, are dropped. A counter follows the slots.
     """
 
     def __init__(self, order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> None:
@@ -35,7 +35,7 @@ class TopKBuffer:
         order.wait(e)
 
     def insert(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
-        """Keep what is better than the bound; the bound after that."""
+        """Append the entries that beat the bound; returns the new bound."""
         order = self.order
         if self.count <= self._groups(entries) * order.threads <= self.size:
             bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
@@ -72,7 +72,7 @@ class TopKBuffer:
         return [*last[:-1], following]
 
     def flush(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
-        """Sort what is kept and what came after it; the new bound."""
+        """Sort the buffer; returns the new bound."""
         b, order = e.builder, self.order
         total = b.add(held, I32(self.keep))
         zeros = e.call(I32, "llvm.ctlz.i32", [b.sub(total, I32(1)), ir.Constant(ir.IntType(1), 0)])
@@ -86,12 +86,12 @@ class TopKBuffer:
 
 
 def topk_buffer(order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> TopKBuffer:
-    """How the best `count` of a row are gathered."""
+    """The buffer of the best `count` entries of a row."""
     return TopKBuffer(order_of, count, keep, size, limit)
 
 
 def reset(choice_of: TopKBuffer) -> Callable:
-    """`reset(room)`: nothing is kept; the bound that everything passes."""
+    """`reset(room)`: clear the buffer; returns a bound that everything beats."""
     result = choice_of.order.tuple_of(1)
 
     def rule(_):
@@ -105,7 +105,7 @@ def reset(choice_of: TopKBuffer) -> Callable:
 
 
 def insert(choice_of: TopKBuffer) -> Callable:
-    """`push(room, entries, bound, first)`: keep a tile's entries that pass the bound; the bound after that."""
+    """`insert(room, entries, bound, first)`: append a tile's entries that beat the bound; returns the new bound."""
     order = choice_of.order
 
     def rule(*kinds):
@@ -120,7 +120,7 @@ def insert(choice_of: TopKBuffer) -> Callable:
 
 
 def flush(choice_of: TopKBuffer) -> Callable:
-    """`settle(room)`: the first slots hold the best entries, in order."""
+    """`flush(room)`: the first slots hold the best entries, sorted."""
 
     def rule(_):
         def emit(e, room):
@@ -134,7 +134,7 @@ def flush(choice_of: TopKBuffer) -> Callable:
 
 
 def store_run(order_of: KeyCodec, size: int) -> Callable:
-    """`keep(room, work, at)`: a room's `size` entries to slots at … in global memory."""
+    """`store_run(room, work, at)`: copy a sorted run of `size` entries to slots from `at` on in global memory."""
 
     def rule(_, __, ___):
         def emit(e, room, work, at):

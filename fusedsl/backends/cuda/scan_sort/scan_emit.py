@@ -1,4 +1,4 @@
-"""Scans in a row kernel: in a resident row where its phase is worked on, in a loop with a state that is carried."""
+"""Emits scans of a row kernel: on a resident row, in a loop with a carried state, or by decoupled look-back."""
 
 from __future__ import annotations
 

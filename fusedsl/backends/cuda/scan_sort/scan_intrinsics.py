@@ -1,4 +1,4 @@
-"""Scanning: the prefixes of a thread's elements, then of the threads of a row, always merged in the same order."""
+"""Prefix scans: over a thread's elements, then over the threads of a row, always combined in the same order."""
 
 from __future__ import annotations
 

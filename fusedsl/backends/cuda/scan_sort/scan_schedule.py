@@ -1,4 +1,4 @@
-"""Scans on threads: a resident row like any other, else a loop over a row's tiles that carries the state along."""
+"""Scan schedule: a resident row, a loop over tiles that carries the state, or decoupled look-back."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
         elements *= 2
     found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
-        f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, that finds "
-        f"what lies before it from the totals that earlier tiles leave"
+        f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, "
+        f"that finds what lies before it from the totals that earlier tiles leave"
     )
     return replace(found, decoupled_lookback=True, reason=reason)
 

@@ -1,4 +1,4 @@
-"""Orders in a row kernel: how its method finds one, and the phases that run over its places."""
+"""Emits sorts and top-k of a row kernel, and the phases over the sorted positions."""
 
 from __future__ import annotations
 
@@ -184,9 +184,8 @@ def _work(writer: RowEmitter, number: int, phase: Phase, limit: str) -> None:
     for k, use in enumerate(phase.folds):
         name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
         writer.define_reduce_op(use, name)
-        scope.functions.append(
-            f"reduce_{name}, all_reduce_{name} = reduce_tile(ranks, reduction_{name}), thread_group.all_reduce(reduction_{name})"
-        )
+        intrinsics = f"reduce_tile(ranks, reduction_{name}), thread_group.all_reduce(reduction_{name})"
+        scope.functions.append(f"reduce_{name}, all_reduce_{name} = {intrinsics}")
         lifted = ", ".join(scope.element(value.name) for value in use.lifted)
         states = ", ".join(value.name for value in use.state)
         scope.code.append(f"{states} = all_reduce_{name}(reduce_{name}({lifted}, rank, {limit}))")

@@ -1,7 +1,7 @@
-"""Entries: the elements of a row as unsigned words whose order is the wanted one, in registers and in slots.
+"""Sort keys: row elements as unsigned words that ascend in the wanted order (CUB: twiddling), in registers and slots.
 
-An entry is an element's key (its value, mapped so that it ascends in the wanted order) above its tag (its column, and
-whether it is -0.0): entries differ, and the lower column comes first among equals. What is not there is all ones.
+An entry is an element's key above its tag (its column, and whether it is -0.0): entries differ, and the lower column
+comes first among equals. A missing element is all ones.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ONES = I64(-1)
 
 @dataclass(frozen=True)
 class KeyCodec:
-    """How elements of a dtype (as bodies compute with it) are put in order."""
+    """Encodes elements of a dtype as sort keys, and decodes them; loads, stores and sorts entries."""
 
     kind: DType
     descending: bool

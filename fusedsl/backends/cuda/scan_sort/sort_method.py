@@ -1,4 +1,4 @@
-"""How the order of a row is found: the methods, and their sizes."""
+"""Sort methods: how a row is sorted or its top k found, with their sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Orders on threads: the best of a short row by a warp, rows sorted in shared memory, longer rows tile by tile."""
+"""Sort schedule: top k by a warp, sort in shared memory, top-k buffer, or merge sort in global memory."""
 
 from __future__ import annotations
 

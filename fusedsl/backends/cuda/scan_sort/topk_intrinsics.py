@@ -1,4 +1,4 @@
-"""Orders of a row that one team holds: the best few, and sorting in shared memory."""
+"""Top-k and sorting of a row that one thread group holds."""
 
 from __future__ import annotations
 

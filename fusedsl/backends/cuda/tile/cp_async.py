@@ -1,4 +1,4 @@
-"""Rows that are on their way while others are worked on: asynchronous copies into shared memory, a ring of stages."""
+"""cp.async: asynchronous copies of rows into a ring of shared-memory stages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dynamic_shared(e: Emitter) -> ir.Value:
 
 @intrinsic(0)
 def dynamic_smem_base():
-    """The same as an int32 that stays in a register (the compiler would find it anew at each use)."""
+    """The address of dynamic shared memory as an int32 in a register (the compiler would recompute it at each use)."""
 
     def emit(e):
         found = e.builder.ptrtoint(dynamic_shared(e), I32)
@@ -36,7 +36,7 @@ def dynamic_smem_base():
 class CpAsyncRing:
     """The tiles of one operand, `begin` bytes into each row that shared memory holds for a block of `threads`.
 
-    A thread reads what it fetched itself, so that nobody waits for anybody else.
+    A thread loads only what it copied itself, so that no barrier is needed.
     """
 
     tile: Tile
@@ -56,9 +56,9 @@ class CpAsyncRing:
         return self.begin + number * self.threads * self.bytes
 
     def copy_async(self) -> Callable:
-        """`fetch(address, start, limit, row)`: begin to copy a tile of a line of elements; zeros where none is.
+        """`copy_async(address, start, limit, row)`: start the copy of a tile; zeros for elements out of bounds.
 
-        `row` is where the row begins in shared memory.
+        `row` is the address of the row in shared memory.
         """
         kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
 
@@ -84,7 +84,7 @@ class CpAsyncRing:
         return intrinsic(4)(rule)
 
     def load(self) -> Callable:
-        """`take(row)`: the tile as `Tile.load` holds it."""
+        """`load(row)`: the tile from shared memory, as `Tile.load` holds it."""
         kind = dtype(self.name)
         result = stored_type(kind, self.tile.count, self.tile.width)
 
@@ -102,7 +102,7 @@ class CpAsyncRing:
 
 @intrinsic(0)
 def commit_group():
-    """The fetches since the last `commit_group` are one group."""
+    """cp.async.commit_group: the copies since the last one are a group."""
 
     def emit(e):
         e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
@@ -111,7 +111,7 @@ def commit_group():
 
 
 def wait_group(groups: int) -> Callable:
-    """`arrived()`: wait until all but the last so many groups have come."""
+    """`wait_group()`: cp.async.wait_group: wait until at most so many groups are in flight."""
 
     def rule():
         def emit(e):

@@ -1,7 +1,7 @@
-"""Blocks of a cluster exchange states: they write to each other's shared memory, where barriers count what has come.
+"""Distributed shared memory: blocks of a cluster exchange states with st.async and mbarriers.
 
-A barrier of the whole cluster would do, but waits until all of a thread's reads and writes are done, and forgets what
-the L1 holds: on an H200 that is about a microsecond, twice a row.
+A cluster barrier would do, but waits until all of a thread's loads and stores are done, and invalidates the L1.
+measured: H200, about a microsecond, twice a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ mbarrier.try_wait.parity.shared::cta.b64 come, [$0], $1;
 
 
 def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
-    """The 32-bit address of one of `count` barriers."""
+    """The 32-bit shared address of one of `count` mbarriers."""
     module, b = e.builder.module, e.builder
     array = module.globals.get(CLUSTER_MBARRIERS)
     if array is None:
@@ -33,7 +33,7 @@ def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
 
 
 def cluster_init(count: int) -> Callable:
-    """`enter()`: make ready so many barriers, and tell the blocks of the cluster that this one runs; does not wait."""
+    """`cluster_init()`: initialise so many mbarriers and arrive at the cluster barrier; does not wait."""
 
     def rule():
         def emit(e):
@@ -52,14 +52,13 @@ def cluster_init(count: int) -> Callable:
 
 
 def mbarrier_expect_tx(e: Emitter, barrier: ir.Value, size: int) -> None:
-    """One thread says how many bytes are to come."""
+    """mbarrier.arrive.expect_tx by one thread: the bytes of this phase."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     e.asm(VOID, text, "r,r,~{memory}", [barrier, I32(size)], effect=True)
 
 
 def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
-    """Write a part of a state to the place in a block's shared memory that corresponds to this address, and tell the
-    barrier there that it has come."""
+    """st.async: store a part of a state at this address in another block, and complete_tx on the mbarrier there."""
     b = e.builder
     value = b.zext(part, I32) if isinstance(part.type, ir.IntType) and part.type.width < 32 else part
     register = {I32: "r", I64: "l", F32: "f", F64: "d"}[value.type]
@@ -72,7 +71,7 @@ def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, b
 
 
 def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
-    """Wait until all has come that was expected: for the first time, or in a turn of this parity."""
+    """mbarrier.try_wait.parity in a loop: wait for the first phase, or for that of this parity."""
     if parity is None:
         e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], effect=True)
     else:

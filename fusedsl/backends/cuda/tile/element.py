@@ -1,4 +1,4 @@
-"""Elements as memory and as bodies hold them: narrow floats as halves of a word, bools as bytes; one in memory."""
+"""Elements in memory and in bodies: packed pairs of 16-bit floats, bools as bytes, single loads and stores."""
 
 from __future__ import annotations
 

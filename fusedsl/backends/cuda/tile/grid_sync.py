@@ -1,4 +1,4 @@
-"""Blocks that share a row: each leaves its state in global memory, and the last one to come finds all of them."""
+"""Synchronisation of blocks: partial states in global memory, arrival counters, grid barriers."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ WAIT = "AWAIT_OTHERS_${:uid}"
 
 
 def st_global(e: Emitter, address: ir.Value, value: ir.Value) -> None:
-    """Write one part of a state to global memory."""
+    """st.global of one part of a state."""
     word, bits = _word(e, value)
     register = {8: "h", 16: "h", 32: "r", 64: "l"}[bits]
     e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], effect=True)
 
 
 def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
-    """Read it past the L1, which may hold what another block has since overwritten."""
+    """ld.relaxed.gpu: a load past the L1, which may hold what another block has overwritten since."""
     bits = _bits(kind)
     register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
     text = f"ld.relaxed.gpu.global.b{bits} $0, [$1];"
@@ -48,7 +48,7 @@ def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
 
 
 def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
-    """`leave(address, state)`: thread 0 writes a row's state to global memory, `begin` bytes into its record."""
+    """`store_partial(address, state)`: thread 0 stores a row's state, `begin` bytes into its record."""
 
     def rule(address, kind):
         def emit(e, at, value):
@@ -65,7 +65,7 @@ def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
 
 
 def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
-    """`take(address)`: the state that a block left in a record."""
+    """`load_partial(address)`: the state that a block stored in a record."""
 
     def rule(address):
         def emit(e, at):
@@ -82,9 +82,9 @@ def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
 
 @intrinsic(3)
 def is_last_block(semaphores, index, parts):
-    """Is this the last of `parts` blocks to come to counter `index`? The last one sees what all have written before.
+    """True in the last of `parts` blocks to arrive at counter `index`; it sees what all others have written.
 
-    The counter wraps, so that it is 0 again after the last. All threads of a block call this together.
+    The counter wraps: it is 0 again after the last. All threads of a block call this together.
     """
 
     def emit(e, base, place, count):
@@ -106,9 +106,9 @@ def is_last_block(semaphores, index, parts):
 
 @intrinsic(3)
 def grid_barrier_wait(semaphores, index, goal):
-    """Wait until counter `index` has reached `goal`, having counted this block: what others wrote before is seen.
+    """Arrive at counter `index` and wait until it has reached `goal`: what others wrote before is visible.
 
-    All blocks that are waited for are resident. All threads of a block call this together.
+    All blocks that are waited for have to be resident. All threads of a block call this together.
     """
 
     def emit(e, base, place, count):
@@ -134,8 +134,7 @@ setp.lt.u32 early, seen, $1;
 
 @intrinsic(3)
 def grid_barrier_reset(semaphores, index, parts):
-    """Count out: the last of `parts` blocks that met at counter `index` sets it to 0, and the next one, that counts
-    them out, with it."""
+    """Reset the grid barrier: the last of `parts` blocks clears the arrival counter at `index` and the exit counter."""
 
     def emit(e, base, place, count):
         b = e.builder

@@ -1,4 +1,4 @@
-"""Reads and writes of a few neighbouring elements in global memory: whole, predicated as one, or one by one."""
+"""Vector loads and stores in global memory: whole, predicated as one, or element by element."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 @dataclass(frozen=True)
 class ValidElements:
-    """Which elements of a vector exist: those at `skip` and beyond, and below `count` (int32; None: no such bound).
+    """Valid elements of a vector: those from `skip` on and below `count` (int32; None: no such bound).
 
-    `partial` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
-    with its last element, others with its aligned block of 16 bytes at most.
+    If `partial`, a vector may be valid in part; otherwise it is valid or not as a whole. Partial loads that are `exact`
+    end with the last valid element, others with its aligned block of 16 bytes at most.
     """
 
     count: ir.Value | None
@@ -36,7 +36,7 @@ class ValidElements:
         return ValidElements(room, skip, True, self.exact)
 
     def has(self, builder: ir.IRBuilder, element: int) -> ir.Value:
-        """Does this element exist?"""
+        """True if this element is valid."""
         found = I1(1)
         if self.count is not None:
             found = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
@@ -45,7 +45,7 @@ class ValidElements:
         return found
 
     def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
-        """Does any of the first `width` elements exist?"""
+        """True if one of the first `width` elements is valid."""
         found = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
         if self.partial and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<", self.skip, I32(width)))

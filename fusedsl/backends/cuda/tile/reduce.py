@@ -1,4 +1,4 @@
-"""Folds: how states merge, and the elements of a thread merged in a balanced tree, always in the same order."""
+"""Reductions: combine functions, and the balanced tree over a thread's elements, always in the same order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = list[ir.Value]
 
 @dataclass(frozen=True)
 class ReduceOp:
-    """How two states merge, and the state of no elements; how one of later elements merges, if there is a short way."""
+    """Reduction operator: combine two states (`merge`), identity (`empty`), combine a later element (`follow`)."""
 
     merge: ScalarFunction
     empty: ScalarFunction
@@ -30,7 +30,7 @@ class ReduceOp:
         return self.empty.results
 
     def tree(self, e: Emitter, states: list[State], ordered: bool = False) -> State:
-        """Neighbours merged pairwise until one is left; `ordered`: as the elements are, empty ones last."""
+        """Combine neighbours pairwise until one state is left; `ordered`: in element order, identities last."""
         merge = self.follow if ordered and self.follow else self.merge
         while len(states) > 1:
             merged = [merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
@@ -47,7 +47,7 @@ def reduction(state: str, merge: Callable, empty: Callable, follow: Callable | N
 
 
 def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
-    """`fold(lifted…, start, limit)`: the state of the elements of a thread's tile that are there."""
+    """`reduce_tile(lifted…, start, limit)`: the state of the valid elements of a thread's tile."""
     parts = len(rule_of.state)
 
     def rule(*kinds):

@@ -1,4 +1,4 @@
-"""Scalar functions of a generated file: their types, those that are called once for a row, and over many elements."""
+"""Scalar functions of a generated file: their types, inlined per row (@uniform) or per element of a tile."""
 
 from __future__ import annotations
 

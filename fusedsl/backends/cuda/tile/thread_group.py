@@ -1,4 +1,4 @@
-"""The threads of a row fold together: in a warp, a part of one, a block or a cluster, always in the same order."""
+"""Thread groups: all-reduce over part of a warp, warps, a block or a cluster, always in the same order."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at o
 
 @dataclass(frozen=True)
 class ThreadGroup:
-    """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
+    """The `threads` threads of a row: neighbours; up to a warp, several groups share one; more are a whole block.
 
-    Where `rows_across`, neighbours belong to different rows instead, `rows_across` to a block: thread t works on row t % across.
-    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `reductions` times.
-    Where they are a `dynamic` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
-    warp has, whole warps.
-    Where it `persistent`, it works on row after row, beside other teams of such blocks: `groups` in all.
+    With `rows_across`, neighbours belong to different rows: thread t works on row t % rows_across. With a `cluster` of
+    so many blocks, `threads` of each of them work on a row, and `reductions` is the number of all-reduces a row. If
+    `dynamic`, the group is a line of the block (tid.y), of `threads` at most: part of a warp, or whole warps. If
+    `persistent`, the group processes row after row, one of `groups` groups in such blocks.
     """
 
     threads: int
@@ -34,18 +33,18 @@ class ThreadGroup:
 
     @property
     def barrier_slots(self) -> int:
-        """Where the states of a meeting stand in a block; of teams that stay, those of two turns."""
+        """Slots of shared memory per all-reduce; persistent groups alternate between two."""
         return 2 * self.groups if self.persistent else 1
 
     def cluster_init(self) -> Callable:
-        """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
+        """`cluster_init()`: initialise the mbarriers and arrive at the cluster barrier; does not wait."""
         return cluster.cluster_init(self.reductions * self.barrier_slots)
 
     def all_reduce(self, rule_of: ReduceOp) -> Callable:
-        """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
+        """`all_reduce(state)`: the states of all threads of the row combined, the same bits in each of them.
 
-        In a cluster `join(meeting, state)`, with the number of the row's meeting; `join(meeting, turn, state)` of a
-        team that stays, with the number of rows that it has done.
+        In a cluster `all_reduce(number, state)`, with the number of the row's all-reduce; in a persistent group
+        `all_reduce(number, iteration, state)`, with the number of rows done before.
         """
         result = rule_of.merge.result
 

@@ -1,4 +1,4 @@
-"""Where a thread stands, how it reads its parameters, and division by a number known only to the host."""
+"""Special registers (thread and block indices), kernel parameters, division by launch-time numbers."""
 
 from __future__ import annotations
 
@@ -11,57 +11,56 @@ from .memory import element_type
 
 @intrinsic(0)
 def thread_idx():
-    """The thread's number in its block, int32."""
+    """tid.x, int32."""
     return types.int32, lambda e: e.special_register("tid.x")
 
 
 def thread_here(e: Emitter) -> ir.Value:
-    """The thread's number, asked anew where it stands: of what is computed from it, no register holds anything across
-    a loop."""
+    """tid.x, read again at this point: no register holds it, or what is computed from it, across a loop."""
     return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], effect=True)
 
 
 @intrinsic(0)
 def reread_thread_idx():
-    """The same for generated files."""
+    """tid.x, read again at this point."""
     return types.int32, thread_here
 
 
 @intrinsic(0)
 def thread_idx_y():
-    """The number of the thread's line in its block, int32."""
+    """tid.y, int32."""
     return types.int32, lambda e: e.special_register("tid.y")
 
 
 @intrinsic(0)
 def block_dim_y():
-    """The lines of a block, int32."""
+    """ntid.y, int32."""
     return types.int32, lambda e: e.special_register("ntid.y")
 
 
 @intrinsic(0)
 def block_dim_x():
-    """The threads of a line, int32."""
+    """ntid.x, int32."""
     return types.int32, lambda e: e.special_register("ntid.x")
 
 
 @intrinsic(0)
 def block_idx():
-    """The block's number in the grid, int32."""
+    """ctaid.x, int32."""
     return types.int32, lambda e: e.special_register("ctaid.x")
 
 
 @intrinsic(0)
 def barrier():
-    """Wait for all threads of the block, and for what they wrote to shared memory."""
+    """bar.sync of the block."""
     return types.void, lambda e: e.barrier()
 
 
 @intrinsic(0)
 def griddepcontrol():
-    """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
+    """griddepcontrol.launch_dependents and .wait: programmatic dependent launch.
 
-    Before sm_90, where launches do not overlap, it does nothing; nor does it in a launch that does not `follow`.
+    No effect before sm_90, or in a launch without the programmatic attribute.
     """
 
     def emit(e):
@@ -73,15 +72,15 @@ def griddepcontrol():
 
 @intrinsic(0)
 def cluster_wait():
-    """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
+    """barrier.cluster.wait: all blocks of the cluster run, so that their shared memory may be written."""
     return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
 
 
 @intrinsic(2)
 def udiv(number, parts):
-    """number // parts for integers that are not negative, by a real division: once a loop, not once an element.
+    """number // parts for non-negative integers, by a real division: once a loop, not once an element.
 
-    int32, or int64 where the number is.
+    int64 if the number is, else int32.
     """
     result = types.int64 if number == types.int64 else types.int32
     kind = I64 if number == types.int64 else I32
@@ -151,7 +150,7 @@ def scalar(name: str):
 
 
 def subkernel(work: Callable) -> Callable:
-    """Decorator: a piece of a kernel, `work(block_number, *slots)`, compiled into it where it is called."""
+    """Decorator: `work(block_number, *params)`, a kernel that is inlined in the kernel that calls it."""
     count = work.__code__.co_argcount
     kinds = [types.int32] + [types.int64] * (count - 1)
     body = ScalarFunction(work, kinds, [types.none])

@@ -1,4 +1,4 @@
-"""The elements that a thread holds: loading and storing them, and mapping a scalar function over them."""
+"""Tile: the elements that a thread holds, with loads, stores and elementwise functions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .vector_layout import VectorLayout
 
 @dataclass(frozen=True)
 class Tile(VectorLayout):
-    """What a thread does with the elements that it holds, all at once."""
+    """Loads, stores and elementwise functions on all elements of a thread."""
 
     def load(self, name: str, letter: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
@@ -330,9 +330,9 @@ def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) 
 
 @intrinsic(0)
 def smem_base():
-    """Where the dynamic shared memory of a block begins: a 32-bit address that the compiler does not see through.
+    """The 32-bit address of dynamic shared memory, opaque to the compiler.
 
-    (From one that it knows to be the same for all threads, ptxas of CUDA 13 makes an LDGSTS that is no instruction.)
+    (From an address known to be warp-uniform, ptxas of CUDA 13 makes an invalid LDGSTS.)
     """
 
     def emit(e):
@@ -345,5 +345,5 @@ def smem_base():
 
 @intrinsic(0)
 def cp_async_wait_all():
-    """Wait until what this thread fetches is there, for this thread."""
+    """cp.async.wait_all: this thread's copies are visible to it."""
     return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

@@ -1,4 +1,4 @@
-"""Where the vectors of a thread lie in a line: their first elements, their addresses, and what is there of each."""
+"""Vector layout of a thread: the start, the addresses and the valid elements of each vector."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ INDEX = (types.int32, types.int64)
 
 @dataclass(frozen=True)
 class VectorLayout:
-    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
-    or where that is 0, behind those of all threads of a line of the block; where tiles are `along_y`, as many as a block
-    has lines.
+    """`vectors` vectors of `width` neighbouring elements a thread, `step` elements apart.
 
-    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
-    missing; "h" its head may be; "b" elements at both ends may be missing; "e" as "v", where each vector begins at a
-    place of its own: `start` is a tuple. Reads of a part end with its last element where they are `exact`, else with
-    its aligned block: 16-bit rows have no time for it.
+    With step 0, vectors are ntid.x * width elements apart; `along_y`: ntid.y vectors apart. `checks` has a letter per
+    vector: "." full; "v" valid or not as a whole; "t" the tail may be out of bounds; "h" the head; "b" both; "e" as
+    "v", but every vector has a start of its own: `start` is a tuple. Partial loads end with the last valid element if
+    `exact`, otherwise with its aligned block: 16-bit rows have no time for more.
     """
 
     width: int
@@ -35,17 +33,17 @@ class VectorLayout:
         return self.width * self.vectors
 
     def valid_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[ValidElements | None]:
-        """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
+        """The valid elements of each vector, for vectors from `start` on in a row of `limit` elements."""
         return [self.valid(e, kind, start, limit, number) for number in range(self.vectors)]
 
     def starts(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
-        """The first element of each vector; `start` is that of the thread's first, or a tuple with all."""
+        """First element of each vector; `start` is that of the thread's first, or a tuple with all."""
         if isinstance(kind, types.UniTuple):
             return e.unpack(start, self.vectors)
         return [e.builder.add(start, self.offset_of(e, k, start.type)) for k in range(self.vectors)]
 
     def offset_of(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
-        """Elements between the first vector of a thread and another."""
+        """Elements between the first vector of a thread and vector `number`."""
         if self.step or not number:
             return kind(number * self.step)
         b = e.builder
@@ -58,7 +56,7 @@ class VectorLayout:
     def valid(
         self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int
     ) -> ValidElements | None:
-        """What is there of a vector; None: all of it."""
+        """Valid elements of a vector; None: all."""
         check, b = self.checks[number], e.builder
         if check == "e":
             return ValidElements(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
@@ -74,7 +72,7 @@ class VectorLayout:
         return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.offset_of(e, number, start.type))))
 
     def addresses(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
-        """The address of a vector, or where its elements are not neighbours, of each element.
+        """Address of a vector, or of each element if they are not contiguous.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
