@@ -108,7 +108,7 @@ def test_maps_load_16_bytes_and_keep_to_float32(tmp_path, dtype, strides):
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 @pytest.mark.parametrize("columns", [8, 100, 1000, 4096, 16384])
 def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
-    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor")
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled")
     _, text, code = built(tmp_path, kernel, (64, columns))
     schedule = choose(kernel, (64, columns), facts(H200))
     assert code.spill_bytes == 0
@@ -118,7 +118,7 @@ def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
 
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 def test_unaligned_rows_use_16_bytes_between_their_ends(tmp_path, dtype):
-    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 4097))
+    _, text, code = built(tmp_path, softmax(dtype, access="peeled"), (64, 4097))
     assert code.spill_bytes == 0
     assert min(wide_accesses(text)) >= 4
 
@@ -144,7 +144,7 @@ def scaled_rows(dtype, access, weights):
         (FLOAT32, "vector", 1024, True, False),
         (BFLOAT16, "vector", 4096, True, False),
         (BFLOAT16, "vector", 16384, False, True),
-        (BFLOAT16, "anchor", 4097, False, True),
+        (BFLOAT16, "peeled", 4097, False, True),
     ],
 )
 def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, columns, early, in_pieces):
@@ -155,8 +155,8 @@ def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, co
     assert code.spill_bytes == 0
     assert not re.search(r"ld\.global\S*\.[bu](8|16)", text)  # misaligned weights come out of aligned blocks
     weights = len(re.findall(r"ld\.global\S*\.v2", text))  # … of three blocks of 8 bytes, anywhere
-    assert wide_accesses(text)[0] == schedule.vectors * (1 if access == "anchor" else 3)
-    assert weights == (schedule.vectors * 6 if access == "anchor" else 0)
+    assert wide_accesses(text)[0] == schedule.vectors * (1 if access == "peeled" else 3)
+    assert weights == (schedule.vectors * 6 if access == "peeled" else 0)
 
 
 def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
@@ -254,7 +254,7 @@ def test_the_largest_of_16_bit_rows_is_found_in_pairs(columns, pairs):
     ("strides", "rows", "columns", "extents", "access"),
     [
         ("s1", 1, 1, (64, 1 << 18), "vector"),
-        ("s1", 1, 1, (64, 65531), "anchor"),
+        ("s1", 1, 1, (64, 65531), "peeled"),
         ("ss", 1, 1, (4096, 512), "element"),
         ("sss", 2, 1, (8, 64, 33), "element"),
         ("sss1", 1, 3, (64, 4, 6, 32), "vector"),
@@ -395,7 +395,7 @@ def test_compiling_is_quick_once_the_process_is_warm(tmp_path):
 
 @pytest.mark.parametrize("dtype", [INT8, FLOAT32, FLOAT64], ids=repr)
 def test_rows_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
-    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 1025))
+    _, text, code = built(tmp_path, softmax(dtype, access="peeled"), (64, 1025))
     assert code.spill_bytes == 0
     assert re.search(r"@some ld\.global\.b(32|64)", text)
     assert ("@some ld.global.u16" in text) == (dtype.itemsize < 4)
@@ -413,7 +413,7 @@ def test_maps_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 @pytest.mark.parametrize(("columns", "cluster"), [(65536, 4), (120001, 8), (262144, 16), (393216, 16)])
 def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, columns, cluster):
-    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor", resident=False)
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled", resident=False)
     schedule = choose(kernel, (4096, columns), facts(H200))
     assert schedule.smem
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)

@@ -90,8 +90,8 @@ def test_a_map_takes_vectors_only_where_they_are_aligned():
 
 def test_unaligned_rows_share_an_anchor_if_they_are_off_by_the_same_number():
     rows, axes = merge_row_axes((8,), (4097,), ((4097, 1), (0, 1), (4097, 1)), outputs=(2,))
-    assert row_access(rows, axes, (FLOAT32,) * 3, (0, 0, 16)) == ("anchor", "element", "anchor")
-    assert row_access(rows, axes, (FLOAT32,) * 3, (4, 0, 4)) == ("anchor", "element", "anchor")
+    assert row_access(rows, axes, (FLOAT32,) * 3, (0, 0, 16)) == ("peeled", "element", "peeled")
+    assert row_access(rows, axes, (FLOAT32,) * 3, (4, 0, 4)) == ("peeled", "element", "peeled")
     whole, axes = merge_row_axes((8,), (4096,), ((4096, 1), (0, 1), (4096, 1)), outputs=(2,))
     assert row_access(whole, axes, (FLOAT32,) * 3, (0, 4, 0)) == ("vector", "element", "vector")
 
@@ -111,7 +111,7 @@ def test_division_by_multiplication_is_exact():
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16, FLOAT64], ids=repr)
-@pytest.mark.parametrize("access", ["vector", "anchor", "element"])
+@pytest.mark.parametrize("access", ["vector", "peeled", "element"])
 def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, access):
     kernel = sum_rows(dtype, access=access)
     for columns in [1, 7, 8, 31, 33, 127, 500, 1000, 1024, 1025, 4096, 4097, 8192, 10000, 16384, 40000, 1 << 20]:
@@ -119,7 +119,7 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
         if access == "vector" and dtype is FLOAT32 and columns <= 16384:
             assert schedule.resident
         if schedule.resident:
-            slack = schedule.width - 1 if access == "anchor" and not schedule.peeled_elements else 0
+            slack = schedule.width - 1 if access == "peeled" and not schedule.peeled_elements else 0
             assert schedule.vectors * schedule.vector_stride >= columns + slack
             apart = 2 * schedule.width - 2 if schedule.peeled_elements else 0  # what is in no whole vector, at most
             assert schedule.full_vectors * schedule.vector_stride <= columns - apart

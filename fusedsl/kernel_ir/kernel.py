@@ -12,26 +12,23 @@ from .phase import Body, FoldUse, Phase, Product, Store, Value
 
 @dataclass(frozen=True)
 class Operand:
-    """One array that the kernel reads or writes.
+    """An array that the kernel reads or writes.
 
-    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous
-    (element stride 1; only ever the axis that the kernel's vectors lie along), "s" a run-time stride in elements,
-    of any sign. `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
-    `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
-    stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
-    other "anchor" operand of the kernel in every row), "shifted" (vectors lie across columns, of which every so
-    many are off by the same number of elements), or "element".
-    `near` is the axis along which its elements are neighbours where that is not the last one (else -1), in maps alone;
-    `near_access` says "vector" where that axis allows 16-byte accesses.
+    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous (only the
+    vector axis), "s" a run-time stride in elements, of any sign.
+
+    `access` is what the innermost axis allows: "vector": 16-byte accesses, aligned in every row; "peeled": unaligned
+    by the same number of elements in every row as every other "peeled" operand; "shifted": vectors across columns, of
+    which every so many are unaligned by the same number of elements; "element": single elements.
     """
 
     name: str
     dtype: DType
     strides: str
     access: str = "element"
-    near: int = -1
-    near_access: str = "element"
-    rank: str = ""
+    near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one
+    near_access: str = "element"  # "vector": 16-byte accesses along `near`
+    rank: str = ""  # stride letter along sorted positions; "": holds none
 
 
 @dataclass(frozen=True)
@@ -71,45 +68,38 @@ class Window:
 
 @dataclass(frozen=True)
 class KernelIR:
-    """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
+    """An elementwise kernel (no reductions, row_axes = 0) or a row kernel (every reduction is over all column axes).
 
-    A kernel with scans has one column axis.
-
-    Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
-    A row kernel is `resident` when a whole row is held on chip: each load happens once. Its vectors lie along the
-    last axis; those of a kernel with `row_vector_width` lie along its last row axis, `row_vector_width` elements each.
+    A kernel with scans has one column axis. Vectors lie along the last axis, or with `row_vector_width` along the last
+    row axis.
     """
 
     name: str
     header: tuple[str, ...]
     row_axes: int
     column_axes: int
-    inputs: int
+    inputs: int  # operands that are read: they come first
     operands: tuple[Operand, ...]
     loads: tuple[Load, ...]
     positions: tuple[Position, ...]
-    scalars: tuple[Value, ...]
+    scalars: tuple[Value, ...]  # run-time values by name
     phases: tuple[Phase, ...]
-    resident: bool = True
+    resident: bool = True  # a whole row is held on chip: each load happens once
     index64: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
     lengths: tuple[str, ...] = ()  # scalars that are extents of the kernel's axes
-    constant_scalars: tuple[
-        tuple[str, int], ...
-    ] = ()  # scalars that have this value in every call: strides of one element
-    row_vector_width: int = 0  # elements of a vector along the last row axis
-    workspace: bool = False  # blocks leave states for each other in a workspace
-    semaphores: bool = False  # blocks count themselves
-    is_subkernel: bool = False  # it shares a launch: the number of its block and its slots are handed to it
-    batched: BatchedCalls | None = None  # … with other calls of itself, whose slots stand here
-    column_epilogue: ColumnEpilogue | None = None  # of the folds over its rows, if it has any
-    stream: Stream | None = None  # … it is a pass over scores instead of phases
-    windows: tuple[Window, ...] = ()  # of operands whose boxes are copied
-    fastmath: bool = False  # functions, divisions and roots may be the hardware's approximations
-    batch_invariant_width: int = (
-        0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
-    )
-    pdl: bool = False  # other launches of the same call come before or after it, and may overlap in starting
+    constant_scalars: tuple[tuple[str, int], ...] = ()  # scalars with one value in all calls: strides of 1
+    row_vector_width: int = 0  # elements of a vector along the last row axis; 0: along the last axis
+    workspace: bool = False  # blocks exchange partial states in global memory
+    semaphores: bool = False  # arrival counters of blocks
+    is_subkernel: bool = False  # shares a launch: block number and parameters are arguments
+    batched: BatchedCalls | None = None  # shares a launch with other calls of itself
+    column_epilogue: ColumnEpilogue | None = None  # per column, after reductions over rows
+    stream: Stream | None = None  # an attention body instead of phases
+    windows: tuple[Window, ...] = ()  # TMA boxes of operands
+    fastmath: bool = False  # hardware approximations of functions, divisions and roots
+    batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
+    pdl: bool = False  # programmatic dependent launch among the launches of a call
 
     @property
     def axes(self) -> int:

@@ -164,7 +164,7 @@ def row_access(
     most, found = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
     if most > found or (most == found and not (single and extents[-1] <= SHORT_ROW)):
         return tuple("vector" if k in vector else "element" for k in everyone)
-    return tuple("anchor" if k in anchor else "element" for k in everyone)
+    return tuple("peeled" if k in anchor else "element" for k in everyone)
 
 
 def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, width: int) -> bool:

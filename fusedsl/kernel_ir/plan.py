@@ -80,7 +80,7 @@ class KernelPlan:
     stream: Stream | None = None  # a pass over scores; its columns are the stream, then axes of products and results
 
     @property
-    def is_map(self) -> bool:
+    def is_elementwise(self) -> bool:
         return self.stream is None and not any(p.folds or p.scans or p.select for p in self.resident)
 
 

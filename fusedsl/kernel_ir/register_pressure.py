@@ -70,7 +70,7 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
         )
     else:
         most = _most(kernel, phases, tiling)
-    split = any(operand.access == "anchor" for operand in kernel.operands)
+    split = any(operand.access == "peeled" for operand in kernel.operands)
     placed = kernel.axes > 1 and not kernel.row_axes
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
@@ -107,7 +107,7 @@ def kept_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> boo
     H200 layer norm over bfloat16 rows of 4096 is 3 % slower for it, over rows of 16384 5 % faster.
     """
     packed = register_count([dtype], packed=width > 1) < 1 and width * vectors >= AGAIN_FROM
-    return packed and kernel.row_axes > 0 and not any(operand.access == "anchor" for operand in kernel.operands)
+    return packed and kernel.row_axes > 0 and not any(operand.access == "peeled" for operand in kernel.operands)
 
 
 def _running(phase: Phase) -> float:

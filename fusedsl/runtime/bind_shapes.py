@@ -127,7 +127,7 @@ def bind(
     )
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     streamed = None
-    if not plan.is_map and not plan.column_epilogue:
+    if not plan.is_elementwise and not plan.column_epilogue:
         streamed = replace(kernel, phases=plan.streamed, resident=False)
     across = None
     if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
@@ -151,7 +151,7 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
             for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
         ]
         return replace(bound, kernel=replace(bound.kernel, operands=tuple(operands)))
-    of_rows = [] if plan.is_map else list(range(len(rows))) or [NO_AXIS]
+    of_rows = [] if plan.is_elementwise else list(range(len(rows))) or [NO_AXIS]
     of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
     order = [*of_rows, *of_columns]
     numbers = [*rows, *columns]
@@ -180,7 +180,7 @@ def _merged(
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
-    if plan.is_map:
+    if plan.is_elementwise:
         return merge_axes(columns, placed.strides, outputs, keep, stay), 0
     merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
     if stay and not prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
@@ -194,7 +194,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed
     """The kernel of merged axes, for a row that stays on the chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
-    if plan.is_map:
+    if plan.is_elementwise:
         nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
         Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
@@ -222,7 +222,7 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed
 
 def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
     """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
-    if plan.is_map:
+    if plan.is_elementwise:
         return elementwise_access(merged, placed.dtypes, placed.addresses), 0
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
     if not plan.batch_invariant:

@@ -106,7 +106,7 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
 
 def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
     """Whether the binary of a schedule is for one class of lengths alone."""
-    few = plan.is_map or bound.kernel.stream is not None or getattr(schedule, "max_threads", 0) > 0
+    few = plan.is_elementwise or bound.kernel.stream is not None or getattr(schedule, "max_threads", 0) > 0
     return bound.family is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 

@@ -79,5 +79,5 @@ def _split(kernel: KernelIR, operand: Operand, single: Sequence[int]) -> Operand
         letters[axis] = "s"
     varies = "0" not in letters[: kernel.row_axes]
     split = operand.access != "element" and kernel.column_axes == 1
-    access = ("anchor" if varies else "element") if split else operand.access
+    access = ("peeled" if varies else "element") if split else operand.access
     return replace(operand, strides="".join(letters), access=access)

@@ -107,7 +107,7 @@ def _of_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iter
 def _loads_later(kernel: KernelIR) -> bool:
     """Whether later phases load what the first does not, and may do so early: unaligned rows have no time for it."""
     rows, first = row_loads(kernel), {value.name for value in kernel.phases[0].element.args}
-    aligned = all(operand.access != "anchor" for operand in kernel.operands)
+    aligned = all(operand.access != "peeled" for operand in kernel.operands)
     return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
 
 

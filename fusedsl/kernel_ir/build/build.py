@@ -27,7 +27,7 @@ def emit(
 
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
-    parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
+    parts: tuple = (plan.is_elementwise, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
     parts += (plan.resident, plan.streamed, plan.column_epilogue, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     parts += (plan.stream,) if plan.stream else ()

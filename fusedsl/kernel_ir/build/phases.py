@@ -46,7 +46,7 @@ class PhaseEmitter(Frame):
         made = dataclasses.replace(self.frame(name, header), resident=self._phases())
         if self.cross:
             return dataclasses.replace(made, column_epilogue=self._finish())
-        if self.group.is_map:
+        if self.group.is_elementwise:
             return made
         streamed = Streamed(self)
         return dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)

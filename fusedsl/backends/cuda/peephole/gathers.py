@@ -15,7 +15,7 @@ DRAW = re.compile(r"(?P<name>\w+) = (?P<kind>philox_(?:word|pair))\((?P<first>\w
 
 
 @dataclass(frozen=True)
-class Gather:
+class GatherCall:
     """A value of a tile's element that is not computed from that element alone, held as `stored`.
 
     `how` is the tile's method: gather (from an address, where it is wanted) or random (of a position, seed and stream).
@@ -34,7 +34,7 @@ class GatherStage:
     """Fetches that need nothing of each other, and the body that computes where they read."""
 
     where: Body
-    fetches: tuple[Gather, ...]
+    fetches: tuple[GatherCall, ...]
 
 
 def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list[GatherStage], Body]:
@@ -58,14 +58,14 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
     return stages, slice_of(lines, computed, body.results)
 
 
-def _fetch(line: str) -> Gather | None:
+def _fetch(line: str) -> GatherCall | None:
     """What a line of a body fetches or draws."""
     if found := FETCH.match(line):
         address, wanted = Value(found["first"], INT64), Value(found["second"], BOOL)
-        return Gather(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
+        return GatherCall(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
     if found := DRAW.match(line):
         given = tuple(Value(found[part], UINT64) for part in ("first", "second", "third"))
-        return Gather(found["name"], "random", found["kind"], UINT64, given)
+        return GatherCall(found["name"], "random", found["kind"], UINT64, given)
     return None
 
 

@@ -85,7 +85,7 @@ def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardw
         return None
     if not kernel.resident or not contiguous(kernel):
         return None
-    split = any(operand.access == "anchor" for operand in kernel.operands)
+    split = any(operand.access == "peeled" for operand in kernel.operands)
     for size in _sizes(kernel, width, split, False, hardware, COUNTS[:1]):
         if columns <= size.longest_threads * size.vectors * size.width:
             return _on_line(kernel, columns, split, size, hardware)[0]

@@ -165,7 +165,7 @@ class RowEmitter(RowMemoryEmitter):
     @cached_property
     def magnitudes(self) -> dict[str, str]:
         """What of the kernel's magnitudes the tiles of this schedule fold in pairs."""
-        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = any(operand.access == "peeled" for operand in self.kernel.operands)
         return (
             packed_magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.multi_axis else {}
         )
@@ -174,7 +174,7 @@ class RowEmitter(RowMemoryEmitter):
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
         lifted = use.lifted[0].name
         stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
-        split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.peeled_elements
+        split = any(operand.access == "peeled" for operand in self.kernel.operands) and not self.peeled_elements
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
         return min_max_of(use) if halves and not split and not self.multi_axis else ""
 

@@ -18,7 +18,7 @@ def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
     rows, body = row_loads(kernel), narrow_body(kernel, phase)
-    anew = not any(operand.access == "anchor" for operand in kernel.operands)  # unaligned rows have no time for it
+    anew = not any(operand.access == "peeled" for operand in kernel.operands)  # unaligned rows have no time for it
     fresh = {x.value.name: x for x in kernel.loads if x.value.name not in scope.ready and x.operand not in rows}
     for value in body.args:
         if value.name not in fresh:

@@ -46,7 +46,7 @@ class RowIndexEmitter(KernelEmitter):
 
     def _define_tile(self) -> None:
         plan = self.schedule
-        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = any(operand.access == "peeled" for operand in self.kernel.operands)
         if not plan.resident:
             checks = ("b" if split else "v") * plan.vectors
         else:
@@ -83,12 +83,12 @@ class RowIndexEmitter(KernelEmitter):
     @property
     def exact_reads(self) -> str:
         """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
-        split = [operand for operand in self.kernel.operands if operand.access == "anchor"]
+        split = [operand for operand in self.kernel.operands if operand.access == "peeled"]
         return ", exact=False" if any(operand.dtype.itemsize == 2 for operand in split) else ""
 
     def checks(self) -> str:
         """What a resident row checks of each vector (see Tile)."""
-        plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
+        plan, split = self.schedule, any(operand.access == "peeled" for operand in self.kernel.operands)
         split = split and not plan.peeled_elements and (plan.width > 1 or not plan.max_threads)
         found = "." * plan.full_vectors + ("t" if split else "v") * (plan.vectors - plan.full_vectors)
         return ("h" if plan.full_vectors else "b") + found[1:] if split else found
@@ -185,7 +185,7 @@ class RowIndexEmitter(KernelEmitter):
             return
         index = kernel.index
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
-        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
+        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "peeled"), None)
         begin = f"thread_in_row * {plan.thread_stride}" if plan.thread_stride > 1 else "thread_in_row"
         if anchor is None or plan.width == 1:
             self.code.append(f"start = {index}({begin})")

@@ -69,7 +69,7 @@ def _there(writer: RowEmitter) -> str:
     """Whether all of this thread's tile exists."""
     plan = writer.schedule
     there = f"column + {(plan.vectors - 1) * plan.vector_stride + plan.width} <= columns"
-    split = any(operand.access == "anchor" for operand in writer.kernel.operands)
+    split = any(operand.access == "peeled" for operand in writer.kernel.operands)
     return f"(column >= 0) & ({there})" if split else there
 
 

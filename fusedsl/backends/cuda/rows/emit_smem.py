@@ -60,7 +60,7 @@ def _turns(writer: RowEmitter, whole: list[str], checked: list[str]) -> list[str
     plan, kernel = writer.schedule, writer.kernel
     index = kernel.index
     there = f"column + {(plan.vectors - 1) * plan.vector_stride + plan.width} <= columns"
-    if any(operand.access == "anchor" for operand in kernel.operands):
+    if any(operand.access == "peeled" for operand in kernel.operands):
         there = f"(column >= 0) & ({there})"
     each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     inside = either(there, whole, checked)

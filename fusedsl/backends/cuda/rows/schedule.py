@@ -108,7 +108,7 @@ def row_width(kernel: KernelIR) -> int:
 
 def covered_columns(kernel: KernelIR, columns: int, width: int) -> int:
     """Columns that a row covers once its start is aligned down to a vector."""
-    return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
+    return columns + (width - 1 if any(o.access == "peeled" for o in kernel.operands) else 0)
 
 
 def late_load_registers(kernel: KernelIR) -> float:

@@ -147,7 +147,7 @@ def tile_state_bytes(bits: int) -> int:
 
 def max_misalignment(kernel: KernelIR, width: int) -> int:
     """Columns by which a row may begin behind the start of its first vector."""
-    return width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
+    return width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0
 
 
 def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:

@@ -33,7 +33,7 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     assert select is not None
     slots = _slots(select.lifted.dtype.bits)
     width = row_width(kernel)
-    reach = columns + (width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0)
+    reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
     few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
     if kernel.resident and few and select.count is not None:
         return _rounds(kernel, columns, reach, width, select.count, hardware)

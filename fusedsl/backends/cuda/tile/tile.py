@@ -240,10 +240,10 @@ class Tile(VectorLayout):
             found.append(either)
         return found
 
-    def slice(self, first: int, vectors: int, anew: bool = False) -> Callable:
+    def slice(self, first: int, vectors: int, rematerialize: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.
 
-        Where `anew`, the compiler does not see that they are the same: what it computed from them before, it computes
+        If `rematerialize`, the compiler does not see that they are the same: what it computed from them, it computes
         again instead of holding it in registers.
         """
 
@@ -252,7 +252,7 @@ class Tile(VectorLayout):
 
             def emit(e, values):
                 found = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
-                if anew and kind.dtype == types.uint32:
+                if rematerialize and kind.dtype == types.uint32:
                     found = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in found]
                 return e.pack(result, found)
 
