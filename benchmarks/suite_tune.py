@@ -35,7 +35,7 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
     import warnings
 
     import fusedsl as fd
-    from fusedsl.backends.cuda.tuning_space import neighbours
+    from fusedsl.backends.cuda.tuning_space import tuning_space
     from fusedsl.hardware import facts
     from fusedsl.report.explain import case_of
     from fusedsl.runtime.compile import build_scheduled, scheduled_cuda
@@ -48,7 +48,7 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
     known |= dict(workload.scalars)
     for plan, bound in case_of(made._program, [known[n] for n in made.params], "cuda", cc).kernels:
         kernel, schedule = scheduled_cuda(bound, hardware)
-        for one in (schedule, *neighbours(schedule, kernel, hardware)):
+        for one in (schedule, *tuning_space(schedule, kernel, hardware)):
             build_scheduled(kernel, one, plan.digest, cc)
 
 

@@ -8,9 +8,9 @@ import pytest
 from test_transpose import crossed
 
 import fusedsl as fd
-from fusedsl.backends.cuda.combo import schedule_bundle
+from fusedsl.backends.cuda.combo import schedule_combo
 from fusedsl.backends.cuda.rows.schedule import RowSchedule
-from fusedsl.backends.cuda.schedule import MapSchedule, TransposeSchedule
+from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule
 from fusedsl.errors import FusionError
 from fusedsl.fusion.horizontal import bundled
 from fusedsl.hardware import facts
@@ -100,10 +100,10 @@ def test_a_launch_holds_so_many_arrays_at_most():
 
 
 def test_maps_take_blocks_as_large_as_the_others():
-    small = MapSchedule(8, 4, 64, 8, "a", 40)
+    small = ElementwiseSchedule(8, 4, 64, 8, "a", 40)
     large = TransposeSchedule(0, 64, 4, (0,), (True,), 256, 4, "b", 60)
     kernel = crossed((BFLOAT16,) * 3)
-    found = schedule_bundle([kernel, kernel], [small, large], H200)
+    found = schedule_combo([kernel, kernel], [small, large], H200)
     assert found.threads == 256
     assert found.members[0].threads == 256 and found.members[1] is large
     assert found.registers == 60 and "2 kernels in one launch" in found.reason
@@ -114,14 +114,17 @@ def test_rows_beside_other_kernels_are_those_of_whole_warps(threads, rows, kept)
     """Else some threads of a warp would shuffle, and others pass by."""
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
     row = RowSchedule(True, 1, 4, 0, threads, rows, 1, registers=20)
-    found = schedule_bundle([kernel, kernel], [row, MapSchedule(4, 1, 256, 8, "a", 20)], H200)
+    found = schedule_combo([kernel, kernel], [row, ElementwiseSchedule(4, 1, 256, 8, "a", 20)], H200)
     assert found.members[0].rows == kept and found.members[0].block % 32 == 0
 
 
 def test_maps_keep_their_loads_under_way_beside_larger_kernels():
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
-    light, heavy = MapSchedule(4, 1, 256, 8, "a", 20), TransposeSchedule(0, 64, 4, (0,), (True,), 256, 2, "b", 120)
-    found = schedule_bundle([kernel, kernel], [light, heavy], H200)
+    light, heavy = (
+        ElementwiseSchedule(4, 1, 256, 8, "a", 20),
+        TransposeSchedule(0, 64, 4, (0,), (True,), 256, 2, "b", 120),
+    )
+    found = schedule_combo([kernel, kernel], [light, heavy], H200)
     assert found.blocks == 2
     assert found.members[0].vectors == 4  # a quarter of the blocks, four times the loads
 
@@ -162,7 +165,7 @@ def test_one_launch_compiles_without_spills(text, given):
     (one,) = kernel.resources(**given, cc=90)
     assert one.figures.spill_bytes == 0
     source = kernel.source(**given, cc=90)
-    assert source.count("def kernel(") == 1 and source.count("@part") >= 2
+    assert source.count("def kernel(") == 1 and source.count("@subkernel") >= 2
 
 
 # -- on a card

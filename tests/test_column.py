@@ -7,10 +7,10 @@ import pytest
 from test_targets import as_torch, check
 
 import fusedsl as fd
-from fusedsl.backends.cuda.split_heuristics import parts_of
+from fusedsl.backends.cuda.split_heuristics import choose_blocks_per_row
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, INT8
-from fusedsl.kernel_ir.memory_access import collapse_rows, kept_access, lies_across
+from fusedsl.kernel_ir.memory_access import merge_row_axes, prefers_row_axis_vectors, row_axis_access
 
 H200 = facts((9, 0))
 RANDOM = np.random.default_rng(11)
@@ -31,9 +31,9 @@ def source(text, max_kernels=None, **specs):
 
 
 def across(rows, columns, strides, dtypes=(FLOAT32,), addresses=None, words=1):
-    merged, split = collapse_rows(rows, columns, strides)
+    merged, split = merge_row_axes(rows, columns, strides)
     addresses = addresses or (0,) * len(strides)
-    return lies_across(merged, split, dtypes), kept_access(merged, split, dtypes, addresses, words)
+    return prefers_row_axis_vectors(merged, split, dtypes), row_axis_access(merged, split, dtypes, addresses, words)
 
 
 def test_arrays_lie_across_where_a_kept_axis_is_the_nearest():
@@ -63,11 +63,11 @@ def test_vectors_across_are_as_wide_as_alignment_and_states_allow(extent, dtype,
 
 
 def test_few_strips_are_split_so_that_the_last_wave_is_nearly_full():
-    assert parts_of(10_000, 50, 528) == 1
-    assert parts_of(1, 10_000, 528) == 528
-    assert parts_of(1, 3, 528) <= 3
+    assert choose_blocks_per_row(10_000, 50, 528) == 1
+    assert choose_blocks_per_row(1, 10_000, 528) == 528
+    assert choose_blocks_per_row(1, 3, 528) <= 3
     for items in (2, 100, 300, 530, 600, 1000):
-        parts = parts_of(items, 1000, 528)
+        parts = choose_blocks_per_row(items, 1000, 528)
         waves = -(-items * parts // 528)
         assert items * parts / (waves * 528) > 0.9
 
@@ -120,8 +120,8 @@ def test_what_several_tiles_sum_is_what_they_are_above_their_mean_and_that_as_of
     source = fd.kernel("var(x, axis=0), mean(x, axis=0)").source(fd.spec((100_000, 4096), "bfloat16"), device="cuda")
     first, _, after = source.partition("while (tiles <")
     later, found, after = after.partition("= implied_0(")
-    assert found and "sum_0, fold_sum" not in later and "sum_2, fold_sum" in later
-    assert first.count("fold_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
+    assert found and "sum_0, reduce_sum" not in later and "sum_2, reduce_sum" in later
+    assert first.count("reduce_sum(") == 4 and re.search(r"return add_\d", source.partition("def implied_0")[2])
 
 
 def test_strips_that_stay_in_registers_are_read_once():
@@ -132,16 +132,16 @@ def test_strips_that_stay_in_registers_are_read_once():
 
 def test_one_block_of_a_split_strip_finishes_it():
     text = source("sum(x, axis=0)", x=((1_000_000, 64), "float32"))
-    assert "if not last(tickets, number, parts):" in text
+    assert "if not is_last_block(semaphores, number, parts):" in text
     assert text.count("store_row") == 2
     assert "if parts > 1:" in text  # of a binary that other launches run with a block for each strip
 
 
 def test_blocks_of_a_strip_meet_where_elements_need_the_result():
     text = source("x - mean(x, axis=0)", x=((1_000_000, 64), "float32"))
-    assert text.count("meet(tickets, number * 2, met)") == 1
-    assert text.count("part_from(tickets, number * 2, parts)") == 1
-    assert "meet(" not in source("x - mean(x, axis=0)", x=((100_000, 1_000_000), "float32"))
+    assert text.count("grid_barrier_wait(semaphores, number * 2, met)") == 1
+    assert text.count("grid_barrier_reset(semaphores, number * 2, parts)") == 1
+    assert "grid_barrier_wait(" not in source("x - mean(x, axis=0)", x=((100_000, 1_000_000), "float32"))
 
 
 # -- results on a card

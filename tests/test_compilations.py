@@ -9,8 +9,8 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.hardware import facts
-from fusedsl.kernel_ir.batched_calls import SIZES
-from fusedsl.kernel_ir.launch_config import Geometry
+from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS
+from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.program import call_steps
 from fusedsl.program.prepare_foreach import alike
 from fusedsl.report.explain import case_of
@@ -133,8 +133,8 @@ def listed(kernel, calls):
             if step < len(case.kernels):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
-                members.append(Member(plan, bound, Geometry(0, 0), Places(0, 0, 0, places), [], case.extents))
-        for made, schedule, found in alike(members, frozenset(), facts((9, 0)), SIZES[-1]):
+                members.append(Member(plan, bound, LaunchConfig(0, 0), Places(0, 0, 0, places), [], case.extents))
+        for made, schedule, found in alike(members, frozenset(), facts((9, 0)), BLOCK_WORDS[-1]):
             yield found[0].plan, (made, schedule)
 
 

@@ -8,7 +8,7 @@ import pytest
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
-from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.parameters import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime import object_loader, pool
 
@@ -26,7 +26,7 @@ def computed(tmp_path, line, *arrays, result=None):
     compiled = backend.compile_kernel(kernel, tmp_path / "one.py")
     functions = dict(zip(compiled.symbols, object_loader.load(compiled.object_bytes, compiled.symbols)))
     block = np.array([*(a.ctypes.data for a in (*arrays, out)), out.size], np.int64)
-    pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(slots(kernel)))(block.ctypes.data)
+    pool.runner(functions, schedule.launch(kernel, "map", (out.size,)), len(kernel_params(kernel)))(block.ctypes.data)
     return out
 
 

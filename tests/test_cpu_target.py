@@ -13,7 +13,7 @@ import fusedsl as fd
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
-from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.parameters import kernel_params
 from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 from fusedsl.runtime import object_loader, pool
 
@@ -66,8 +66,8 @@ class Case:
         )
 
     def block(self):
-        found = np.zeros(len(slots(self.kernel)), np.int64)
-        for at, slot in enumerate(slots(self.kernel)):
+        found = np.zeros(len(kernel_params(self.kernel)), np.int64)
+        for at, slot in enumerate(kernel_params(self.kernel)):
             if slot.kind == "pointer":
                 found[at] = self.arrays[slot.index].__array_interface__["data"][0]
             elif slot.kind == "extent":
@@ -88,7 +88,9 @@ class Case:
             functions = object_loader.load(compiled.object_bytes, compiled.symbols)
             COMPILED[self.kernel, name] = dict(zip(compiled.symbols, functions))
         self.launch = pool.runner(
-            COMPILED[self.kernel, name], schedule.launch(self.kernel, name, self.extents), len(slots(self.kernel))
+            COMPILED[self.kernel, name],
+            schedule.launch(self.kernel, name, self.extents),
+            len(kernel_params(self.kernel)),
         )
         block = self.block()  # alive until the launch has read it
         self.launch(block.ctypes.data)

@@ -222,7 +222,7 @@ def test_what_spills_keeps_no_row_of_weights(monkeypatch, tmp_path):
     own, compiled = cache.Cache(tmp_path), compile._compiled
 
     def spilling(kernel, schedule, *where):
-        return replace(compiled(kernel, schedule, *where), spill_bytes=20 if schedule.kept else 0)
+        return replace(compiled(kernel, schedule, *where), spill_bytes=20 if schedule.hoisted else 0)
 
     for what, stand_in in (("_compiled", spilling), ("disk", lambda: own), ("_built", LRU(lambda: 1000))):
         monkeypatch.setattr(compile, what, stand_in)
@@ -237,7 +237,7 @@ def test_a_block_on_each_multiprocessor_and_rows_ahead_of_their_use():
     text = LAYER_NORM.format(dtype="bfloat16")
     source = fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=90)
     assert len(re.findall(r"= Ring\(tile", source)) == 2
-    assert "everyone(tickets, blocks())" in source
+    assert "grid_barrier(semaphores, grid_dim())" in source
     assert "Ring" not in fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=75)
     (kernel,) = explained(text, 8192, 4096, "bfloat16", cc=90).kernels
     assert kernel.blocks == 132

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.schedule import choose, geometry
+from fusedsl.backends.cuda.schedule import choose, launch_config
 from fusedsl.hardware import facts
 from fusedsl.ir.types import (
     BFLOAT16,
@@ -74,8 +74,8 @@ def built(tmp_path, kernel, extents, cc=H200):
     """The source, the PTX and the machine code of a kernel."""
     schedule = choose(kernel, extents, facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
-    needs = geometry(schedule, kernel, extents)
-    kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
+    needs = launch_config(schedule, kernel, extents)
+    kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
     source = generate(kernel, schedule)
     path = tmp_path / "generated.py"
     path.write_text(source)
@@ -108,7 +108,7 @@ def test_maps_load_16_bytes_and_keep_to_float32(tmp_path, dtype, strides):
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 @pytest.mark.parametrize("columns", [8, 100, 1000, 4096, 16384])
 def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
-    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor")
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled")
     _, text, code = built(tmp_path, kernel, (64, columns))
     schedule = choose(kernel, (64, columns), facts(H200))
     assert code.spill_bytes == 0
@@ -118,7 +118,7 @@ def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
 
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 def test_unaligned_rows_use_16_bytes_between_their_ends(tmp_path, dtype):
-    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 4097))
+    _, text, code = built(tmp_path, softmax(dtype, access="peeled"), (64, 4097))
     assert code.spill_bytes == 0
     assert min(wide_accesses(text)) >= 4
 
@@ -144,19 +144,19 @@ def scaled_rows(dtype, access, weights):
         (FLOAT32, "vector", 1024, True, False),
         (BFLOAT16, "vector", 4096, True, False),
         (BFLOAT16, "vector", 16384, False, True),
-        (BFLOAT16, "anchor", 4097, False, True),
+        (BFLOAT16, "peeled", 4097, False, True),
     ],
 )
 def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, columns, early, in_pieces):
     kernel = scaled_rows(dtype, access, ("v", "w"))
     schedule = choose(kernel, (64, columns), facts(H200))
-    assert (schedule.early, schedule.piece > 0) == (early, in_pieces)
+    assert (schedule.load_all_first, schedule.epilogue_vectors > 0) == (early, in_pieces)
     _, text, code = built(tmp_path, kernel, (64, columns))
     assert code.spill_bytes == 0
     assert not re.search(r"ld\.global\S*\.[bu](8|16)", text)  # misaligned weights come out of aligned blocks
     weights = len(re.findall(r"ld\.global\S*\.v2", text))  # … of three blocks of 8 bytes, anywhere
-    assert wide_accesses(text)[0] == schedule.vectors * (1 if access == "anchor" else 3)
-    assert weights == (schedule.vectors * 6 if access == "anchor" else 0)
+    assert wide_accesses(text)[0] == schedule.vectors * (1 if access == "peeled" else 3)
+    assert weights == (schedule.vectors * 6 if access == "peeled" else 0)
 
 
 def test_what_is_read_stays_in_the_l2_where_there_is_a_policy_for_it(tmp_path):
@@ -171,11 +171,11 @@ def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware
     x, y = fd.spec((4096, 13000), "float32"), fd.spec((4096,), "int64")
     largest = "max(x, axis=-1, keepdims=True)"
     for text in ("logsumexp(x * 0.5, -1)", f"sum(exp((x - {largest}) * 0.5), -1)", "logsumexp(x, -1)"):
-        assert "near_exp" in fd.kernel(text).source(x, device="cuda")
+        assert "exp_for_sum" in fd.kernel(text).source(x, device="cuda")
     for text in ("softmax(x)", "sum(exp(x), -1)", f"max(exp(x - {largest}), axis=-1)"):
-        assert "near_exp" not in fd.kernel(text).source(x, device="cuda")
+        assert "exp_for_sum" not in fd.kernel(text).source(x, device="cuda")
     grown = fd.kernel(f"sum(exp((x - {largest}) * -0.5), -1)").source(fd.spec((9, 300), "float32"), device="cuda")
-    assert "near_exp" not in grown
+    assert "exp_for_sum" not in grown
     loss = fd.kernel("logsumexp(x, -1) - take_along_axis(x, y[:, None], -1)[:, 0]").source(x, y, device="cuda")
     assert loss.index(" = ahead_0(") < loss.index("while column < columns")
 
@@ -183,9 +183,9 @@ def test_only_exponentials_that_are_summed_beside_their_largest_are_the_hardware
 def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
     lines = ["t_1 = quotient(x_0, y_0, y_0, y_0)", "z_9 = t_1"]
     direct = ["z_9 = quotient(x_0, y_0, y_0, y_0)  # x / y"]
-    assert "= near_quotient(x_0, y_0, y_0)" in built(tmp_path, map_kernel(BFLOAT16, direct), (512,))[0]
+    assert "= div_for_bf16(x_0, y_0, y_0)" in built(tmp_path, map_kernel(BFLOAT16, direct), (512,))[0]
     for dtype, body_lines in [(FLOAT32, direct), (FLOAT16, direct), (BFLOAT16, lines)]:
-        assert "near_quotient" not in built(tmp_path, map_kernel(dtype, body_lines), (512,))[0]
+        assert "div_for_bf16" not in built(tmp_path, map_kernel(dtype, body_lines), (512,))[0]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_only_quotients_that_are_stored_in_bfloat16_go_uncorrected(tmp_path):
     ],
 )
 def test_only_exponentials_that_are_summed_or_scaled_for_16_bits_are_the_hardwares(text, dtype, near):
-    assert ("stored_exp(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
+    assert ("exp_for_half(" in fd.kernel(text).source(fd.spec((64, 1000), dtype), device="cuda")) == near
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
@@ -212,14 +212,14 @@ def test_folds_over_rows_and_float64_have_exponentials_of_their_own(text, dtype)
         explanation = kernel.explain(fd.spec((400, columns), dtype), cc=90)
         assert all(k.figures is not None for k in explanation.kernels), explanation.notes
     if "16" not in text and dtype != "bfloat16":
-        assert "stored_exp(" not in kernel.source(fd.spec((400, 1000), dtype), device="cuda")
+        assert "exp_for_half(" not in kernel.source(fd.spec((400, 1000), dtype), device="cuda")
 
 
 @pytest.mark.parametrize(("columns", "near"), [(60_000, True), (1000, False)])
 def test_long_rows_of_16_bits_add_the_hardwares_exponentials_to_others(columns, near):
     text = "exp(x - logsumexp(x, -1, keepdims=True)) - where(iota(x, -1) == y[:, None], 1, 0)"
     source = fd.kernel(text).source(fd.spec((4096, columns), "bfloat16"), fd.spec((4096,), "int64"), device="cuda")
-    assert ("= stored_exp(" in source) == near
+    assert ("= exp_for_half(" in source) == near
     assert "i_0_short == y_0_short" in source  # the places too are compared in 32 bits
 
 
@@ -240,21 +240,21 @@ MIXED = "sum(exp(x)*(x - log(exp(x) + exp(y))), -1)"
 def test_only_logarithms_that_long_sums_for_16_bits_read_are_the_hardwares(text, dtype, columns, near):
     x = fd.spec((4096, columns), dtype)
     source = fd.kernel(text).source(x, x, device="cuda")
-    assert ("near_log(" in source) == near
-    assert ("stored_exp(" in source) == near
+    assert ("log_approx(" in source) == near
+    assert ("exp_for_half(" in source) == near
 
 
 @pytest.mark.parametrize(("columns", "pairs"), [(1000, True), (1001, True), (1025, False)])  # split pairs are not
 def test_the_largest_of_16_bit_rows_is_found_in_pairs(columns, pairs):
     source = fd.kernel("max(x, axis=1)").source(fd.spec((64, columns), "float16"), device="cuda")
-    assert ("fold_pairs(" in source) == pairs
+    assert ("reduce_pairs(" in source) == pairs
 
 
 @pytest.mark.parametrize(
     ("strides", "rows", "columns", "extents", "access"),
     [
         ("s1", 1, 1, (64, 1 << 18), "vector"),
-        ("s1", 1, 1, (64, 65531), "anchor"),
+        ("s1", 1, 1, (64, 65531), "peeled"),
         ("ss", 1, 1, (4096, 512), "element"),
         ("sss", 2, 1, (8, 64, 33), "element"),
         ("sss1", 1, 3, (64, 4, 6, 32), "vector"),
@@ -395,7 +395,7 @@ def test_compiling_is_quick_once_the_process_is_warm(tmp_path):
 
 @pytest.mark.parametrize("dtype", [INT8, FLOAT32, FLOAT64], ids=repr)
 def test_rows_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
-    _, text, code = built(tmp_path, softmax(dtype, access="anchor"), (64, 1025))
+    _, text, code = built(tmp_path, softmax(dtype, access="peeled"), (64, 1025))
     assert code.spill_bytes == 0
     assert re.search(r"@some ld\.global\.b(32|64)", text)
     assert ("@some ld.global.u16" in text) == (dtype.itemsize < 4)
@@ -413,11 +413,11 @@ def test_maps_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
 @pytest.mark.parametrize("dtype", NARROW, ids=repr)
 @pytest.mark.parametrize(("columns", "cluster"), [(65536, 4), (120001, 8), (262144, 16), (393216, 16)])
 def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, columns, cluster):
-    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "anchor", resident=False)
+    kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled", resident=False)
     schedule = choose(kernel, (4096, columns), facts(H200))
-    assert schedule.shared
+    assert schedule.smem
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
-    geometry_of = geometry(schedule, kernel, (4096, columns))
+    geometry_of = launch_config(schedule, kernel, (4096, columns))
     assert (geometry_of.blocks, geometry_of.cluster) == (4096 * schedule.cluster, schedule.cluster)
     assert geometry_of.shared * schedule.cluster >= columns * dtype.itemsize
     _, text, code = built(tmp_path, kernel, (4096, columns))
@@ -433,20 +433,22 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
 @pytest.mark.parametrize(
     ("text", "dtype", "columns", "team"),
     [
-        ("softmax(x)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2"),
-        ("softmax(x)", "bfloat16", 1 << 17, "threads=256, cluster=8, meetings=2"),
+        ("softmax(x)", "float32", 1 << 18, "threads=256, cluster=16, reductions=2"),
+        ("softmax(x)", "bfloat16", 1 << 17, "threads=256, cluster=8, reductions=2"),
         ("layer_norm(x, w, w)", "bfloat16", 1 << 15, "threads=512"),
-        ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, meetings=2"),
-        ("rms_norm(x, w)", "bfloat16", 1 << 17, "threads=512, cluster=4, meetings=1"),
-        ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, meetings=2, teams=2, stays=True"),
-        ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, meetings=2, teams=2, stays=True"),
-        ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, meetings=2, teams=1, stays=True"),
+        ("layer_norm(x, w, w)", "float32", 1 << 16, "threads=512, cluster=4, reductions=2"),
+        ("rms_norm(x, w)", "bfloat16", 1 << 17, "threads=512, cluster=4, reductions=1"),
+        ("layer_norm(x, w, y)", "float32", 1 << 18, "threads=256, cluster=16, reductions=2, groups=2, persistent=True"),
+        ("layer_norm(x, w, y)", "bfloat16", 1 << 17, "threads=256, cluster=4, reductions=2, groups=2, persistent=True"),
+        ("softmax(x + w)", "float32", 393216, "threads=512, cluster=16, reductions=2, groups=1, persistent=True"),
     ],
 )
 def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team):
     kernel = fd.kernel(text)
     weights = [fd.spec((columns,), dtype)] * (len(kernel.params) - 1)
-    assert f"team = Team({team})" in kernel.source(fd.spec((4096, columns), dtype), *weights, device="cuda")
+    assert f"thread_group = ThreadGroup({team})" in kernel.source(
+        fd.spec((4096, columns), dtype), *weights, device="cuda"
+    )
     assert "cluster" not in kernel.source(fd.spec((3, columns), dtype), *weights, device="cuda")  # too few for all SMs
 
 
@@ -455,21 +457,21 @@ def test_wide_rows_on_other_architectures(tmp_path, cc):
     kernel = softmax(FLOAT32, resident=False)
     for columns, kept in [(20000, cc >= (8, 0)), (65536, cc >= (9, 0)), (10_000_000, False)]:
         schedule = choose(kernel, (4096, columns), facts(cc))
-        assert schedule.shared == kept
+        assert schedule.smem == kept
         assert schedule.cluster == 1 or cc >= (9, 0)
         assert built(tmp_path, kernel, (4096, columns), cc)[2].spill_bytes == 0
 
 
 def test_kernels_of_several_launches_take_turns():
     x, w = fd.spec((64, 128), "bfloat16"), fd.spec((128, 256), "bfloat16")
-    assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("take_turn()") == 2
-    assert "take_turn" not in fd.kernel("softmax(x)").source(x, device="cuda")
+    assert fd.kernel("layer_norm(x) @ w").source(x, w, device="cuda").count("griddepcontrol()") == 2
+    assert "griddepcontrol" not in fd.kernel("softmax(x)").source(x, device="cuda")
     plain = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
-    chained = dataclasses.replace(plain, chained=True)
+    chained = dataclasses.replace(plain, pdl=True)
     for cc, count in (((8, 0), 0), ((9, 0), 1)):
         schedule = choose(chained, (1000,), facts(cc))
         source = generate(chained, schedule)
-        assert source.replace("    take_turn()\n", "") == generate(plain, schedule)
+        assert source.replace("    griddepcontrol()\n", "") == generate(plain, schedule)
         text = ptx(source, "chained.py", chained, schedule, cc)
         assert text.count("griddepcontrol.wait") == text.count("griddepcontrol.launch_dependents") == count
 

@@ -165,7 +165,7 @@ def test_quotients_are_the_bytes_that_exact_ones_round_to(name):
     rows = np.zeros_like(x)
     rows[:, :1] = scales
     kernel = fd.kernel(f"{name}(x / sum(where(x > 1, s, s + 0.0), -1, keepdims=True))", fallback=False)
-    assert ("byte_quotient" in kernel.source(x, rows, device="cuda")) == (name == "float8_e4m3fn")
+    assert ("div_for_fp8" in kernel.source(x, rows, device="cuda")) == (name == "float8_e4m3fn")
     with emulated_gpu() as gpu:
         made = to_host(kernel(gpu.asarray(x), gpu.asarray(rows))).view(kind)
     missing = np.isnan(wanted.astype(np.float32))
@@ -245,7 +245,7 @@ def test_rows_of_a_cluster_whose_last_phase_computes_again(monkeypatch):
     with exact_gpu(multiprocessors=4) as gpu:
         check_twice(gpu, "softmax(x)", {"x": normal(2, 1 << 16, dtype=BRAIN)})
     source = fd.kernel("softmax(x)").source(fd.spec((4096, 1 << 16), "bfloat16"), device="cuda")
-    assert "near_exp(" in source and "stored_exp(" in source and "piece_1 = " in source
+    assert "exp_for_sum(" in source and "exp_for_half(" in source and "piece_1 = " in source
 
 
 def test_rows_of_clusters_that_stay():

@@ -9,8 +9,8 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, DTypeError, ShapeError
-from fusedsl.kernel_ir.batched_calls import SIZES, Table, table_for
-from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS, BatchedCalls, choose_batched_calls
+from fusedsl.kernel_ir.parameters import kernel_params
 from fusedsl.runtime.batched_call import Stretch, clashes
 
 SHAPES = [(3,), (4, 5), (1000,), (2, 3, 4), (0,), (7, 1), (1, 1), (33, 257), (1 << 16,)]
@@ -246,10 +246,10 @@ def test_a_remembered_call_looks_at_overlaps_again():
 # -- tables
 
 
-@pytest.mark.parametrize("words", SIZES)
+@pytest.mark.parametrize("words", BLOCK_WORDS)
 @pytest.mark.parametrize("each", [(8, 1, (), (0, 1)), (2, 5, (0, 2), (1,)), (1, 1, (), ()), (30, 40, (0,), ())])
 def test_nothing_in_a_table_stands_twice(words, each):
-    table = Table(words, *each)
+    table = BatchedCalls(words, *each)
     taken = np.zeros(2 * words, int)
     for call in range(table.capacity):
         for first, count in (
@@ -263,13 +263,13 @@ def test_nothing_in_a_table_stands_twice(words, each):
     taken[2 * table.shared_at :] += 1
     assert table.capacity > 0
     assert taken.max() == 1
-    assert Table(words, *each).capacity == table_for(table.capacity, *each, words).capacity
+    assert BatchedCalls(words, *each).capacity == choose_batched_calls(table.capacity, *each, words).capacity
 
 
 def test_a_table_is_as_small_as_its_calls_allow():
-    assert table_for(4, 8, 1, (), (0,), 4095).words == SIZES[0]
-    assert table_for(100, 8, 1, (), (0,), 4095).words == SIZES[2]
-    assert table_for(100, 8, 1, (), (0,), 511).words == SIZES[1]  # then there are several launches
+    assert choose_batched_calls(4, 8, 1, (), (0,), 4095).words == BLOCK_WORDS[0]
+    assert choose_batched_calls(100, 8, 1, (), (0,), 4095).words == BLOCK_WORDS[2]
+    assert choose_batched_calls(100, 8, 1, (), (0,), 511).words == BLOCK_WORDS[1]  # then there are several launches
 
 
 def test_clashes_are_pairs_with_an_output():
@@ -302,7 +302,7 @@ def table_kernel(text=ADAMW, calls=100, largest=4095):
     one, schedule = compiler.scheduled_cuda(bound, facts((9, 0)))
     shared = {k for k, n in enumerate(kernel.params) if n not in "pmvgx"}
     table = table_of(plan, one, calls, shared, largest)
-    return plan, dataclasses.replace(one, part=True, table=table), schedule
+    return plan, dataclasses.replace(one, is_subkernel=True, batched=table), schedule
 
 
 def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
@@ -314,7 +314,7 @@ def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
     path = tmp_path / "generated.py"
     path.write_text(source)
     text = ptx(source, str(path), kernel, schedule, (9, 0))
-    assert f"param_0[{8 * kernel.table.words}]" in text
+    assert f"param_0[{8 * kernel.batched.words}]" in text
     assert "ld.param.b64" in text
     assert text.count("ld.global.L2::cache_hint.v4") >= 4
     assert ".local" not in text
@@ -323,9 +323,9 @@ def test_a_table_kernel_reads_its_slots_in_place(tmp_path):
 
 def test_tables_hold_a_hundred_tensors_of_an_optimiser():
     _, kernel, _ = table_kernel()
-    assert kernel.table.capacity >= 400
-    assert kernel.table.shared == tuple(range(7))
-    assert kernel.table.each == len([s for s in slots(kernel) if s.kind != "scalar"])
+    assert kernel.batched.capacity >= 400
+    assert kernel.batched.shared == tuple(range(7))
+    assert kernel.batched.words_per_call == len([s for s in kernel_params(kernel) if s.kind != "scalar"])
 
 
 # -- on a card

@@ -34,14 +34,14 @@ def test_shared_rows_compile_without_spills(text, shape, dtype):
 
 def test_the_last_block_finishes_what_is_over_after_the_folds():
     text = source("sum(x)", x=((1 << 26,), "float32"))
-    assert "if not last(tickets, gang, parts):" in text
+    assert "if not is_last_block(semaphores, gang, parts):" in text
     assert "meet(" not in text
 
 
 def test_blocks_meet_where_elements_need_the_result():
     text = source("softmax(x)", max_kernels=1, x=((4, 10_000_000), "float32"))
-    assert text.count("meet(tickets") == 1  # the largest and the sum are one state
-    assert "part_from(tickets" in text
+    assert text.count("grid_barrier_wait(semaphores") == 1  # the largest and the sum are one state
+    assert "grid_barrier_reset(semaphores" in text
     assert "meet(" not in source("softmax(x)", x=((4, 10_000_000), "float32"))  # a second kernel reads them again
 
 

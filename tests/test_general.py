@@ -50,7 +50,7 @@ def test_a_thread_behind_a_row_that_is_passed_twice_writes_nothing(monkeypatch):
 
     monkeypatch.setattr(looped, "_team", lambda *_: 32)
     monkeypatch.setattr("fusedsl.backends.cuda.rows.choose.schedule_resident", lambda *_: None)
-    monkeypatch.setattr("fusedsl.backends.cuda.rows.choose.schedule_shared", lambda *_: None)
+    monkeypatch.setattr("fusedsl.backends.cuda.rows.choose.schedule_smem", lambda *_: None)
     with emulated_gpu() as gpu:
         check("softmax(x)", arrays(5, 24, np.float32), gpu.asarray)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from threads import at_once
 
-from fusedsl.backends.cuda.schedule import Geometry
+from fusedsl.backends.cuda.schedule import LaunchConfig
 from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
 from fusedsl.generated_code import Lines
 from fusedsl.ir.types import DTYPES
@@ -166,7 +166,7 @@ FUNCTION = Function(50, "k_1", 0, 40, 0, 16, 1024)
 def record(cuda, template=bytes(48), pointers=2, scalars="", grid=7, function=FUNCTION, **geometry):
     first = len(template) - 8 * len(scalars)
     return Launch(
-        cuda, function, Geometry(grid, 256, **geometry), template,
+        cuda, function, LaunchConfig(grid, 256, **geometry), template,
         [PointerSlot(8 * k, k) for k in range(pointers)],
         [ScalarSlot(first + 8 * k, pointers + k, f) for k, f in enumerate(scalars)],
         names=["x", "y", "alpha", "beta"],
@@ -186,9 +186,9 @@ def test_the_kernel_receives_grid_stream_and_block(cuda, library):
 
 def test_pointers_come_from_any_argument_and_may_be_shifted(cuda, library):
     pointers = [PointerSlot(0, 2), PointerSlot(8, 0, 64), PointerSlot(16, 2, -8)]
-    Launch(cuda, FUNCTION, Geometry(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
+    Launch(cuda, FUNCTION, LaunchConfig(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
     assert struct.unpack("<3Q", library.launches[0][3]) == (3000, 1064, 2992)
-    Launch(cuda, FUNCTION, Geometry(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
+    Launch(cuda, FUNCTION, LaunchConfig(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
     assert struct.unpack("<Q", library.launches[1][3]) == (2000,)
 
 
@@ -279,9 +279,9 @@ def test_an_empty_grid_launches_nothing(cuda, library):
 
 def test_a_block_has_its_slots_in_order_and_a_limit(cuda):
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, Geometry(1, 1), bytes(16), [PointerSlot(8, 0)])
+        Launch(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [PointerSlot(8, 0)])
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, Geometry(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
+        Launch(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
     with pytest.raises(CompileError, match="parameters"):
         record(cuda, bytes(BLOCK_BYTES + 8))
     record(cuda, bytes(BLOCK_BYTES))
@@ -302,22 +302,22 @@ def test_static_shared_memory_counts_towards_what_nobody_has_to_ask_for(cuda, li
 @pytest.mark.parametrize(("resident", "unit", "blocks"), [(2, 1, 264), (1, 7, 126), (3, 7, 300)])
 def test_blocks_that_wait_for_each_other_are_no_more_than_the_device_holds(cuda, library, resident, unit, blocks):
     library.resident = resident
-    record(cuda, grid=300, cooperative=True, unit=unit).fire([1, 2], 0)
+    record(cuda, grid=300, cooperative=True, grid_multiple=unit).fire([1, 2], 0)
     assert library.launches[0][0][0] == blocks
 
 
 def test_clusters_that_stay_are_no_more_than_the_device_holds(cuda, library):
     library.resident = 15
-    record(cuda, grid=4096, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    record(cuda, grid=4096, cluster=8, grid_multiple=8, persistent=True).fire([1, 2], 0)
     assert library.launches[0][0][0] == 15 * 8
-    record(cuda, grid=80, cluster=8, unit=8, lasting=True).fire([1, 2], 0)
+    record(cuda, grid=80, cluster=8, grid_multiple=8, persistent=True).fire([1, 2], 0)
     assert library.launches[1][0][0] == 80
 
 
 def test_a_device_that_does_not_hold_them_says_so(cuda, library):
     library.resident = 0
     with pytest.raises(DeviceError, match="does not hold 7 blocks"):
-        record(cuda, grid=300, cooperative=True, unit=7)
+        record(cuda, grid=300, cooperative=True, grid_multiple=7)
 
 
 def test_threads_never_see_each_others_arguments(cuda, library):
@@ -744,7 +744,7 @@ def gpu_record(n, device=0, shared=0):
     assert 0 < function.registers <= 64 and function.local == 0 and function.max_threads == 1024
     template, pointers = struct.pack("<4q", 0, 0, n, 0), [PointerSlot(0, 0), PointerSlot(8, 1)]
     scalars = [ScalarSlot(24, 2, "f")]
-    return Launch(driver(), function, Geometry(-(-n // 256), 256, shared), template, pointers, scalars)
+    return Launch(driver(), function, LaunchConfig(-(-n // 256), 256, shared), template, pointers, scalars)
 
 
 class TestOnCard:

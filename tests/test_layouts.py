@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import as_strided
 
 import fusedsl as fd
 from fusedsl.ir.dims import Symbol
-from fusedsl.kernel_ir.memory_access import WIDE
+from fusedsl.kernel_ir.memory_access import INDEX64_FROM
 from fusedsl.runtime.arrays import describe_all
 from fusedsl.runtime.bind_shapes import bind
 from fusedsl.runtime.layout import Layout
@@ -192,12 +192,12 @@ def told(text: str, shape: tuple[int, ...], strides=None, out=None, address: int
 )
 @pytest.mark.parametrize("text", ["x + 1", "softmax(x)", "sort(x)"])
 def test_offsets_take_64_bits_where_32_do_not_reach(text, shape, strides, out, wide):
-    assert told(text, shape, strides, out).kernel.wide is wide
+    assert told(text, shape, strides, out).kernel.index64 is wide
     assert told(text, shape, strides, out).kernel.index == ("int64" if wide else "int32")
 
 
 def test_the_bound_of_32_bits_leaves_room_for_a_last_tile():
-    assert not told("x + 1", (WIDE - 1,)).kernel.wide and told("x + 1", (WIDE,)).kernel.wide
+    assert not told("x + 1", (INDEX64_FROM - 1,)).kernel.index64 and told("x + 1", (INDEX64_FROM,)).kernel.index64
 
 
 def test_vectors_need_addresses_and_strides_of_16_bytes():
@@ -248,8 +248,8 @@ def test_cuda_kernels_read_and_write_in_any_way(bits, x, y, out, monkeypatch):
     from ptx import emulated_gpu
 
     if bits == 64:  # as if a few elements lay 2^31 apart
-        monkeypatch.setattr("fusedsl.kernel_ir.memory_access.WIDE", 8)
-        monkeypatch.setattr("fusedsl.runtime.bind_shapes.WIDE", 8)
+        monkeypatch.setattr("fusedsl.kernel_ir.memory_access.INDEX64_FROM", 8)
+        monkeypatch.setattr("fusedsl.runtime.bind_shapes.INDEX64_FROM", 8)
     text = "2*x + y[:, ::-1], sum(softmax(x) * y, axis=1)"
     with emulated_gpu(multiprocessors=4) as gpu:
         given = [on_device(gpu, v, name) for v, name in zip(VALUES, (x, y))]

@@ -179,10 +179,10 @@ def test_every_element_of_a_row_has_a_place_in_its_schedule(columns, dtype):
         case = case_of(fd.kernel(text)._program, [fd.spec((7, columns), dtype)], "cuda", 90)
         for plan, bound in case.kernels:
             _, schedule = case.scheduled(plan, bound)
-            rank = schedule.ranking
+            rank = schedule.sort_method
             assert schedule.vectors >= 1
             if rank.method in ("sort", "merge"):
-                assert schedule.span == rank.size
+                assert schedule.tile_elements == rank.size
                 assert rank.method == "merge" or rank.size >= columns
             if rank.method == "rounds":
-                assert schedule.span >= columns and rank.each * schedule.threads >= 3
+                assert schedule.tile_elements >= columns and rank.per_thread * schedule.threads >= 3

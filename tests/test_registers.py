@@ -13,7 +13,7 @@ from fusedsl.hardware import facts, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
-from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_words, needed, predicted
+from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_registers_of, predicted_registers, required_registers
 from fusedsl.report.explain import case_of
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
@@ -35,9 +35,11 @@ def test_a_body_holds_what_is_still_read():
     a, b = values("a b")
     chain = Body((a,), (b,), ("t = a + a", "u = t * t", "b = u - a"))
     wide = Body((a,), (b,), ("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
-    assert body_words(chain) == 2
-    assert body_words(wide) == 4
-    assert body_words(Body(values("a", FLOAT64), values("b", FLOAT64), chain.lines)) == 2 * body_words(chain)
+    assert body_registers_of(chain) == 2
+    assert body_registers_of(wide) == 4
+    assert body_registers_of(Body(values("a", FLOAT64), values("b", FLOAT64), chain.lines)) == 2 * body_registers_of(
+        chain
+    )
 
 
 def adding(dtype, outputs=1):
@@ -52,23 +54,23 @@ def adding(dtype, outputs=1):
 
 
 def test_tiles_count_once_an_element_and_16_bit_loads_half():
-    wide, narrow = needed(adding(FLOAT32), Tiling(4, 1)), needed(adding(BFLOAT16), Tiling(4, 1))
+    wide, narrow = required_registers(adding(FLOAT32), Tiling(4, 1)), required_registers(adding(BFLOAT16), Tiling(4, 1))
     assert narrow < wide <= BASE + 2 * 4 + 2
-    assert needed(adding(FLOAT32), Tiling(4, 4)) == wide + 2 * 4 * 3
-    assert needed(adding(FLOAT32, outputs=5), Tiling(4, 4)) >= BASE + 5 * 16
+    assert required_registers(adding(FLOAT32), Tiling(4, 4)) == wide + 2 * 4 * 3
+    assert required_registers(adding(FLOAT32, outputs=5), Tiling(4, 4)) >= BASE + 5 * 16
 
 
 def test_a_prediction_is_within_what_the_launch_bound_leaves():
     kernel = adding(FLOAT32)
     for need in (20, 40, 64, 100, 200):
         for blocks, threads in ((1, 1024), (2, 512), (8, 256), (32, 32)):
-            assert predicted(kernel, H200, need, blocks, threads) <= registers_for(H200, blocks, threads)
+            assert predicted_registers(kernel, H200, need, blocks, threads) <= registers_for(H200, blocks, threads)
 
 
 def test_a_prediction_for_a_map_has_room_for_a_second_body():
     short = adding(FLOAT32)
-    body = body_words(short.phases[0].element)
-    assert predicted(short, H200, 40, 1, 256) == 40 + body
+    body = body_registers_of(short.phases[0].element)
+    assert predicted_registers(short, H200, 40, 1, 256) == 40 + body
 
 
 # -- against the compiler
@@ -130,8 +132,8 @@ def test_what_does_not_fit_in_a_threads_registers_gets_more_threads(seed):
     for plan, bound in (case := case_of(made._program, drawn.values(made.params), "cuda", 90)).kernels:
         kernel, schedule = case.scheduled(plan, bound)
         if kernel.row_axes and schedule.resident:
-            tiling = Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece)
-            assert needed(kernel, tiling) <= registers_for(H200, 1, schedule.block)
+            tiling = Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)
+            assert required_registers(kernel, tiling) <= registers_for(H200, 1, schedule.block_threads)
 
 
 def test_random_programs_are_the_same_every_time():

@@ -402,8 +402,8 @@ def test_each_fold_of_a_row_collects_in_a_state_of_its_own(columns):
     """Two sums once shared a variable where rows are looped over, and sums of two types a merge in any row."""
     x = fd.spec((64, columns), "float32")
     source = fd.kernel("sum(x * y, -1) / sum(y, -1), count_nonzero(x > y, axis=-1)").source(x, x, device="cuda")
-    assert source.count('rule_sum = fold("float32"') == 1
-    assert source.count('rule_sum_1 = fold("int64"') == 1
+    assert source.count('reduction_sum = reduction("float32"') == 1
+    assert source.count('reduction_sum_1 = reduction("int64"') == 1
     names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = empty_sum" in line]
     assert len(set(names)) == (3 if columns > 1000 else 0)
 

@@ -213,7 +213,7 @@ def test_few_long_rows_are_scanned_by_blocks_that_hand_their_state_on(text, shap
     (taken,) = kernel.resources(x, cc=90)
     assert taken.figures.spill_bytes == 0
     source = fd.kernel(text, device="cuda").source(x)
-    assert "next_tile(tickets)" in source and "while" not in source
+    assert "take_tile(semaphores)" in source and "while" not in source
 
 
 def test_many_rows_are_scanned_in_loops():

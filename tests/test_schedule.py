@@ -5,14 +5,21 @@ import random
 
 import pytest
 
-from fusedsl.backends.cuda.rows.looped import _fuller, streams
-from fusedsl.backends.cuda.schedule import choose, geometry
+from fusedsl.backends.cuda.rows.looped import _fuller, prefers_looped
+from fusedsl.backends.cuda.schedule import choose, launch_config
 from fusedsl.hardware import blocks_for, facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.fast_division import divide, divisors, magic
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
-from fusedsl.kernel_ir.memory_access import collapse, collapse_rows, letters, map_access, row_access, vector_width
-from fusedsl.kernel_ir.parameters import slots
+from fusedsl.kernel_ir.memory_access import (
+    elementwise_access,
+    merge_axes,
+    merge_row_axes,
+    row_access,
+    stride_kinds,
+    vector_width,
+)
+from fusedsl.kernel_ir.parameters import kernel_params
 from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
 
 H200 = facts((9, 0))
@@ -29,41 +36,41 @@ def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
 
 
 def test_neighbouring_axes_merge_where_every_operand_allows_it():
-    merged = collapse((4, 5, 6), ((30, 6, 1), (30, 6, 1)), outputs=(1,))
+    merged = merge_axes((4, 5, 6), ((30, 6, 1), (30, 6, 1)), outputs=(1,))
     assert merged.extents == (120,)
     assert merged.strides == ((1,), (1,))
-    bias = collapse((4, 5, 6), ((30, 6, 1), (0, 0, 1), (30, 6, 1)), outputs=(2,))
+    bias = merge_axes((4, 5, 6), ((30, 6, 1), (0, 0, 1), (30, 6, 1)), outputs=(2,))
     assert bias.extents == (20, 6)
-    assert [letters(bias.extents, line) for line in bias.strides] == ["s1", "01", "s1"]
+    assert [stride_kinds(bias.extents, line) for line in bias.strides] == ["s1", "01", "s1"]
 
 
 def test_the_innermost_axis_is_the_outputs_contiguous_one():
-    turned = collapse((8, 16), ((1, 8), (16, 1)), outputs=(1,))
+    turned = merge_axes((8, 16), ((1, 8), (16, 1)), outputs=(1,))
     assert turned.strides[1] == (16, 1)
-    both = collapse((8, 16), ((1, 8), (1, 8)), outputs=(1,))
+    both = merge_axes((8, 16), ((1, 8), (1, 8)), outputs=(1,))
     assert both.extents == (128,)
 
 
 def test_unit_axes_vanish_but_one_axis_stays_and_kept_axes_stay_apart():
-    assert collapse((1, 1), ((0, 0),)).extents == (1,)
-    assert collapse((1, 7, 1), ((7, 1, 1),)).extents == (7,)
-    kept = collapse((4, 6), ((6, 1),), keep=(1,))
+    assert merge_axes((1, 1), ((0, 0),)).extents == (1,)
+    assert merge_axes((1, 7, 1), ((7, 1, 1),)).extents == (7,)
+    kept = merge_axes((4, 6), ((6, 1),), keep=(1,))
     assert kept.extents == (4, 6)
     assert kept.axes == ((0,), (1,))
 
 
 def test_rows_and_columns_merge_among_themselves():
-    merged, rows = collapse_rows((8, 4), (3, 5), ((60, 15, 5, 1), (4, 1, 0, 0)))
+    merged, rows = merge_row_axes((8, 4), (3, 5), ((60, 15, 5, 1), (4, 1, 0, 0)))
     assert (merged.extents, rows) == ((32, 15), 1)
     assert merged.strides == ((15, 1), (1, 0))
-    full, rows = collapse_rows((), (6, 7), ((7, 1),))
+    full, rows = merge_row_axes((), (6, 7), ((7, 1),))
     assert (full.extents, rows) == ((1, 42), 1)
 
 
 def test_offsets_beyond_31_bits_are_wide():
-    assert collapse((1 << 31,), ((1,),)).wide
-    assert collapse((2, 4), ((1 << 31, 1),)).wide
-    assert not collapse((1 << 30,), ((1,),)).wide
+    assert merge_axes((1 << 31,), ((1,),)).index64
+    assert merge_axes((2, 4), ((1 << 31, 1),)).index64
+    assert not merge_axes((1 << 30,), ((1,),)).index64
 
 
 def test_vectors_are_16_bytes_of_the_widest_whole_array():
@@ -74,18 +81,18 @@ def test_vectors_are_16_bytes_of_the_widest_whole_array():
 
 
 def test_a_map_takes_vectors_only_where_they_are_aligned():
-    line = collapse((1001,), ((1,), (1,)), outputs=(1,))
-    assert map_access(line, (FLOAT32,) * 2, (0, 0)) == ("vector", "vector")
-    assert map_access(line, (FLOAT32,) * 2, (4, 0)) == ("element", "vector")
-    grid = collapse((8, 6), ((8, 1), (6, 1)), outputs=(1,))  # rows of 6 are no whole vectors
-    assert map_access(grid, (FLOAT32,) * 2, (0, 0)) == ("element", "element")
+    line = merge_axes((1001,), ((1,), (1,)), outputs=(1,))
+    assert elementwise_access(line, (FLOAT32,) * 2, (0, 0)) == ("vector", "vector")
+    assert elementwise_access(line, (FLOAT32,) * 2, (4, 0)) == ("element", "vector")
+    grid = merge_axes((8, 6), ((8, 1), (6, 1)), outputs=(1,))  # rows of 6 are no whole vectors
+    assert elementwise_access(grid, (FLOAT32,) * 2, (0, 0)) == ("element", "element")
 
 
 def test_unaligned_rows_share_an_anchor_if_they_are_off_by_the_same_number():
-    rows, axes = collapse_rows((8,), (4097,), ((4097, 1), (0, 1), (4097, 1)), outputs=(2,))
-    assert row_access(rows, axes, (FLOAT32,) * 3, (0, 0, 16)) == ("anchor", "element", "anchor")
-    assert row_access(rows, axes, (FLOAT32,) * 3, (4, 0, 4)) == ("anchor", "element", "anchor")
-    whole, axes = collapse_rows((8,), (4096,), ((4096, 1), (0, 1), (4096, 1)), outputs=(2,))
+    rows, axes = merge_row_axes((8,), (4097,), ((4097, 1), (0, 1), (4097, 1)), outputs=(2,))
+    assert row_access(rows, axes, (FLOAT32,) * 3, (0, 0, 16)) == ("peeled", "element", "peeled")
+    assert row_access(rows, axes, (FLOAT32,) * 3, (4, 0, 4)) == ("peeled", "element", "peeled")
+    whole, axes = merge_row_axes((8,), (4096,), ((4096, 1), (0, 1), (4096, 1)), outputs=(2,))
     assert row_access(whole, axes, (FLOAT32,) * 3, (0, 4, 0)) == ("vector", "element", "vector")
 
 
@@ -104,7 +111,7 @@ def test_division_by_multiplication_is_exact():
 
 
 @pytest.mark.parametrize("dtype", [FLOAT32, BFLOAT16, FLOAT64], ids=repr)
-@pytest.mark.parametrize("access", ["vector", "anchor", "element"])
+@pytest.mark.parametrize("access", ["vector", "peeled", "element"])
 def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, access):
     kernel = sum_rows(dtype, access=access)
     for columns in [1, 7, 8, 31, 33, 127, 500, 1000, 1024, 1025, 4096, 4097, 8192, 10000, 16384, 40000, 1 << 20]:
@@ -112,16 +119,16 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
         if access == "vector" and dtype is FLOAT32 and columns <= 16384:
             assert schedule.resident
         if schedule.resident:
-            slack = schedule.width - 1 if access == "anchor" and not schedule.edges else 0
-            assert schedule.vectors * schedule.step >= columns + slack
-            apart = 2 * schedule.width - 2 if schedule.edges else 0  # what is in no whole vector, at most
-            assert schedule.whole * schedule.step <= columns - apart
-            assert not apart or schedule.edges * schedule.threads >= apart
-        assert schedule.block <= 1024
+            slack = schedule.width - 1 if access == "peeled" and not schedule.peeled_elements else 0
+            assert schedule.vectors * schedule.vector_stride >= columns + slack
+            apart = 2 * schedule.width - 2 if schedule.peeled_elements else 0  # what is in no whole vector, at most
+            assert schedule.full_vectors * schedule.vector_stride <= columns - apart
+            assert not apart or schedule.peeled_elements * schedule.threads >= apart
+        assert schedule.block_threads <= 1024
         assert schedule.reason
-        launch = geometry(schedule, kernel, (64, columns))
+        launch = launch_config(schedule, kernel, (64, columns))
         assert launch.blocks * schedule.rows >= 64
-        assert launch.threads == schedule.block
+        assert launch.threads == schedule.block_threads
         assert launch.shared == 0
 
 
@@ -132,7 +139,7 @@ def test_rows_of_one_length_class_share_a_schedule():
 
 def test_rows_on_lines_share_a_binary_whatever_their_threads():
     some, more, longest = (choose(sum_rows(), (64, columns), H200) for columns in (516, 3076, 8188))
-    assert some.binary == more.binary == longest.binary
+    assert some.compiled_form == more.compiled_form == longest.compiled_form
     assert [one.threads for one in (some, more, longest)] == [32, 128, 256]
     assert choose(sum_rows(), (64, 4096), H200) == choose(sum_rows(), (64, 4096), H200, False)
 
@@ -140,7 +147,7 @@ def test_rows_on_lines_share_a_binary_whatever_their_threads():
 def test_scattered_columns_put_neighbouring_rows_on_neighbouring_threads():
     schedule = choose(sum_rows(strides="ss", access="element"), (4096, 512), H200)
     assert not schedule.resident
-    assert schedule.across
+    assert schedule.rows_across_lanes
 
 
 def test_occupancy_names_what_runs_out():
@@ -157,7 +164,7 @@ def test_occupancy_names_what_runs_out():
 
 
 def test_slots_are_counted_in_one_order():
-    kinds = [slot.kind for slot in slots(sum_rows())]
+    kinds = [slot.kind for slot in kernel_params(sum_rows())]
     assert kinds == ["pointer"] * 2 + ["extent"] * 2 + ["stride"] * 2 + ["magic"]
 
 
@@ -167,8 +174,8 @@ def test_wide_rows_share_the_shared_memory_of_clusters():
     kernel = dataclasses.replace(kernel, phases=(*kernel.phases, second))
     chosen = [choose(kernel, (4096, columns), H200) for columns in (20000, 65536, 262144, 10_000_000)]
     assert [schedule.cluster for schedule in chosen] == [1, 4, 16, 1]
-    assert [schedule.shared for schedule in chosen] == [True, True, True, False]
-    assert geometry(chosen[1], kernel, (4096, 65536)).cluster == 4
+    assert [schedule.smem for schedule in chosen] == [True, True, True, False]
+    assert launch_config(chosen[1], kernel, (4096, 65536)).cluster == 4
 
 
 @pytest.mark.parametrize(
@@ -190,13 +197,13 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
         folds=(dataclasses.replace(phase.folds[0], lifted=(grown,)),),
     )
     kernel = dataclasses.replace(plain, phases=(phase,))
-    assert streams(kernel, (rows, columns), H200)
-    assert not streams(plain, (rows, columns), H200)
-    assert not streams(kernel, (rows, 8192), H200)
-    assert not streams(kernel, (64, columns), H200)
+    assert prefers_looped(kernel, (rows, columns), H200)
+    assert not prefers_looped(plain, (rows, columns), H200)
+    assert not prefers_looped(kernel, (rows, 8192), H200)
+    assert not prefers_looped(kernel, (64, columns), H200)
     schedule = choose(kernel, (rows, columns), H200)
     assert schedule.threads == threads
-    assert columns >= 8 * schedule.span
+    assert columns >= 8 * schedule.tile_elements
 
 
 def test_rows_that_are_read_once_leave_a_block_out_where_the_last_wave_is_fuller():
@@ -212,4 +219,4 @@ def test_short_rows_are_read_in_lines_of_memory():
 def test_blocks_of_short_rows_move_more_than_is_moved_until_the_next_begins():
     for columns in (64, 256, 1024):
         schedule = choose(sum_rows(BFLOAT16), (1 << 18, columns), H200)
-        assert schedule.rows * columns * 2 >= 4096 or schedule.block == 128
+        assert schedule.rows * columns * 2 >= 4096 or schedule.block_threads == 128

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.schedule import MapSchedule, TransposeSchedule, choose, geometry, magic_divisors
+from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule, choose, launch_config, magic_divisors
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
-from fusedsl.kernel_ir.memory_access import collapse, near_access
+from fusedsl.kernel_ir.memory_access import merge_axes, strided_axis_access
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime.layout import ALIGNMENT
 
@@ -40,18 +40,22 @@ def test_arrays_across_the_others_turn_in_patches():
     assert isinstance(found, TransposeSchedule)
     assert (found.axis, found.edge, found.width, found.across, found.whole) == (0, 64, 4, (1,), (True,))
     assert "b is contiguous across" in found.reason
-    assert geometry(found, crossed(), (8192, 4096)).blocks == 128 * 64
+    assert launch_config(found, crossed(), (8192, 4096)).blocks == 128 * 64
     assert magic_divisors(found, crossed(), (8191, 4097)) == (65,)
 
 
 @pytest.mark.parametrize("extents", [(15, 4096), (4096, 15), (1, 1)])
 def test_thin_arrays_stay_plain_maps(extents):
-    assert isinstance(choose(crossed(), extents, H200), MapSchedule)
+    assert isinstance(choose(crossed(), extents, H200), ElementwiseSchedule)
 
 
 def test_maps_of_one_orientation_stay_plain():
-    assert isinstance(choose(crossed(strides=("s1", "s1", "s1"), near=(-1, -1, -1)), (512, 512), H200), MapSchedule)
-    assert isinstance(choose(crossed(strides=("ss", "ss", "ss"), near=(0, 0, -1)), (512, 512), H200), MapSchedule)
+    assert isinstance(
+        choose(crossed(strides=("s1", "s1", "s1"), near=(-1, -1, -1)), (512, 512), H200), ElementwiseSchedule
+    )
+    assert isinstance(
+        choose(crossed(strides=("ss", "ss", "ss"), near=(0, 0, -1)), (512, 512), H200), ElementwiseSchedule
+    )
 
 
 @pytest.mark.parametrize(
@@ -76,7 +80,7 @@ def test_many_arrays_across_take_smaller_patches_or_none():
 
     assert with_across(3).edge == 64
     assert with_across(4).edge == 32
-    assert isinstance(with_across(13), MapSchedule)
+    assert isinstance(with_across(13), ElementwiseSchedule)
 
 
 def test_blocks_are_numbered_along_the_patch_first():
@@ -84,14 +88,14 @@ def test_blocks_are_numbered_along_the_patch_first():
     found = choose(kernel, (3, 100, 5, 200), H200)
     assert found.digits(4) == (0, 2, 1, 3)
     assert found.counts((3, 100, 5, 200)) == (3, 5, 2, 4)
-    assert geometry(found, kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
+    assert launch_config(found, kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
     assert magic_divisors(found, kernel, (3, 100, 5, 200)) == (5, 2, 4)
 
 
 def test_the_axis_of_neighbours_and_its_vectors():
     def near(extents, strides, address=0, d=FLOAT32):
-        merged = collapse(extents, [strides, (extents[1], 1)], outputs=(1,))
-        return near_access(merged, [d, d], [address % ALIGNMENT, 0])[0]
+        merged = merge_axes(extents, [strides, (extents[1], 1)], outputs=(1,))
+        return strided_axis_access(merged, [d, d], [address % ALIGNMENT, 0])[0]
 
     assert near((64, 32), (1, 64)) == (0, "vector")
     assert near((64, 32), (1, 65)) == (0, "element")  # columns begin anywhere

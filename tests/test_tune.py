@@ -10,7 +10,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows.schedule import RowSchedule
-from fusedsl.backends.cuda.tuning_space import MOST, difference, neighbours
+from fusedsl.backends.cuda.tuning_space import MOST, difference, tuning_space
 from fusedsl.hardware import facts, registers_for
 from fusedsl.program import autotune
 from fusedsl.report.explain import case_of
@@ -44,10 +44,10 @@ def kernels(text, shape, dtype):
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]} {c[1]} {c[2]}")
 def test_neighbours_are_few_different_and_run_the_same_lengths(case):
     for _, _, kernel, schedule in kernels(*case):
-        found = neighbours(schedule, kernel, H200)
+        found = tuning_space(schedule, kernel, H200)
         assert 1 <= len(found) <= MOST
         assert len({*found, schedule}) == len(found) + 1
-        assert found == neighbours(schedule, kernel, H200)
+        assert found == tuning_space(schedule, kernel, H200)
         for other in found:
             assert type(other) is type(schedule)
             assert difference(schedule, other)
@@ -55,10 +55,10 @@ def test_neighbours_are_few_different_and_run_the_same_lengths(case):
             assert 1 <= threads <= H200.block_threads
             assert 1 <= other.registers <= registers_for(H200, other.blocks, threads)
             if isinstance(other, RowSchedule) and schedule.resident:
-                assert other.vectors * other.step >= schedule.vectors * schedule.step
-                assert other.whole * other.step <= schedule.whole * schedule.step
-                assert other.whole <= other.vectors
-                assert 0 <= other.piece <= other.vectors
+                assert other.vectors * other.vector_stride >= schedule.vectors * schedule.vector_stride
+                assert other.full_vectors * other.vector_stride <= schedule.full_vectors * schedule.vector_stride
+                assert other.full_vectors <= other.vectors
+                assert 0 <= other.epilogue_vectors <= other.vectors
 
 
 def test_neighbours_compile():
@@ -71,7 +71,7 @@ def test_neighbours_compile():
         case = case_of(made._program, drawn.values(made.params), "cuda", 90)
         for plan, bound in case.kernels:
             kernel, schedule = case.scheduled(plan, bound)
-            for other in neighbours(schedule, kernel, H200)[:4]:
+            for other in tuning_space(schedule, kernel, H200)[:4]:
                 assert build_scheduled(kernel, other, plan.digest, (9, 0)).code
 
 
@@ -85,7 +85,7 @@ def record():
     case = case_of(made._program, [fd.spec((4096, 4096))], "cuda", 90)
     ((plan, bound),) = case.kernels
     kernel, base = scheduled_cuda(bound, H200)
-    winner = neighbours(base, kernel, H200)[0]
+    winner = tuning_space(base, kernel, H200)[0]
     trials = (
         autotune.Trial(difference(base, winner), 2.5e-5),
         autotune.Trial("threads 1 → 2", None, "values would spill"),

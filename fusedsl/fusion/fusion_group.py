@@ -48,7 +48,7 @@ class Group:
     after: set[int] = field(default_factory=set)  # indices of groups that must run before
 
     @property
-    def is_map(self) -> bool:
+    def is_elementwise(self) -> bool:
         return not self.folds and not self.scans and not self.ranked
 
     @property

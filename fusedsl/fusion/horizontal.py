@@ -26,7 +26,7 @@ def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> l
     found = []
     for level in range(max(levels, default=-1) + 1):
         here = [k for k, of in enumerate(levels) if of == level]
-        maps = [k for k in here if groups[k].is_map]
+        maps = [k for k in here if groups[k].is_elementwise]
         rows = [k for k in here if _is_plain_row(groups[k])]
         if len(rows) > 1:
             rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]

@@ -127,7 +127,7 @@ class _Partitioner(ProducerMap):
             if g.attention:
                 continue
             along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
-            if g.is_map or frozenset(g.rows) != rows or not along:
+            if g.is_elementwise or frozenset(g.rows) != rows or not along:
                 continue
             if not self._works_together(g, f):
                 self._refuse(f, why_alone(g, f), k)
@@ -141,7 +141,7 @@ class _Partitioner(ProducerMap):
                 return True
             else:
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
-        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.attention]
+        others = [k for k, g in enumerate(self.groups) if not g.is_elementwise and not g.attention]
         if others:
             kernels = " and ".join(map(self._named, others))
             self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
@@ -202,7 +202,7 @@ class _Partitioner(ProducerMap):
             g.cross_stores.append(r)
         elif g.attention:
             (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
-        elif not g.is_map and axes == frozenset(g.rows) and g.columns:
+        elif not g.is_elementwise and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
             (g.rank_stores if self.is_ranked(k, axes, r.value) else g.stores).append(r)
@@ -235,7 +235,7 @@ class _Partitioner(ProducerMap):
                 return k
             if fits:
                 self._refuse(r, "it needs a result that is computed after the kernel has run", k)
-            elif k in needs and not g.is_map:
+            elif k in needs and not g.is_elementwise:
                 self._refuse(r, mismatch(g), k)
         return None
 
@@ -251,7 +251,7 @@ class _Partitioner(ProducerMap):
 
     def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
         """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
-        if g.is_map:
+        if g.is_elementwise:
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows):
             return True

@@ -51,7 +51,7 @@ def _candidates(groups: list[Group]) -> Iterator[Shared]:
     for a, first in enumerate(groups):
         for b, second in enumerate(groups):
             axes = frozenset(first.rows + first.columns)
-            stores = (first.is_map or first.rows) and first.is_plain and second.is_plain
+            stores = (first.is_elementwise or first.rows) and first.is_plain and second.is_plain
             if a == b or axes != frozenset(second.rows + second.columns) or not stores or reaches(groups, a, b):
                 continue
             shared = {n for n in own[a] if n in own[b] and n.args and n.op not in (*BOUND, "fetch")}

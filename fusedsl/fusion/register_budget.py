@@ -41,7 +41,7 @@ class _Cutter:
     def cut(self, k: int) -> bool:
         """Cut a kernel once; False where no cut helps."""
         g = self.groups[k]
-        if g.is_map:
+        if g.is_elementwise:
             return self._cut_map(k)
         folded = [f.args[0] for f in g.folds]
         if g.stores and max(pressure(_order(folded, g.imports), folded)) <= self.budget:
@@ -176,7 +176,7 @@ class _Cutter:
 
     def _told(self, g: Group, other: Group, over: Sequence[Node]) -> None:
         reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
-        kind = "a map" if g.is_map else "a reduction"
+        kind = "a map" if g.is_elementwise else "a reduction"
         self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
 
 

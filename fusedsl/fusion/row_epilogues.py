@@ -17,7 +17,7 @@ def finish_rows(cut: Partition, kept: int) -> Partition:
     first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
-        for home in groups if user.is_map else ():
+        for home in groups if user.is_elementwise else ():
             folds = [f for f in user.imports if f in home.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):

@@ -57,7 +57,7 @@ def verify_groups_order(groups: Sequence[Group]) -> None:
 def _axes_are_distinct(g: Group) -> None:
     axes = (*g.rows, *g.columns)
     require(len(axes) == len(set(axes)), "a kernel runs along an axis once", g.rows, g.columns)
-    require(not (g.is_map and not g.cross and g.rows), "a map has columns alone", g.rows)
+    require(not (g.is_elementwise and not g.cross and g.rows), "a map has columns alone", g.rows)
 
 
 def _stores_run_over_its_axes(g: Group) -> None:

@@ -18,7 +18,7 @@ _NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OP
 
 READ = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # names of values in a line, not of functions
 # Functions of a GPU's special units (reciprocals, square roots, 2**x …) in one of ours, of float32.
-SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "sqrt", "rsqrt", "erf", "erfc", "near_quotient"), 1)
+SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "sqrt", "rsqrt", "erf", "erfc", "div_for_bf16"), 1)
 SPECIAL |= dict.fromkeys(("tanh", "logistic", "sinh", "cosh", "power", "arctanh", "cbrt", "hypot"), 2)
 
 

@@ -1,4 +1,4 @@
-"""Many calls of one kernel in one launch: where each finds its slots in the parameter block that they share."""
+"""Batched calls: many calls of one kernel in one launch, with the layout of their parameter block."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 SMALL_WORDS = 511  # 4 KiB: what kernels take under any CUDA
-SIZES = (128, SMALL_WORDS, 4095)  # words of a block; the last under CUDA 12.1 and later
+BLOCK_WORDS = (128, SMALL_WORDS, 4095)  # words of a block; the last under CUDA 12.1 and later
 
 
 @dataclass(frozen=True)
-class Table:
+class BatchedCalls:
     """A block of `words` 8-byte words for up to `capacity` calls.
 
     From its start: the calls' pointers (`pointers` each), what is `fixed` of each (extents, strides, magics), the
@@ -27,10 +27,10 @@ class Table:
     @cached_property
     def capacity(self) -> int:
         """Calls of a launch."""
-        return (2 * (self.words - 1 - len(self.shared)) - 1) // (2 * self.each + 1)
+        return (2 * (self.words - 1 - len(self.shared)) - 1) // (2 * self.words_per_call + 1)
 
     @property
-    def each(self) -> int:
+    def words_per_call(self) -> int:
         """Words of a call, beside half a word for its first block."""
         return self.pointers + self.fixed + len(self.own)
 
@@ -59,10 +59,10 @@ class Table:
         return self.words - len(self.shared)
 
 
-def table_for(
+def choose_batched_calls(
     calls: int, pointers: int, fixed: int, own: tuple[int, ...], shared: tuple[int, ...], largest: int
-) -> Table:
-    """The smallest table of at most `largest` words that holds so many calls, or the largest one there is."""
-    sizes = [words for words in SIZES if words <= largest]
-    tables = [Table(words, pointers, fixed, own, shared) for words in sizes]
+) -> BatchedCalls:
+    """The smallest block of at most `largest` words that holds so many calls, or the largest block."""
+    sizes = [words for words in BLOCK_WORDS if words <= largest]
+    tables = [BatchedCalls(words, pointers, fixed, own, shared) for words in sizes]
     return next((table for table in tables if table.capacity >= calls), tables[-1])

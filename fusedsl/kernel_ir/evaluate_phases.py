@@ -20,9 +20,9 @@ def run_resident(run: Run) -> None:
         for use in phase.folds:
             run.known |= _named(use, run.folded(use, run.ranks if phase.ranks else run.columns))
         finish_row(run, phase)
-    if run.kernel.finish is not None:
-        run.body(run.kernel.finish.body)
-        for store in run.kernel.finish.stores:
+    if run.kernel.column_epilogue is not None:
+        run.body(run.kernel.column_epilogue.body)
+        for store in run.kernel.column_epilogue.stores:
             run.store(store)
 
 
@@ -48,7 +48,7 @@ def work(run: Run, phase: Phase) -> None:
         _order(run, phase.select)
     for store in phase.stores:
         run.store(store)
-    for use in phase.cross:
+    for use in phase.column_reductions:
         run.known |= _named(use, run.folded(use, run.rows))
 
 
@@ -98,7 +98,7 @@ def parts(run: Run) -> list[slice]:
 
 def _stream(run: Run, phase: Phase) -> None:
     """A pass over the columns, a part after the other: scans and orders take the whole of them."""
-    whole = bool(phase.scans or phase.select or phase.ranks or phase.cross)
+    whole = bool(phase.scans or phase.select or phase.ranks or phase.column_reductions)
     states = {use: run.identity(use) for use in phase.folds}
     for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):
         run.part = part

@@ -19,7 +19,7 @@ def magic(divisor: int) -> int:
 
 
 def divide(n: int, packed: int) -> int:
-    """What a kernel computes from `magic`: for tests, and for whoever wants to see it."""
+    """n // divisor as a kernel computes it from `magic`; for tests."""
     return ((2 * n * (packed & 0xFFFFFFFF)) >> 32) >> (packed >> 32)
 
 

@@ -1,4 +1,4 @@
-"""One fused kernel as data: the axes it runs over, what it reads, and the phases or the stream that it computes."""
+"""Kernel IR: one fused kernel as data: its axes, operands, and phases or attention body."""
 
 from __future__ import annotations
 
@@ -6,37 +6,34 @@ from dataclasses import dataclass
 
 from ..ir.types import DType
 from .attention import AttentionBody
-from .batched_calls import Table
+from .batched_calls import BatchedCalls
 from .phase import Body, FoldUse, Phase, Product, Store, Value
 
 
 @dataclass(frozen=True)
 class Operand:
-    """One array that the kernel reads or writes.
+    """An array that the kernel reads or writes.
 
-    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous
-    (element stride 1; only ever the axis that the kernel's vectors lie along), "s" a run-time stride in elements,
-    of any sign. `rank` is such a letter for the places of an order, "" for arrays that do not hold them.
-    `access` says what the innermost axis allows: "vector" (16-byte accesses: the pointer and every other
-    stride keep whole vectors aligned), "anchor" (not aligned, but off by the same number of elements as every
-    other "anchor" operand of the kernel in every row), "shifted" (vectors lie across columns, of which every so
-    many are off by the same number of elements), or "element".
-    `near` is the axis along which its elements are neighbours where that is not the last one (else -1), in maps alone;
-    `near_access` says "vector" where that axis allows 16-byte accesses.
+    `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous (only the
+    vector axis), "s" a run-time stride in elements, of any sign.
+
+    `access` is what the innermost axis allows: "vector": 16-byte accesses, aligned in every row; "peeled": unaligned
+    by the same number of elements in every row as every other "peeled" operand; "shifted": vectors across columns, of
+    which every so many are unaligned by the same number of elements; "element": single elements.
     """
 
     name: str
     dtype: DType
     strides: str
     access: str = "element"
-    near: int = -1
-    near_access: str = "element"
-    rank: str = ""
+    near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one
+    near_access: str = "element"  # "vector": 16-byte accesses along `near`
+    rank: str = ""  # stride letter along sorted positions; "": holds none
 
 
 @dataclass(frozen=True)
 class Load:
-    """`value` is element (or, where all column strides are "0", row) of input `operand` (an index), widened."""
+    """`value` is element (row value, if all column strides are "0") of input `operand` (an index), widened."""
 
     value: Value
     operand: int
@@ -51,9 +48,10 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Finish:
-    """What a kernel does once all its rows are folded, for each column: `body` takes states of folds over the rows,
-    scalars, and loads and positions that are the same in all rows."""
+class ColumnEpilogue:
+    """Column epilogue: per column, after the reductions over all rows. `body` takes the states of these reductions,
+    scalars, and loads and positions that are the same in all rows.
+    """
 
     body: Body | None
     stores: tuple[Store, ...]
@@ -70,41 +68,38 @@ class TmaBox:
 
 @dataclass(frozen=True)
 class KernelIR:
-    """A map (no folds, row_axes = 0) or a row kernel (rows of columns; every fold is over all column axes).
+    """An elementwise kernel (no reductions, row_axes = 0) or a row kernel (every reduction is over all column axes).
 
-    A kernel with scans has one column axis.
-
-    Operands: inputs first, then outputs (`inputs` counts the former). Scalars are run-time values by name.
-    A row kernel is `resident` when a whole row is held on chip: each load happens once. Its vectors lie along the
-    last axis; those of a kernel with `kept` lie along its last row axis, `kept` elements each.
+    A kernel with scans has one column axis. Vectors lie along the last axis, or with `row_vector_width` along the last
+    row axis.
     """
 
     name: str
     header: tuple[str, ...]
     row_axes: int
     column_axes: int
-    inputs: int
+    inputs: int  # operands that are read: they come first
     operands: tuple[Operand, ...]
     loads: tuple[Load, ...]
     positions: tuple[Position, ...]
-    scalars: tuple[Value, ...]
+    scalars: tuple[Value, ...]  # run-time values by name
     phases: tuple[Phase, ...]
-    resident: bool = True
-    wide: bool = False  # offsets need 64 bits
+    resident: bool = True  # a whole row is held on chip: each load happens once
+    index64: bool = False  # offsets need 64 bits
     pointers: tuple[Load, ...] = ()  # values that are the address of an operand's element 0, for bodies that fetch
     lengths: tuple[str, ...] = ()  # scalars that are extents of the kernel's axes
-    literals: tuple[tuple[str, int], ...] = ()  # scalars that have this value in every call: strides of one element
-    kept: int = 0  # elements of a vector along the last row axis
-    workspace: bool = False  # blocks leave states for each other in a workspace
-    tickets: bool = False  # blocks count themselves
-    part: bool = False  # it shares a launch: the number of its block and its slots are handed to it
-    table: Table | None = None  # … with other calls of itself, whose slots stand here
-    finish: Finish | None = None  # of the folds over its rows, if it has any
-    attention: AttentionBody | None = None  # … it is a pass over scores instead of phases
-    tma_boxes: tuple[TmaBox, ...] = ()  # of operands whose boxes are copied
-    fast: bool = False  # functions, divisions and roots may be the hardware's approximations
-    steady: int = 0  # elements of a vector where a row's schedule does not depend on other rows; 0: it may
-    chained: bool = False  # other launches of the same call come before or after it, and may overlap in starting
+    constant_scalars: tuple[tuple[str, int], ...] = ()  # scalars with one value in all calls: strides of 1
+    row_vector_width: int = 0  # elements of a vector along the last row axis; 0: along the last axis
+    workspace: bool = False  # blocks exchange partial states in global memory
+    semaphores: bool = False  # arrival counters of blocks
+    is_subkernel: bool = False  # shares a launch: block number and parameters are arguments
+    batched: BatchedCalls | None = None  # shares a launch with other calls of itself
+    column_epilogue: ColumnEpilogue | None = None  # per column, after reductions over rows
+    attention: AttentionBody | None = None  # an attention body instead of phases
+    tma_boxes: tuple[TmaBox, ...] = ()  # TMA boxes of operands
+    fastmath: bool = False  # hardware approximations of functions, divisions and roots
+    batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
+    pdl: bool = False  # programmatic dependent launch among the launches of a call
 
     @property
     def axes(self) -> int:
@@ -113,20 +108,20 @@ class KernelIR:
     @property
     def index(self) -> str:
         """The type of its offsets and counts."""
-        return "int64" if self.wide else "int32"
+        return "int64" if self.index64 else "int32"
 
     @property
-    def cross(self) -> tuple[FoldUse, ...]:
+    def column_reductions(self) -> tuple[FoldUse, ...]:
         """The folds over rows."""
-        return tuple(use for phase in self.phases for use in phase.cross)
+        return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
     def products(self) -> tuple[Product, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        if self.attention is not None or self.steady:
+        if self.attention is not None or self.batch_invariant_width:
             return ()
         (first, *others) = self.phases
-        return () if others or first.stores or self.finish is not None else first.products
+        return () if others or first.stores or self.column_epilogue is not None else first.products
 
     @property
     def shifted(self) -> bool:
@@ -134,6 +129,6 @@ class KernelIR:
         return any(operand.access == "shifted" for operand in self.operands)
 
     @property
-    def along(self) -> int:
+    def vector_axis(self) -> int:
         """The axis that vectors lie along."""
-        return self.row_axes - 1 if self.kept else self.axes - 1
+        return self.row_axes - 1 if self.row_vector_width else self.axes - 1

@@ -1,4 +1,4 @@
-"""How many registers a kernel's bodies need: live values in the order in which their lines stand."""
+"""Liveness: registers of a kernel's bodies, from live values in instruction order."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .phase import Body, Phase
 NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
-def words(kinds: Iterable[DType], packed: bool = False) -> float:
+def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
     """32-bit registers of one value of each type; 16-bit floats may stay packed in pairs."""
     return sum(0.5 if packed and d.kind == "f" and d.bits == 16 else max(1, d.bits // 32) for d in kinds)
 
 
-def live(body: Body) -> int:
-    """The most names alive at once in a body, its arguments included; double where a type has 64 bits."""
+def max_live(body: Body) -> int:
+    """The most names alive at once in a body, its arguments included; twice that if a type has 64 bits."""
     defined = {value.name for value in body.args}
     last_use = {}
     parsed = []
@@ -40,8 +40,8 @@ def live(body: Body) -> int:
     return most * (2 if wide else 1)
 
 
-def held(kernel: KernelIR) -> tuple[DType, ...]:
-    """Types of the element values in registers between two phases, where they take most: loads as they are stored."""
+def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
+    """Types of the element values live between two phases, at the maximum; loads as they are stored."""
     rows = row_loads(kernel)
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
     made: dict[str, int] = {}
@@ -60,11 +60,11 @@ def held(kernel: KernelIR) -> tuple[DType, ...]:
         tuple(kinds[name] for name in made if made[name] < number <= used.get(name, -1))
         for number in range(1, len(kernel.phases))
     ]
-    return max(between, key=lambda found: words(found, packed=True), default=())
+    return max(between, key=lambda found: register_count(found, packed=True), default=())
 
 
 def row_loads(kernel: KernelIR) -> set[int]:
-    """Operands that have one value a row: stride 0 along every column axis."""
+    """Operands with one value a row: stride 0 along every column axis."""
     split = kernel.row_axes
     if not split:
         return set()
@@ -72,5 +72,5 @@ def row_loads(kernel: KernelIR) -> set[int]:
 
 
 def body_registers(phases: Sequence[Phase]) -> int:
-    """The most that any element body needs."""
-    return max((live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)
+    """The most registers of any element body."""
+    return max((max_live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)

@@ -1,4 +1,4 @@
-"""Products of matrices in a kernel: which row axes are rows of a tile, which are columns, and which repeat it."""
+"""Matmul axes of a kernel: M, N and batch axes among the row axes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .phase import Body
 
 
 @dataclass(frozen=True)
-class Sides:
+class MatmulAxes:
     """The row axes of a kernel by the factors that they belong to.
 
-    `rows` are axes of one factor alone, `columns` of the other, `batch` of both (or of none). `factors` has for each
+    `rows` are axes of one factor only, `columns` of the other, `batch` of both (or of none). `factors` has for each
     product of the kernel its factor with the rows, then that with the columns.
     """
 
@@ -23,12 +23,12 @@ class Sides:
     factors: tuple[tuple[Body, Body], ...]
 
 
-def sides(kernel: KernelIR) -> Sides | None:
-    """The sides of a kernel's products; None where it sums no products, or does not sum them all over the same sides.
+def matmul_axes(kernel: KernelIR) -> MatmulAxes | None:
+    """The matmul axes; None if the kernel sums no products, or not all over the same axes.
 
-    The last axis that is of one factor alone is a column: neighbours in memory are columns of the result.
+    The last axis of one factor only is a column: neighbours in memory are columns of the result.
     """
-    found: Sides | None = None
+    found: MatmulAxes | None = None
     for product in kernel.products:
         left, right = (axes_of(kernel, body) for body in (product.left, product.right))
         alone = left ^ right
@@ -41,12 +41,12 @@ def sides(kernel: KernelIR) -> Sides | None:
         parts = [tuple(sorted(s)) for s in (batch, mine - other, other - mine)]
         if found is not None and [found.batch, found.rows, found.columns] != parts:
             return None
-        found = Sides(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
+        found = MatmulAxes(parts[0], parts[1], parts[2], (*(found.factors if found else ()), factors))
     return found
 
 
 def axes_of(kernel: KernelIR, body: Body) -> set[int]:
-    """The row axes along which what a body computes varies."""
+    """The row axes along which the results of a body vary."""
     names = {v.name for v in body.args}
     found = {p.axis for p in kernel.positions if p.value.name in names and p.axis < kernel.row_axes}
     for load in kernel.loads:
@@ -64,7 +64,7 @@ def extent(axes: tuple[int, ...], extents: tuple[int, ...]) -> int:
 SMALL = (4, 4, 8)  # rows, columns and steps below which products are folds of rows
 
 
-def worthwhile(kernel: KernelIR, found: Sides, extents: tuple[int, ...]) -> bool:
-    """Whether factors of these extents are worth collecting in strips."""
+def worth_tiling(kernel: KernelIR, found: MatmulAxes, extents: tuple[int, ...]) -> bool:
+    """True if factors of these extents are worth loading in K-slices."""
     counts = (extent(found.rows, extents), extent(found.columns, extents), prod(extents[kernel.row_axes :]))
     return all(n >= least for n, least in zip(counts, SMALL))

@@ -1,4 +1,4 @@
-"""Iteration axes merged as far as every operand allows, and the widest access that each operand stands."""
+"""Merged iteration axes, and the widest access that each operand allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from ..ir.types import DType
 
 ACCESS_BYTES = 16
 LONGEST = 1 << 29  # axis of a pass over scores, whose places are added up in 32 bits
-WIDE = (1 << 31) - (1 << 20)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
+INDEX64_FROM = (1 << 31) - (
+    1 << 20
+)  # offsets and counts from here on need 64 bits; below, a last tile may reach past the end
 SHORT_ROW = 1 << 15  # columns, up to which a single row takes no longer where its ends are checked
 STATE_WORDS = 16  # registers of the states of one vector across columns …
 PLACED, PLACED_WORDS = 3, 24  # … of a value and its place, where else single elements are read (1.2 ms, or 1.9)
@@ -17,7 +19,7 @@ SHIFTED_FROM = 256  # elements folded, and kept, from which on vectors are worth
 
 
 @dataclass(frozen=True)
-class Collapsed:
+class MergedAxes:
     """Merged axes: extents, strides (in elements) per operand, and which original axes each axis is made of."""
 
     extents: tuple[int, ...]
@@ -25,26 +27,26 @@ class Collapsed:
     axes: tuple[tuple[int, ...], ...]
 
     @property
-    def wide(self) -> bool:
-        """Do counts or offsets need 64 bits?"""
+    def index64(self) -> bool:
+        """True if counts or offsets need 64 bits."""
         total = 1
         for extent in self.extents:
             total *= extent
-        return total >= WIDE or any(reach(self.extents, line) >= WIDE for line in self.strides)
+        return total >= INDEX64_FROM or any(max_offset(self.extents, line) >= INDEX64_FROM for line in self.strides)
 
 
-def reach(extents: Sequence[int], strides: Sequence[int]) -> int:
-    """How far apart the first and the last element can lie, in elements."""
+def max_offset(extents: Sequence[int], strides: Sequence[int]) -> int:
+    """Distance between the first and the last element, in elements."""
     return sum(abs(s) * (n - 1) for s, n in zip(strides, extents))
 
 
-def collapse(
+def merge_axes(
     extents: Sequence[int],
     strides: Sequence[Sequence[int]],
     outputs: Sequence[int] = (),
     keep: Sequence[int] = (),
     stay: Sequence[int] = (),
-) -> Collapsed:
+) -> MergedAxes:
     """Order axes from far to near strides, drop unit axes, merge neighbours where all operands allow it.
 
     `outputs` are the operands whose order counts first; axes in `keep` (whose position is read) stay by themselves,
@@ -67,7 +69,7 @@ def collapse(
             count *= extents[axis]
         merged.append(count)
     lines = tuple(tuple(line[g[-1]] if g else 0 for g in groups) for line in strides)
-    return Collapsed(tuple(merged), lines, tuple(map(tuple, groups)))
+    return MergedAxes(tuple(merged), lines, tuple(map(tuple, groups)))
 
 
 def _merges(outer: int, inner: int, extents, strides, keep) -> bool:
@@ -76,26 +78,26 @@ def _merges(outer: int, inner: int, extents, strides, keep) -> bool:
     return all(line[outer] == line[inner] * extents[inner] for line in strides)
 
 
-def collapse_rows(
+def merge_row_axes(
     row_extents: Sequence[int],
     column_extents: Sequence[int],
     strides: Sequence[Sequence[int]],
     outputs: Sequence[int] = (),
     keep: Sequence[int] = (),
     stay: Sequence[int] = (),
-) -> tuple[Collapsed, int]:
+) -> tuple[MergedAxes, int]:
     """The same for a row kernel: row axes among themselves, column axes among themselves; and the row axes left."""
     split = len(row_extents)
     of_rows = [[a for a in axes if a < split] for axes in (keep, stay)]
     of_columns = [[a - split for a in axes if a >= split] for axes in (keep, stay)]
-    rows = collapse(row_extents, [line[:split] for line in strides], outputs, *of_rows)
-    columns = collapse(column_extents, [line[split:] for line in strides], (), *of_columns)
+    rows = merge_axes(row_extents, [line[:split] for line in strides], outputs, *of_rows)
+    columns = merge_axes(column_extents, [line[split:] for line in strides], (), *of_columns)
     lines = tuple(a + b for a, b in zip(rows.strides, columns.strides))
     axes = rows.axes + tuple(tuple(a + split for a in group) for group in columns.axes)
-    return Collapsed(rows.extents + columns.extents, lines, axes), len(rows.extents)
+    return MergedAxes(rows.extents + columns.extents, lines, axes), len(rows.extents)
 
 
-def letters(extents: Sequence[int], strides: Sequence[int]) -> str:
+def stride_kinds(extents: Sequence[int], strides: Sequence[int]) -> str:
     """A stride letter per axis: "0" broadcast, "1" contiguous (the last axis only), "s" a run-time stride."""
     last = len(extents) - 1
     return "".join(
@@ -113,9 +115,9 @@ def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
     return ACCESS_BYTES // max(sizes) if sizes else 1
 
 
-def map_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[str, ...]:
+def elementwise_access(collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[str, ...]:
     """An access letter per operand of a map: "vector" or "element"."""
-    lines = [letters(collapsed.extents, line) for line in collapsed.strides]
+    lines = [stride_kinds(collapsed.extents, line) for line in collapsed.strides]
     width = vector_width(dtypes, lines)
     whole = len(collapsed.extents) == 1 or collapsed.extents[-1] % width == 0
     return tuple(
@@ -124,7 +126,9 @@ def map_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequenc
     )
 
 
-def near_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequence[int]) -> list[tuple[int, str]]:
+def strided_axis_access(
+    collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]
+) -> list[tuple[int, str]]:
     """For each operand of a map the axis, if not the last, along which its elements are neighbours (else -1), and
     whether whole 16-byte vectors fit along it: "vector" or "element"."""
     found = []
@@ -138,14 +142,14 @@ def near_access(collapsed: Collapsed, dtypes: Sequence[DType], addresses: Sequen
 
 
 def row_access(
-    collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], steady: bool = False
+    collapsed: MergedAxes, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], steady: bool = False
 ) -> tuple[str, ...]:
     """An access letter per operand of a row kernel; "vector" only where a row is a whole number of vectors.
 
     A short single row is split at its ends whether it has to be or not, unless it is to be `steady`.
     """
     extents = collapsed.extents
-    lines = [letters(extents, line) for line in collapsed.strides]
+    lines = [stride_kinds(extents, line) for line in collapsed.strides]
     width = vector_width(dtypes, lines)
     everyone = range(len(dtypes))
     near = [k for k in everyone if lines[k].endswith("1")]
@@ -160,7 +164,7 @@ def row_access(
     most, found = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
     if most > found or (most == found and not (single and extents[-1] <= SHORT_ROW)):
         return tuple("vector" if k in vector else "element" for k in everyone)
-    return tuple("anchor" if k in anchor else "element" for k in everyone)
+    return tuple("peeled" if k in anchor else "element" for k in everyone)
 
 
 def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, width: int) -> bool:
@@ -170,7 +174,7 @@ def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, widt
     return line[-1] == "1" and address % size == 0 and all(s * dtype.itemsize % size == 0 for _, s in others)
 
 
-def _congruent(near, collapsed: Collapsed, row_axes: int, dtypes, addresses, width: int, lines) -> list[int]:
+def _congruent(near, collapsed: MergedAxes, row_axes: int, dtypes, addresses, width: int, lines) -> list[int]:
     """The largest set of operands that are off alignment by the same number of elements in every row."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for k in near:
@@ -187,7 +191,7 @@ def _bytes(group: Sequence[int], lines: Sequence[str], dtypes: Sequence[DType]) 
 # -- vectors along a kept axis
 
 
-def lies_across(collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType]) -> bool:
+def prefers_row_axis_vectors(collapsed: MergedAxes, row_axes: int, dtypes: Sequence[DType]) -> bool:
     """Do the arrays that are read or written in full lie along the last row axis rather than the last column axis?
 
     Decided by the bytes of an element on either side.
@@ -202,8 +206,8 @@ def lies_across(collapsed: Collapsed, row_axes: int, dtypes: Sequence[DType]) ->
     return side > 0
 
 
-def kept_access(
-    collapsed: Collapsed,
+def row_axis_access(
+    collapsed: MergedAxes,
     row_axes: int,
     dtypes: Sequence[DType],
     addresses: Sequence[int],
@@ -239,14 +243,14 @@ def kept_access(
         width //= 2
 
 
-def _may_shift(full: list[int], alone: int, row_axes: int, width: int, collapsed: Collapsed, dtypes) -> bool:
+def _may_shift(full: list[int], alone: int, row_axes: int, width: int, collapsed: MergedAxes, dtypes) -> bool:
     """Are the rows of the only array that varies long enough, and as far from 16 bytes in every so many columns?"""
     short = min(collapsed.extents[row_axes - 1 :]) < SHIFTED_FROM
     whole = width * dtypes[alone].itemsize == ACCESS_BYTES
     return full == [alone] and whole and len(collapsed.extents) == row_axes + 1 and not short
 
 
-def _fits(k: int, along: int, width: int, collapsed: Collapsed, dtypes, addresses) -> bool:
+def _fits(k: int, along: int, width: int, collapsed: MergedAxes, dtypes, addresses) -> bool:
     """Do vectors of this operand along an axis begin at multiples of their size?"""
     size = min(ACCESS_BYTES, width * dtypes[k].itemsize)
     others = [s for a, s in enumerate(collapsed.strides[k]) if a != along]

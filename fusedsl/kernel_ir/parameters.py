@@ -1,4 +1,4 @@
-"""The parameter block of a kernel: eight bytes after eight bytes, and what stands in each."""
+"""Parameter block of a kernel: eight bytes per parameter."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from .kernel import KernelIR
 
 
 @dataclass(frozen=True)
-class Slot:
-    """Eight bytes of the parameter block: what stands there."""
+class KernelParam:
+    """Eight bytes of the parameter block."""
 
-    kind: str  # pointer | workspace | tickets | gap | window | extent | stride | magic | scalar
+    kind: str  # pointer | workspace | semaphores | gap | window | extent | stride | magic | scalar
     index: int  # operand, axis, window, or scalar
-    axis: int = -1  # of a stride; one past the iteration axes for that along the places of an order; a window's word
+    axis: int = -1  # of a stride (one past the iteration axes: along sorted positions); word of a tensor map
 
 
 WINDOW_WORDS = 16  # of a tensor map
 WINDOW_PHASE = 6  # parameters begin 16 bytes after a multiple of 64 on sm_90, where tensor maps are to stand
 
 
-def slots(kernel: KernelIR) -> tuple[Slot, ...]:
-    """The parameter block, in order: pointers (operands, workspace, tickets), windows, extents, run-time strides,
+def kernel_params(kernel: KernelIR) -> tuple[KernelParam, ...]:
+    """The parameter block, in order: pointers (operands, workspace, semaphores), windows, extents, run-time strides,
     division magics, scalars.
 
     Every slot is 8 bytes, little-endian: pointers, extents (int64) and strides (int64, in elements); a magic is
@@ -29,15 +29,15 @@ def slots(kernel: KernelIR) -> tuple[Slot, ...]:
     a scalar fills the low bytes with its own representation. The CUDA kernel takes the slots as int64 arguments, the
     CPU kernel takes their address.
     """
-    found = [Slot("pointer", k) for k in range(len(kernel.operands))]
-    found += [Slot(kind, 0) for kind in ("workspace", "tickets") if getattr(kernel, kind)]
+    found = [KernelParam("pointer", k) for k in range(len(kernel.operands))]
+    found += [KernelParam(kind, 0) for kind in ("workspace", "semaphores") if getattr(kernel, kind)]
     if kernel.tma_boxes:
-        found += [Slot("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
-        found += [Slot("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
-    found += [Slot("extent", a) for a in range(kernel.axes)]
+        found += [KernelParam("gap", k) for k in range((WINDOW_PHASE - len(found)) % 8)]
+        found += [KernelParam("window", k, word) for k in range(len(kernel.tma_boxes)) for word in range(WINDOW_WORDS)]
+    found += [KernelParam("extent", a) for a in range(kernel.axes)]
     for k, operand in enumerate(kernel.operands):
-        found += [Slot("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]
-        found += [Slot("stride", k, kernel.axes)] if operand.rank == "s" else []
-    found += [Slot("magic", a) for a in range(1, kernel.axes)]
-    found += [Slot("scalar", k) for k in range(len(kernel.scalars))]
+        found += [KernelParam("stride", k, a) for a, letter in enumerate(operand.strides) if letter == "s"]
+        found += [KernelParam("stride", k, kernel.axes)] if operand.rank == "s" else []
+    found += [KernelParam("magic", a) for a in range(1, kernel.axes)]
+    found += [KernelParam("scalar", k) for k in range(len(kernel.scalars))]
     return tuple(found)

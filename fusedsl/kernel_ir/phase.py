@@ -120,8 +120,8 @@ class Phase:
     Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
     the axes that its factors have.
 
-    `cross` are folds the other way, over all row axes: results of the element body, a state for each column. What
-    they come to is the kernel's `finish`.
+    `column_reductions` are folds the other way, over all row axes: results of the element body, a state for each
+    column. What they come to is the kernel's `finish`.
     """
 
     element: Body
@@ -133,7 +133,7 @@ class Phase:
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
     select: Selection | None = None  # the order of the elements, once the bodies have run
     ranks: bool = False  # the phase runs over the order's places, not over the columns
-    cross: tuple[FoldUse, ...] = ()
+    column_reductions: tuple[FoldUse, ...] = ()
     products: tuple[Product, ...] = ()
     lasting: bool = False
     implied: Implied | None = None

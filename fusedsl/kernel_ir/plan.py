@@ -12,7 +12,7 @@ from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import AttentionBody, BlockMask, OutputEpilogue, PagedOperands, PagedRow, Score, TileBounds, WeightedSum
-from .kernel import Finish, Load, Position
+from .kernel import ColumnEpilogue, Load, Position
 from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 
 
@@ -71,18 +71,18 @@ class KernelPlan:
     resident: tuple[Phase, ...]
     streamed: tuple[Phase, ...] = ()
     rereads: tuple[str, ...] = ()
-    finish: Finish | None = None
+    column_epilogue: ColumnEpilogue | None = None
     digest: str = ""
     pointers: tuple[Load, ...] = ()
     ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
-    fast: bool = False  # the hardware's approximations will do
-    steady: bool = False  # the schedule of a row may not depend on other rows
+    fastmath: bool = False  # the hardware's approximations will do
+    batch_invariant: bool = False  # the schedule of a row may not depend on other rows
     attention: AttentionBody | None = (
         None  # a pass over scores; its columns are the stream, then axes of products and results
     )
 
     @property
-    def is_map(self) -> bool:
+    def is_elementwise(self) -> bool:
         return self.attention is None and not any(p.folds or p.scans or p.select for p in self.resident)
 
 
@@ -117,7 +117,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Phase, ColumnEpilogue, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
         *(Implied, AttentionBody, Score, WeightedSum, OutputEpilogue, BlockMask, TileBounds, PagedOperands, PagedRow),
     )
 }

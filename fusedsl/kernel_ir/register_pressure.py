@@ -16,7 +16,7 @@ from ..hardware import Hardware, registers_for
 from ..ir.op_cost import instructions, varying
 from ..ir.types import DType
 from .kernel import KernelIR
-from .liveness import NAME, row_loads, words
+from .liveness import NAME, register_count, row_loads
 from .phase import Body, Phase
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
@@ -36,22 +36,22 @@ ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: regi
 class Tiling:
     """What of a schedule decides how much is held: `vectors` of `width` elements a thread.
 
-    `early` loads everything before the first phase; `piece` is how many vectors the last phase takes at a time.
-    Where `ahead`, the next tile of a loop is loaded while one is worked on.
+    `load_all_first` loads everything before the first phase; `epilogue_vectors` is how many vectors the last phase
+    takes at a time. Where `prefetch`, the next tile of a loop is loaded while one is worked on.
     """
 
     width: int
     vectors: int
-    early: bool = False
-    piece: int = 0
-    ahead: bool = False
+    load_all_first: bool = False
+    epilogue_vectors: int = 0
+    prefetch: bool = False
 
     @property
     def elements(self) -> int:
         return self.width * self.vectors
 
 
-def element_work(kernel: KernelIR) -> int:
+def instructions_per_element(kernel: KernelIR) -> int:
     """Instructions an element of all bodies and folds."""
     fixed = [value.name for value in kernel.scalars]
     bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
@@ -59,18 +59,18 @@ def element_work(kernel: KernelIR) -> int:
     return sum(map(instructions, (*bodies, *merges)))
 
 
-def needed(kernel: KernelIR, tiling: Tiling) -> int:
+def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     """Registers of a thread that make it possible to spill nothing."""
     phases = tuple(part for phase in kernel.phases for part in phase.passes)
     apart = not kernel.resident  # each phase loads anew
     if apart:
         most = max(
-            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.ahead * _next(kernel, phase, tiling)
+            _most(kernel, phase.passes, tiling) + _running(phase) + tiling.prefetch * _next(kernel, phase, tiling)
             for phase in kernel.phases
         )
     else:
         most = _most(kernel, phases, tiling)
-    split = any(operand.access == "anchor" for operand in kernel.operands)
+    split = any(operand.access == "peeled" for operand in kernel.operands)
     placed = kernel.axes > 1 and not kernel.row_axes
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
@@ -84,7 +84,7 @@ def row_share(need: int) -> int:
     return round(ROW_SHARE * need) + ROW_SPARE
 
 
-def predicted(kernel: KernelIR, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
+def predicted_registers(kernel: KernelIR, hardware: Hardware, need: int, blocks: int, threads: int) -> int:
     """Registers of a thread at most: what so many blocks leave it, if it can use that.
 
     Of a map, the compiler may begin the next element's body before it ends one: the values of another are alive then.
@@ -95,37 +95,37 @@ def predicted(kernel: KernelIR, hardware: Hardware, need: int, blocks: int, thre
     if kernel.row_axes:
         useful = row_share(need)
     else:
-        spare = max(max(map(body_words, bodies)), SPARE * (not plain))
+        spare = max(max(map(body_registers_of, bodies)), SPARE * (not plain))
         useful = max(need + spare, round(BYTE_SHARE * need) * (1 in sizes))
     return min(registers_for(hardware, blocks, threads), useful)
 
 
-def again(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bool:
+def kept_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bool:
     """Whether resident rows of this type stay packed in pairs between phases, which widen them again.
 
     That takes instructions, of which rows that are not aligned have none to spare, and short ones better uses: on an
     H200 layer norm over bfloat16 rows of 4096 is 3 % slower for it, over rows of 16384 5 % faster.
     """
-    packed = words([dtype], packed=width > 1) < 1 and width * vectors >= AGAIN_FROM
-    return packed and kernel.row_axes > 0 and not any(operand.access == "anchor" for operand in kernel.operands)
+    packed = register_count([dtype], packed=width > 1) < 1 and width * vectors >= AGAIN_FROM
+    return packed and kernel.row_axes > 0 and not any(operand.access == "peeled" for operand in kernel.operands)
 
 
 def _running(phase: Phase) -> float:
     """The joint state of a phase that is worked tile by tile, beside the tile's own."""
-    return words([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
+    return register_count([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
 
 
 def _next(kernel: KernelIR, phase: Phase, tiling: Tiling) -> float:
     """The words of a phase's next tile."""
     rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
     loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows]
-    return tiling.elements * words([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
+    return tiling.elements * register_count([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
 
 
 def _most(kernel: KernelIR, phases: Sequence[Phase], tiling: Tiling) -> float:
     """The most words that phases hold, the body of one element included."""
     values = _Values(kernel, phases, tiling)
-    return max(_held(values, number) + max(map(body_words, phase.bodies)) for number, phase in enumerate(phases))
+    return max(_held(values, number) + max(map(body_registers_of, phase.bodies)) for number, phase in enumerate(phases))
 
 
 class _Values:
@@ -152,7 +152,7 @@ class _Values:
             for use in step.scans if step is not None else ():
                 read = [self._read(value.name, number) for value in use.lifted]
                 for state in use.state:
-                    self._make(state.name, words([state.dtype]), read, number)
+                    self._make(state.name, register_count([state.dtype]), read, number)
             self._read_body(body, number)
         for store in phase.stores:
             self._use(self.names[number].get(store.value, store.value), number, computed=False)
@@ -170,7 +170,9 @@ class _Values:
                 names[target] = self._known[form]
                 continue
             read = [self._read(name, number) for name in NAME.findall(expression)]
-            self._known[form] = self._make(target, words([kinds[target]]) if target in kinds else 1, read, number)
+            self._known[form] = self._make(
+                target, register_count([kinds[target]]) if target in kinds else 1, read, number
+            )
 
     def _make(self, name: str, size: float, read: list[str], number: int) -> str:
         """A value of its own for a name of a phase, computed from others."""
@@ -191,22 +193,24 @@ class _Values:
         return name
 
     def _load(self, name: str, dtype: DType, number: int, computed: bool) -> str:
-        self.sizes[name] = words([dtype], packed=self.tiling.width > 1)
-        self.made.setdefault(name, 0 if self.tiling.early else number)
-        taken_apart = self.tiling.piece and number == len(self.phases) - 1
+        self.sizes[name] = register_count([dtype], packed=self.tiling.width > 1)
+        self.made.setdefault(name, 0 if self.tiling.load_all_first else number)
+        taken_apart = self.tiling.epilogue_vectors and number == len(self.phases) - 1
         if not computed or dtype is dtype.compute or taken_apart:
             return name
         wide = f"{name} widened"
         if self._widened_again(name):
             wide += f" by {number}"
-        self.sizes[wide] = words([dtype.compute])
+        self.sizes[wide] = register_count([dtype.compute])
         if self.made.setdefault(wide, number) == number:
             self.steps[number].append((wide, [name]))
         self.last[name] = max(self.last.get(name, 0), self.made[wide])
         return wide
 
     def _widened_again(self, name: str) -> bool:
-        return name in self.loads and again(self.kernel, self.loads[name].dtype, self.tiling.width, self.tiling.vectors)
+        return name in self.loads and kept_packed(
+            self.kernel, self.loads[name].dtype, self.tiling.width, self.tiling.vectors
+        )
 
     def here(self, number: int, names: Iterable[str]) -> set[str]:
         """Those of the names of a phase that it makes itself."""
@@ -246,17 +250,17 @@ def _held(values: _Values, number: int) -> float:
     kept = {n for n, made in values.made.items() if made <= number < values.last.get(n, -1)}
     stored = values.here(number, (s.value for s in phase.stores)) - kept - set(values.loads)
     fresh = [n for n in values.loads if values.made.get(n) == number]
-    if final and tiling.piece:
-        piece = tiling.piece * tiling.width
-        made = values.total(stored, piece) / (1 if any(map(slow, phase.bodies)) else 2)
+    if final and tiling.epilogue_vectors:
+        piece = tiling.epilogue_vectors * tiling.width
+        made = values.total(stored, piece) / (1 if any(map(has_slow_functions, phase.bodies)) else 2)
         return values.total(held, count) + max(values.total(fresh, piece), made)
     after = values.total(kept | stored, count)
     if number == 0:  # all of its loads are to be under way at once
-        doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(slow, phase.bodies))
+        doubles = any(values.sizes[n] > 1 for n in fresh) and any(map(has_slow_functions, phase.bodies))
         looped = doubles and not values.kernel.resident
         return max(values.total(held | set(fresh) | (stored if looped else set()), count), after)
     plain = max(values.arriving(number, held, fresh, kept | stored), after)
-    if not any(map(slow, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
+    if not any(map(has_slow_functions, phase.bodies)) or any(values.sizes[n] > 1 for n in (*held, *fresh)):
         return plain
     results = values.here(number, (v.name for v in phase.results)) - set(values.loads)
     every = values.total(held | set(fresh) | results | kept | stored, count)
@@ -268,7 +272,7 @@ def _split(line: str) -> tuple[str, str]:
     return target.strip(), expression.strip()
 
 
-def slow(body: Body) -> bool:
+def has_slow_functions(body: Body) -> bool:
     """Whether a body has slow paths: the compiler moves no work across them, and holds what goes in and comes out."""
     return any(re.search(SLOW, _split(line)[1]) for line in body.lines)
 
@@ -278,7 +282,7 @@ def has_functions(body: Body) -> bool:
     return any(instructions([line]) > 2 for line in body.lines)
 
 
-def body_words(body: Body) -> int:
+def body_registers_of(body: Body) -> int:
     """The most words of a scalar body's own values alive at once, its lines in order."""
     last: dict[str, int] = {}
     steps = [_split(line) for line in body.lines]

@@ -29,11 +29,11 @@ def verify_bodies(kernel: KernelPlan) -> None:
     scope = Scope(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
         scope.phase(phase)
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         columns = Scope(given.columns | scope.columns, {})
-        if kernel.finish.body is not None:
-            columns.elements |= body(kernel.finish.body, columns.elements)
-        columns.stores(kernel.finish.stores, columns.elements)
+        if kernel.column_epilogue.body is not None:
+            columns.elements |= body(kernel.column_epilogue.body, columns.elements)
+        columns.stores(kernel.column_epilogue.stores, columns.elements)
     streamed = Scope({}, dict(given.rows))
     for phase in kernel.streamed:
         streamed.elements = dict(given.elements)  # nothing of an element stays
@@ -170,7 +170,7 @@ class Scope:
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
             self.rows |= {v.name: v.dtype for _, _, v in one.select.places}
         self.stores(one.stores, known)
-        for use in one.cross:
+        for use in one.column_reductions:
             self.columns |= fold(use, known)
         if not one.ranks:
             self.elements |= results

@@ -110,7 +110,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
         for part in (phase, *phase.tile):
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
             stored += [(store.operand, rows) for store in part.row_stores]
-    stored += [(store.operand, columns) for store in kernel.finish.stores] if kernel.finish else []
+    stored += [(store.operand, columns) for store in kernel.column_epilogue.stores] if kernel.column_epilogue else []
     return stored
 
 

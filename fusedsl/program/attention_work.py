@@ -13,7 +13,7 @@ from math import prod
 from ..backends.cuda.attention.mma_schedule import ROWS as WARP_ROWS
 from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
 from ..backends.cuda.attention.sm90_schedule import ROWS, Sm90AttentionSchedule, operands_of
-from ..backends.cuda.schedule import Geometry
+from ..backends.cuda.schedule import LaunchConfig
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
@@ -32,7 +32,7 @@ def of_pass(
     kernel: KernelIR,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
-    launch: Geometry,
+    launch: LaunchConfig,
     hardware: Hardware,
     read: int,
     written: int,
@@ -118,7 +118,7 @@ def share_at_work(
     kernel: KernelIR,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: Bound,
-    launch: Geometry,
+    launch: LaunchConfig,
     hardware: Hardware,
     uneven: bool,
 ) -> float:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.cuda.schedule import geometry
-from ..backends.cuda.tuning_space import difference, neighbours
+from ..backends.cuda.schedule import launch_config
+from ..backends.cuda.tuning_space import difference, tuning_space
 from ..errors import CompileError, DeviceError
 from ..hardware import Hardware, occupancy
 from ..kernel_ir.plan import KernelPlan
@@ -172,8 +172,8 @@ class _Tuning:
 
     def _others(self, plan: KernelPlan, kernel: Any, base: Any) -> tuple[Any, ...]:
         """What is tried beside a schedule: nothing where blocks wait for each other, whose number follows from it."""
-        waiting = geometry(base, kernel, self.extents[plan.name]).cooperative
-        return () if waiting else neighbours(base, kernel, self.hardware)
+        waiting = launch_config(base, kernel, self.extents[plan.name]).cooperative
+        return () if waiting else tuning_space(base, kernel, self.hardware)
 
     def _refused(self, built: Built, plan: KernelPlan, threads: int) -> str:
         """Why a schedule is not worth a run, by the compiler's report; empty where it is."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..backends.cuda.attention.schedule import schedule_attention
-from ..backends.cuda.schedule import can_cross
+from ..backends.cuda.schedule import has_mixed_schedule
 from ..errors import FusedslError
 from ..hardware import Hardware, facts
 from ..ir.checks import explain, holds, require_size
@@ -83,7 +83,9 @@ def family_of(name: str, options: Options, plan: Plan) -> Family | None:
     if options.dynamic is False or options.tunes or options.steady:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
-    twice = not plan.together or any(kernel.finish for kernel in plan.kernels)  # rows and columns, together and apart
+    twice = not plan.together or any(
+        kernel.column_epilogue for kernel in plan.kernels
+    )  # rows and columns, together and apart
     return Family(name, repr(options), kinds, 0 if options.dynamic else OWN // 2 if twice else OWN)
 
 
@@ -137,8 +139,8 @@ def bind_kernels(
 
 def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
     """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
-    crossed = [b for b in bounds if b.kernel.finish is not None]
-    return hardware is None or all(can_cross(b.kernel, b.extents, hardware) for b in crossed)
+    crossed = [b for b in bounds if b.kernel.column_epilogue is not None]
+    return hardware is None or all(has_mixed_schedule(b.kernel, b.extents, hardware) for b in crossed)
 
 
 def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
@@ -150,7 +152,7 @@ def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
 def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     """Whether the passes over scores of a call would take less as products of matrices: where a row's results do not
     depend on other rows, they are what they are."""
-    passes = [b for b in bounds if b.kernel.attention is not None and not b.kernel.steady]
+    passes = [b for b in bounds if b.kernel.attention is not None and not b.kernel.batch_invariant_width]
     if not passes:
         return False
     from .occupancy_fallback import take_less_stored

@@ -8,14 +8,14 @@ from math import log2, prod
 from typing import Any
 
 from ..backends.cuda.matmul.schedule import EDGE
-from ..backends.cuda.scan_sort.sort_method import selection
-from ..backends.cuda.schedule import Geometry, MapSchedule, RowSchedule
+from ..backends.cuda.scan_sort.sort_method import sort_of
+from ..backends.cuda.schedule import ElementwiseSchedule, LaunchConfig, RowSchedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import EXCHANGE, ordering, varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.liveness import row_loads
-from ..kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ..runtime.bind_shapes import Bound
 from .attention_work import multiplied, of_pass, scores
 from .instruction_counts import count, multiplication
@@ -25,7 +25,7 @@ def work_of(
     kernel: KernelIR,
     schedule: Any,
     bound: Bound,
-    launch: Geometry,
+    launch: LaunchConfig,
     hardware: Hardware,
     reads: Sequence[tuple[int, int]],
     written: int,
@@ -60,8 +60,8 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
     if kernel.attention is not None:
         issued, special, double = scores(kernel, bound)
         return issued + multiplied(kernel, bound), special, double
-    products = sides(kernel)
-    if products is not None and worthwhile(kernel, products, bound.extents):
+    products = matmul_axes(kernel)
+    if products is not None and worth_tiling(kernel, products, bound.extents):
         return _of_products(kernel, products, bound)
     found[0] = elements * len(kernel.operands)  # a load or store each
     fixed = [value.name for value in kernel.scalars]
@@ -71,7 +71,11 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
         for part in phase.passes:
             for body in part.bodies:
                 count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
-            uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
+            uses = [
+                *part.folds,
+                *part.column_reductions,
+                *(use for step in part.scans for use in step.scans for _ in range(2)),
+            ]
             for use in uses:
                 count(found, use.merge, elements)
     return found[0], found[1], found[2]
@@ -79,7 +83,7 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
 
 def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
     """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
-    select, ranking = selection(kernel), getattr(schedule, "ranking", None)
+    select, ranking = sort_of(kernel), getattr(schedule, "ranking", None)
     if select is None or ranking is None:
         return 0
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
@@ -93,7 +97,7 @@ def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
-def _of_products(kernel: KernelIR, products: Sides, bound: Bound) -> tuple[float, float, float]:
+def _of_products(kernel: KernelIR, products: MatmulAxes, bound: Bound) -> tuple[float, float, float]:
     """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
@@ -111,7 +115,7 @@ def _of_products(kernel: KernelIR, products: Sides, bound: Bound) -> tuple[float
     return found[0], found[1], found[2]
 
 
-def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
+def _blocks_at_once(schedule: Any, launch: LaunchConfig, hardware: Hardware) -> int:
     """Blocks that are on the GPU together."""
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     return min(launch.blocks, hardware.multiprocessors * max(1, fit))
@@ -119,7 +123,7 @@ def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
 
 def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
     """Bytes that a thread loads before it uses any of them; 0 where that is not known."""
-    if not isinstance(schedule, (MapSchedule, RowSchedule)):
+    if not isinstance(schedule, (ElementwiseSchedule, RowSchedule)):
         return 0
     rows = row_loads(kernel)
     first = {value.name for part in kernel.phases[0].passes for value in part.reads}

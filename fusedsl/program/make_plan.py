@@ -24,9 +24,9 @@ from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
 from ..kernel_ir.build.build import emit
-from ..kernel_ir.liveness import words
+from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
-from ..kernel_ir.register_pressure import body_words
+from ..kernel_ir.register_pressure import body_registers_of
 from ..rewrite import rules as _rules  # noqa: F401  (registers the laws)
 from ..rewrite.engine import Rule, rewrite
 from ..rewrite.scalar_builder import free_axes
@@ -86,9 +86,9 @@ def make_plan(
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
     if options.steady:
-        kernels = tuple(replace(k, steady=True) for k in kernels)
+        kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
-        kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
+        kernels = tuple(replace(k, fastmath=True, digest=f"{k.digest} fast") for k in kernels)
     made = Plan(
         source.text,
         parameters,
@@ -153,8 +153,8 @@ def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
 
 def _words(plan: KernelPlan) -> float:
     """About how many words a thread of a kernel holds for each element."""
-    bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
-    return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
+    bodies = [body_registers_of(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
+    return max(bodies, default=0) + register_count(load.value.dtype for load in plan.loads)
 
 
 def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) -> Plan | None:
@@ -197,7 +197,7 @@ def decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
-    steady = any(kernel.steady for kernel in plan.kernels)
+    steady = any(kernel.batch_invariant for kernel in plan.kernels)
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
     _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]

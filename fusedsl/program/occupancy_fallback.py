@@ -9,7 +9,7 @@ from math import prod
 from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
-from ..backends.cuda.schedule import geometry
+from ..backends.cuda.schedule import launch_config
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
 from ..ir.types import FLOAT64
@@ -30,7 +30,7 @@ ACCESSES = 3  # instructions of an element of a product that is stored: two load
 def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     """Whether the time model says so of the passes of a call, at these extents."""
     found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
-    if all(share_at_work(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
+    if all(share_at_work(k, s, b, launch_config(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
         return False
     known: set[tuple] = set()
     stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in found)
@@ -51,7 +51,7 @@ def pass_seconds(
     """How long a pass takes whose masks are not known."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
-    launch = geometry(schedule, kernel, bound.extents)
+    launch = launch_config(schedule, kernel, bound.extents)
     return seconds(of_pass(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 

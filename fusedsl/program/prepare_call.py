@@ -140,7 +140,7 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
             spilled |= spills
     shared = [record.geometry for record in launches if isinstance(record, Launch)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
-    count = max((g.tickets for g in shared), default=0)
+    count = max((g.semaphores for g in shared), default=0)
     workspace = result_allocator(found.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
 

@@ -8,11 +8,11 @@ from itertools import accumulate
 from typing import Any
 
 from .. import debug
-from ..backends.cuda.schedule import KernelIR, geometry
+from ..backends.cuda.schedule import KernelIR, launch_config
 from ..errors import ArgumentError, FusedslError
 from ..hardware import Hardware
 from ..ir.types import UINT8
-from ..kernel_ir.launch_config import Geometry
+from ..kernel_ir.launch_config import LaunchConfig
 from ..runtime import array_copies
 from ..runtime import compile as compiler
 from ..runtime.arrays import CPU, Array, Facts
@@ -184,13 +184,13 @@ def _gathered(
     groups: dict[tuple, tuple[KernelIR, Any, list[Member]]] = {}
     for m, kernel, schedule in chosen:
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
-        needs = geometry(schedule, kernel, m.bound.extents)
+        needs = launch_config(schedule, kernel, m.bound.extents)
         groups.setdefault(key, (kernel, schedule, []))[2].append(replace(m, geometry=needs))
     for kernel, schedule, found in groups.values():
         if len(found) >= least and all(m.geometry.independent for m in found):
             indices = {k for k, at in enumerate(found[0].where.places) if at in shared}
             table = table_of(found[0].plan, kernel, len(found), indices, largest)
-            kernel = replace(kernel, part=True, table=table)
+            kernel = replace(kernel, is_subkernel=True, batched=table)
         yield kernel, schedule, found
 
 
@@ -215,7 +215,7 @@ class _Gathered:
             records += self._step(step, bounds)
         launched = [record.geometry for record in records if isinstance(record, Launch)]
         size = self.size + max((g.workspace for g in launched), default=0)
-        count = max((g.tickets for g in launched), default=0)
+        count = max((g.semaphores for g in launched), default=0)
         library = self.settled[0].library
         workspace = result_allocator(library, self.device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
         return records, self.numbers, workspace, Tickets(count, self.device[1]) if count else None
@@ -235,7 +235,9 @@ class _Gathered:
             if self.device == CPU:
                 launches.append(launch_on_cpu(found, step, where, self.temporaries[k], self.numbers, self.names))
             else:
-                members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
+                members.append(
+                    Member(plan, kernels[step], LaunchConfig(0, 0), where, self.temporaries[k], found.extents)
+                )
         return iter(launches) if self.device == CPU else self._cuda(members)
 
     def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:
@@ -244,15 +246,15 @@ class _Gathered:
         told = driver().facts(self.device[1])
         hardware, largest = call_steps.hardware_of(told), largest_table(driver().version())
         for kernel, schedule, found in alike(members, self.shared, hardware, largest):
-            launched = self._together if kernel.table is not None else self._apart
+            launched = self._together if kernel.batched is not None else self._apart
             yield from launched(kernel, schedule, found, told.cc)
 
     def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
         from ..runtime.driver import driver
 
         built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
-        function, words = loaded(built, self.device[1]), f"{kernel.table.words} words"
-        for chunk in chunks(members, kernel.table.capacity):
+        function, words = loaded(built, self.device[1]), f"{kernel.batched.words} words"
+        for chunk in chunks(members, kernel.batched.capacity):
             debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", words)
             yield many_launch(driver(), function, built, chunk, self.numbers, self.names)
 

@@ -95,7 +95,7 @@ def settle(
 def _scheduled(plans: Plans, facts: Facts, outs, place_in_lists: str, loose: bool = False) -> Settled:
     """A call whose plan has a schedule for each of its kernels."""
     found = _settle(plans, facts, outs, place_in_lists, loose=loose)
-    while found.device != CPU and any(k.attention or k.finish for k in found.plan.kernels):
+    while found.device != CPU and any(k.attention or k.column_epilogue for k in found.plan.kernels):
         other = call_steps.other_way(found.plan, found.bounds, _hardware(found.device))
         if other is None:
             break

@@ -33,14 +33,14 @@ def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     found = [] if plan.attention is None else _stream_members(plan.attention, names, formulas)
     for phase in plan.resident:
         found += _phase_members(phase, names, formulas)
-    for store in plan.finish.stores if plan.finish else ():
+    for store in plan.column_epilogue.stores if plan.column_epilogue else ():
         found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return tuple(found)
 
 
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
     found = []
-    for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
+    for folds, along in ((phase.folds, ""), (phase.column_reductions, " over all rows")):
         found += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
     for use in (use for step in phase.scans for use in step.scans):
         found.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
@@ -93,7 +93,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
     for phase in plan.resident:
         found += [body for part in phase.tile for body in (part.element, part.row)]
         found += [phase.element, *(step.element for step in phase.scans), phase.row]
-    found += [plan.finish.body] if plan.finish else []
+    found += [plan.column_epilogue.body] if plan.column_epilogue else []
     return (body for body in found if body is not None)
 
 
@@ -154,7 +154,7 @@ class _Names:
     def _name_states(self, phases: Iterable[Phase]) -> None:
         """Folds of one value by what they are; a state of several values has names of its own."""
         for phase in phases:
-            for f in (*phase.folds, *phase.cross):
+            for f in (*phase.folds, *phase.column_reductions):
                 if len(f.state) == 1:
                     self._name(f.state[0].name, f.name)
             for use in (use for step in phase.scans for use in step.scans):

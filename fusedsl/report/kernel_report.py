@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from ..backends.cuda.combo import bundle_geometries
-from ..backends.cuda.rows.smem import kept_operands
-from ..backends.cuda.schedule import geometry
+from ..backends.cuda.combo import combo_launch_configs
+from ..backends.cuda.rows.smem import smem_copied_operands
+from ..backends.cuda.schedule import launch_config
 from ..errors import singular
 from ..fusion.roofline import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
@@ -100,7 +100,7 @@ def report_launch(case: Case, members: Members, built: Built | None, measured: f
     hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
     together = case.together(members)
     assert hardware is not None and together is not None
-    launch, _ = bundle_geometries(*together, [bound.extents for _, bound in members])
+    launch, _ = combo_launch_configs(*together, [bound.extents for _, bound in members])
     why, registers = _settled(together[1], launch.threads, built, hardware)
     return KernelReport(
         " and ".join(one.name for one in found),
@@ -125,7 +125,7 @@ def _report_kernel(
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
+    kept = smem_copied_operands(kernel) if getattr(schedule, "shared", False) else []
     passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
@@ -136,7 +136,7 @@ def _report_kernel(
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
         return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
-    launch = geometry(schedule, kernel, bound.extents)
+    launch = launch_config(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
     work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
@@ -181,9 +181,9 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
     assert case.target.hardware is not None
     extents = [bound.extents for _, bound in members]
     if len(extents) > 1:
-        launch, _ = bundle_geometries(built.kernel, built.schedule, extents)
+        launch, _ = combo_launch_configs(built.kernel, built.schedule, extents)
     else:
-        launch = geometry(built.schedule, built.kernel, extents[0])
+        launch = launch_config(built.schedule, built.kernel, extents[0])
     shared = built.shared_bytes + launch.shared
     fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
     return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)

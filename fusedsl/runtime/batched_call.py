@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..ir.dims import Symbol
-from ..kernel_ir.batched_calls import SIZES, SMALL_WORDS, Table, table_for
-from ..kernel_ir.launch_config import Geometry
-from ..kernel_ir.parameters import slots
+from ..kernel_ir.batched_calls import BLOCK_WORDS, SMALL_WORDS, BatchedCalls, choose_batched_calls
+from ..kernel_ir.launch_config import LaunchConfig
+from ..kernel_ir.parameters import kernel_params
 from ..kernel_ir.plan import KernelPlan
 from .argument_keys import address_of, addresses_of
 from .bind_shapes import Bound
@@ -47,7 +47,7 @@ class Member:
 
     plan: KernelPlan
     bound: Bound
-    geometry: Geometry
+    geometry: LaunchConfig
     where: Places
     temporaries: Sequence[int]
     extents: Mapping[Symbol, int]
@@ -55,17 +55,17 @@ class Member:
 
 def largest_table(cuda: int) -> int:
     """Words of a parameter block under this version of CUDA, as the driver counts (12010 is 12.1)."""
-    return SIZES[-1] if cuda >= LARGE_PARAMETERS else SMALL_WORDS
+    return BLOCK_WORDS[-1] if cuda >= LARGE_PARAMETERS else SMALL_WORDS
 
 
-def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> Table:
+def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> BatchedCalls:
     """The table of so many calls of a kernel; `shared` are the arguments that are the same for all calls."""
-    kinds = [slot.kind for slot in slots(built_for)]
+    kinds = [slot.kind for slot in kernel_params(built_for)]
     common = set(shared)
     alike = [use.kind == "argument" and use.source in common for use in plan.scalars]
     own = tuple(k for k, same in enumerate(alike) if not same)
     fixed = sum(kind in ("extent", "stride", "magic") for kind in kinds)
-    return table_for(
+    return choose_batched_calls(
         calls, kinds.count("pointer"), fixed, own, tuple(k for k, same in enumerate(alike) if same), largest
     )
 
@@ -87,7 +87,7 @@ def many_launch(
     driver: Any, function: Any, built: Built, members: Sequence[Member], numbers: list[int], names: Sequence[str]
 ) -> Launch:
     """The launch record of a kernel over a table: one launch for all members."""
-    table = built.kernel.table
+    table = built.kernel.batched
     assert table is not None
     words = np.zeros(table.words, np.int64)
     halves = words.view(np.int32)

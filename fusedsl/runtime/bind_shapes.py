@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from ..backends.cuda.batch_invariant import steady_width
+from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
 from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.kernel import KernelIR, Operand, Position
 from ..kernel_ir.memory_access import (
-    WIDE,
-    Collapsed,
-    collapse,
-    collapse_rows,
-    kept_access,
-    letters,
-    lies_across,
-    map_access,
-    near_access,
-    reach,
+    INDEX64_FROM,
+    MergedAxes,
+    elementwise_access,
+    max_offset,
+    merge_axes,
+    merge_row_axes,
+    prefers_row_axis_vectors,
     row_access,
+    row_axis_access,
+    stride_kinds,
+    strided_axis_access,
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
@@ -65,7 +65,7 @@ class Bound:
     @property
     def empty(self) -> bool:
         """Nothing is stored: no launch."""
-        if self.kernel.finish is not None:
+        if self.kernel.column_epilogue is not None:
             return False
         if self.kernel.attention is not None:
             return 0 in self.extents[: self.kernel.row_axes]
@@ -122,13 +122,15 @@ def bind(
     merged, row_axes = _merged(plan, rows, columns, placed, loose)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
-    far = any(reach(merged.extents + places, line) >= WIDE for line, rank in zip(lines, placed.ranks) if rank)
-    kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
+    far = any(
+        max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
+    )
+    kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     streamed = None
-    if not plan.is_map and not plan.finish:
+    if not plan.is_elementwise and not plan.column_epilogue:
         streamed = replace(kernel, phases=plan.streamed, resident=False)
     across = None
-    if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
+    if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
         across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
     return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
 
@@ -149,18 +151,18 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
             for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
         ]
         return replace(bound, kernel=replace(bound.kernel, operands=tuple(operands)))
-    of_rows = [] if plan.is_map else list(range(len(rows))) or [NO_AXIS]
+    of_rows = [] if plan.is_elementwise else list(range(len(rows))) or [NO_AXIS]
     of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
     order = [*of_rows, *of_columns]
     numbers = [*rows, *columns]
-    apart = Collapsed(
+    apart = MergedAxes(
         tuple(1 if a == NO_AXIS else numbers[a] for a in order),
         tuple(tuple(0 if a == NO_AXIS else line[a] for a in order) for line in placed.strides),
         tuple(() if a == NO_AXIS else (a,) for a in order),
     )
     kernel = _kernel(plan, apart, len(of_rows), placed, True)
     operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
-    kernel = replace(kernel, operands=tuple(operands), literals=())
+    kernel = replace(kernel, operands=tuple(operands), constant_scalars=())
     lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
     return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
 
@@ -173,29 +175,29 @@ def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | N
 
 def _merged(
     plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
-) -> tuple[Collapsed, int]:
+) -> tuple[MergedAxes, int]:
     """The axes that a kernel runs over, and how many of them are rows'."""
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
     stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
-    if plan.is_map:
-        return collapse(columns, placed.strides, outputs, keep, stay), 0
-    merged, row_axes = collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
-    if stay and not lies_across(merged, row_axes, placed.dtypes):
+    if plan.is_elementwise:
+        return merge_axes(columns, placed.strides, outputs, keep, stay), 0
+    merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
+    if stay and not prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
         first = min(stay) if max(rows, default=1) == 1 else -1
         stay = [a for a in stay if a >= len(rows) or a == first]
-        return collapse_rows(rows, columns, placed.strides, outputs, keep, stay)
+        return merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
+def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
     """The kernel of merged axes, for a row that stays on the chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
-    if plan.is_map:
-        nears = near_access(merged, placed.dtypes, placed.addresses)
+    if plan.is_elementwise:
+        nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
-        Operand(use.name, use.dtype, letters(merged.extents, line), a, *near, _rank_letter(rank))
+        Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
     return KernelIR(
@@ -209,23 +211,25 @@ def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed,
         tuple(Position(p.value, merged.axes.index((p.axis,))) for p in plan.positions),
         tuple(s.value for s in plan.scalars),
         plan.resident,
-        wide=wide,
+        index64=wide,
         pointers=plan.pointers,
-        literals=_literals(plan, placed),
-        finish=plan.finish,
-        fast=plan.fast,
-        steady=steady,
+        constant_scalars=_literals(plan, placed),
+        column_epilogue=plan.column_epilogue,
+        fastmath=plan.fastmath,
+        batch_invariant_width=steady,
     )
 
 
-def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
+def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
     """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
-    if plan.is_map:
-        return map_access(merged, placed.dtypes, placed.addresses), 0
-    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.steady)
-    if not plan.steady:
+    if plan.is_elementwise:
+        return elementwise_access(merged, placed.dtypes, placed.addresses), 0
+    access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
+    if not plan.batch_invariant:
         return access, 0
-    steady = steady_width(merged.extents[-1], placed.dtypes, [letters(merged.extents, line) for line in merged.strides])
+    steady = batch_invariant_width(
+        merged.extents[-1], placed.dtypes, [stride_kinds(merged.extents, line) for line in merged.strides]
+    )
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
@@ -269,8 +273,8 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         pointers=plan.pointers,
         lengths=_lengths(plan),
         attention=plan.attention,
-        fast=plan.fast,
-        steady=int(plan.steady),
+        fastmath=plan.fastmath,
+        batch_invariant_width=int(plan.batch_invariant),
     )
     return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
 
@@ -304,21 +308,21 @@ def _access(strides: tuple[int, ...], size: int, address: int) -> str:
 def _may_turn(plan: KernelPlan) -> bool:
     """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
     along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
-    return not plan.pointers and not plan.finish and not along
+    return not plan.pointers and not plan.column_epilogue and not along
 
 
-def _turned(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _Placed) -> KernelIR:
+def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Placed) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
     alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
-    width, lines, access = kept_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
-    if plan.steady:
+    width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
+    if plan.batch_invariant:
         width, access = 1, ("element",) * len(access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
-    return replace(kernel, operands=operands, kept=width)
+    return replace(kernel, operands=operands, row_vector_width=width)
 
 
-def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
+def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:
     """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
     first, *others = phases
     read = {value.name for part in first.passes for value in part.reads}

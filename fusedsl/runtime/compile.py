@@ -15,11 +15,11 @@ from .. import config, debug, logs
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, narrower_schedules, tma_boxes, with_columns
-from ..backends.cuda.combo import Bundle, BundleSchedule, schedule_bundle
-from ..backends.cuda.matmul.schedule import schedule_contract
-from ..backends.cuda.rows.looped import streams
-from ..backends.cuda.rows_and_columns.schedule import CrossSchedule
-from ..backends.cuda.schedule import Geometry, Schedule, choose, geometry
+from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
+from ..backends.cuda.matmul.schedule import schedule_matmul
+from ..backends.cuda.rows.looped import prefers_looped
+from ..backends.cuda.rows_and_columns.schedule import MixedReductionSchedule
+from ..backends.cuda.schedule import LaunchConfig, Schedule, choose, launch_config
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, facts
 from ..kernel_ir.kernel import KernelIR, Operand
@@ -62,7 +62,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
     Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
     """
     kernel, schedule = _scheduled(bound, hardware, flexible)
-    return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
+    return (dataclasses.replace(kernel, pdl=True) if bound.chained else kernel), schedule
 
 
 def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
@@ -72,16 +72,16 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
         if not isinstance(attending, Sm90AttentionSchedule):
             return shared_parameters(bound.kernel, attending, bound.extents), attending
         return dataclasses.replace(bound.kernel, tma_boxes=tma_boxes(attending, bound.kernel)), attending
-    products = schedule_contract(bound.kernel, bound.extents, hardware)
+    products = schedule_matmul(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
     kernel, streamed = bound.across or (bound.kernel, bound.streamed)
     if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
         kernel = streamed
     extents = bound.extents
-    if kernel.finish is None:  # without rows there is no launch: what is said of it is what one row would take
+    if kernel.column_epilogue is None:  # without rows there is no launch: what is said of it is what one row would take
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
-    if streamed is not None and streams(streamed, extents, hardware):
+    if streamed is not None and prefers_looped(streamed, extents, hardware):
         kernel = streamed
     schedule = choose(kernel, extents, hardware, flexible)
     if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
@@ -92,8 +92,8 @@ def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[Kernel
 
 def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
     """The kernel with what its blocks share in global memory among its parameters."""
-    needs = geometry(schedule, kernel, extents)
-    return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
+    needs = launch_config(schedule, kernel, extents)
+    return dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
 
 
 Chosen = Sequence[tuple[KernelIR, Any]]
@@ -102,17 +102,17 @@ Chosen = Sequence[tuple[KernelIR, Any]]
 
 def scheduled_together(
     members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware
-) -> tuple[Bundle, BundleSchedule] | None:
+) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
     chosen = [
         scheduled_cuda(bound, hardware, False) if getattr(schedule, "room", 0) else (kernel, schedule)
         for (kernel, schedule), (_, bound) in zip(chosen, members)
     ]
-    needs = (geometry(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
+    needs = (launch_config(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
     if not all(need.independent for need in needs):
         return None
-    bundle = Bundle(tuple(dataclasses.replace(kernel, part=True) for kernel, _ in chosen))
-    return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
+    bundle = ComboKernel(tuple(dataclasses.replace(kernel, is_subkernel=True) for kernel, _ in chosen))
+    return bundle, schedule_combo(bundle.kernels, [schedule for _, schedule in chosen], hardware)
 
 
 def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
@@ -125,7 +125,7 @@ def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
 def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without what no loops of the CPU ask for: how wide accesses and offsets may be."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
-    return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
+    return dataclasses.replace(kernel, operands=operands, index64=False, lengths=(), pdl=False)
 
 
 def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
@@ -133,12 +133,14 @@ def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardwar
     return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
 
 
-def cuda_key(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
+def cuda_key(
+    kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule, digest: str, cc: tuple[int, int]
+) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
     return ("cuda", cc, digest, _unnumbered(kernel.name), _shape_of(kernel), _fields(schedule))
 
 
-def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
+def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
     """A scheduled kernel, compiled where neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
@@ -179,9 +181,9 @@ def source_of(kernel: Any, schedule: Any) -> str:
     return cuda.generate(kernel, schedule)
 
 
-def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
+def launch_geometry(built: Built, extents: tuple[int, ...]) -> LaunchConfig:
     """The grid of a CUDA launch, and what its blocks share."""
-    return geometry(built.schedule, built.kernel, extents)
+    return launch_config(built.schedule, built.kernel, extents)
 
 
 def _unnumbered(name: str) -> str:
@@ -189,20 +191,20 @@ def _unnumbered(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _shape_of(kernel: KernelIR | Bundle) -> tuple:
+def _shape_of(kernel: KernelIR | ComboKernel) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
-    if isinstance(kernel, Bundle):
+    if isinstance(kernel, ComboKernel):
         return tuple(map(_shape_of, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
-    flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
-    shared = (kernel.part, kernel.table, kernel.literals, kernel.lengths, kernel.tma_boxes, kernel.chained)
+    flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
+    shared = (kernel.is_subkernel, kernel.batched, kernel.constant_scalars, kernel.lengths, kernel.tma_boxes, kernel.pdl)
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
 def _fields(schedule: Any) -> tuple:
     """A schedule as it enters a key: everything but its reason and its estimate."""
-    if isinstance(schedule, BundleSchedule):
+    if isinstance(schedule, ComboSchedule):
         return ("bundle", schedule.threads, schedule.blocks, *map(_fields, schedule.members))
     schedule = getattr(schedule, "binary", schedule)
     return (type(schedule).__name__,) + tuple(
@@ -328,8 +330,8 @@ def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]
     if isinstance(schedule, Sm90AttentionSchedule):
         for less in narrower_schedules(kernel, schedule):
             yield less, less[1].columns
-    if isinstance(schedule, CrossSchedule) and schedule.kept:
-        yield (kernel, dataclasses.replace(schedule, kept=())), 0
+    if isinstance(schedule, MixedReductionSchedule) and schedule.hoisted:
+        yield (kernel, dataclasses.replace(schedule, hoisted=())), 0
 
 
 def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:

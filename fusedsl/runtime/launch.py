@@ -19,7 +19,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
-from ..kernel_ir.launch_config import Geometry
+from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import Graph
 from .driver import Driver, Function, pointer
 from .native_entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
@@ -75,7 +75,7 @@ class Launch:
         self,
         driver: Driver,
         function: Function,
-        geometry: Geometry,
+        geometry: LaunchConfig,
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
@@ -92,12 +92,12 @@ class Launch:
             driver.allow_shared(function, shared)
         if cluster > PORTABLE_CLUSTER:
             driver.allow_cluster(function)
-        if (geometry.cooperative or geometry.lasting) and geometry.blocks:
+        if (geometry.cooperative or geometry.persistent) and geometry.blocks:
             geometry = _resident(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
-        side = geometry.threads // geometry.lines
-        head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.lines, 1, shared)
+        side = geometry.threads // geometry.block_dim_y
+        head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.block_dim_y, 1, shared)
         tail = _tail(_attributes(cluster, geometry.cooperative), len(template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
@@ -106,7 +106,7 @@ class Launch:
         self.fire = self.follow = _nothing
         if geometry.blocks:
             self.fire = self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
-        if geometry.blocks and geometry.follows and driver.facts(self.device).cc >= OVERLAP:
+        if geometry.blocks and geometry.programmatic_launch and driver.facts(self.device).cc >= OVERLAP:
             tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
             self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
@@ -153,18 +153,18 @@ class Launch:
             raise self.driver.fault(code, "cuLaunchKernelEx")
 
 
-def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
+def _resident(driver: Driver, function: Function, geometry: LaunchConfig) -> LaunchConfig:
     """A launch with no more blocks than the device holds at once, whatever was expected of it."""
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
-    if geometry.lasting:
+    if geometry.persistent:
         attributes = _attributes(cluster, False)
         told = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
         room = driver.clusters(function, struct.pack("<7I4xQQI4x", *told)) * cluster
     else:
         room = driver.occupancy(function, threads, shared) * driver.facts(function.device).sms
-    found = geometry.within(room)
+    found = geometry.clamped(room)
     if not found.blocks:
-        message = f"the device does not hold {geometry.unit} blocks of kernel {function.name} at once"
+        message = f"the device does not hold {geometry.grid_multiple} blocks of kernel {function.name} at once"
         raise DeviceError(message, "device.resident", help='compute on another device, or on the CPU: device="cpu"')
     return found
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from ..backends.cuda.combo import bundle_geometries
+from ..backends.cuda.combo import combo_launch_configs
 from ..backends.cuda.schedule import magic_divisors
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
-from ..kernel_ir.parameters import slots
+from ..kernel_ir.parameters import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import Bound
 from .compile import Built, launch_geometry
@@ -102,9 +102,9 @@ def pointer_slots(
         found.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
         found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
-    if kernel.tickets:
+    if kernel.semaphores:
         found.append(PointerSlot(8 * len(found), where.tickets))
-    for at, slot in enumerate(slots(kernel)):
+    for at, slot in enumerate(kernel_params(kernel)):
         if slot.kind == "window" and slot.axis == 0:
             found.append(found[kernel.tma_boxes[slot.index].operand]._replace(offset=8 * at))
     return found
@@ -125,7 +125,7 @@ def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
     maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
     values = []
-    for slot in slots(kernel):
+    for slot in kernel_params(kernel):
         if slot.kind == "extent":
             values.append(bound.extents[slot.index])
         elif slot.kind == "stride":
@@ -141,7 +141,7 @@ def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
 
 def scalar_slots(plan: KernelPlan, kernel: KernelIR, bound: Bound, where: Payloads, numbers: list[int], extents):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
-    first = 8 * (len(slots(kernel)) - len(plan.scalars))
+    first = 8 * (len(kernel_params(kernel)) - len(plan.scalars))
     found = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
@@ -194,14 +194,14 @@ def bundle_launch(
     from .driver import driver
 
     bundle, schedule = built.kernel, built.schedule
-    launch, each = bundle_geometries(bundle, schedule, [bound.extents for _, bound in members])
+    launch, each = combo_launch_configs(bundle, schedule, [bound.extents for _, bound in members])
     first = list(accumulate((one.blocks for one in each), initial=0))
     words: list[dict] = []
     pointers: list[PointerSlot] = []
     scalars: list[ScalarSlot] = []
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
         block = struct.iter_unpack("<q", template(kernel, bound, one))
-        words.append({slot: value for slot, (value,) in zip(slots(kernel), block)})
+        words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
         pointers += pointer_slots(plan, bound, kernel, where, temporaries)
         scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
     filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
@@ -226,7 +226,7 @@ def cpu_launch(
     from . import pool
 
     work = cpu_schedule.launch(built.kernel, built.schedule, bound.extents)
-    run = pool.runner(functions, work, len(slots(built.kernel)))
+    run = pool.runner(functions, work, len(kernel_params(built.kernel)))
     block = template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..backends.cuda.combo import Bundle, BundleSchedule
-from ..backends.cuda.dynamic_shapes import schedule_general
-from ..backends.cuda.rows.dynamic_threads import usual
+from ..backends.cuda.combo import ComboKernel, ComboSchedule
+from ..backends.cuda.dynamic_shapes import schedule_dynamic_shapes
+from ..backends.cuda.rows.dynamic_threads import has_common_length
 from ..hardware import Hardware
 from ..kernel_ir.plan import KernelPlan, Plan
 from .bind_shapes import Bound, Family
@@ -72,7 +72,7 @@ def crowded(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, listed: boo
 
 def joined_cuda(
     members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware, claim: bool = True
-) -> tuple[Bundle, BundleSchedule] | None:
+) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None where they cannot, or where enough shapes have such binaries."""
     found, family = scheduled_together(members, chosen, hardware), members[0][1].family
     if found is None or family is None or not any(_counts(*member, found[1]) for member in members):
@@ -94,10 +94,10 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
     """The family with as many binaries as there are of the kind of this schedule's; None where any number may be: there
     are few of this kind anyhow, or these lengths are those of many models."""
     family = bound.family
-    if family is None or usual(bound.kernel, bound.extents):
+    if family is None or has_common_length(bound.kernel, bound.extents):
         return None
     if not _counts(plan, bound, schedule):
-        if not (bound.units or getattr(schedule, "room", 0) > 0):
+        if not (bound.units or getattr(schedule, "max_threads", 0) > 0):
             return None
         few = FEW if family.own else 0
         family = replace(family, name=f"{family.name}, of which there are few", own=few)
@@ -106,14 +106,18 @@ def _pool(plan: KernelPlan, bound: Bound, schedule: Any) -> Family | None:
 
 def _counts(plan: KernelPlan, bound: Bound, schedule: Any) -> bool:
     """Whether the binary of a schedule is for one class of lengths alone."""
-    few = plan.is_map or bound.kernel.attention is not None or getattr(schedule, "room", 0) > 0
-    return bound.family is not None and not few and not usual(bound.kernel, bound.extents)
+    few = plan.is_elementwise or bound.kernel.attention is not None or getattr(schedule, "max_threads", 0) > 0
+    return bound.family is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 
 def crosses(plan: Plan, bounds: Sequence[Bound], hardware: Hardware, claim: bool = True) -> bool:
     """Whether rows and columns are folded by one kernel, which is always for lengths of its own."""
     for kernel, bound in zip(plan.kernels, bounds):
-        if bound.kernel.finish is not None and bound.family is not None and not usual(bound.kernel, bound.extents):
+        if (
+            bound.kernel.column_epilogue is not None
+            and bound.family is not None
+            and not has_common_length(bound.kernel, bound.extents)
+        ):
             key = cuda_key(*scheduled_cuda(bound, hardware), kernel.digest, hardware.cc)
             if not _has_own(bound.family, key, claim):
                 return False
@@ -128,8 +132,8 @@ def _has_own(family: Family, key: tuple, claim: bool) -> bool:
 def _general(plan: KernelPlan, bound: Bound, hardware: Hardware, listed: bool = False) -> tuple[Any, Any] | None:
     if bound.streamed is None:
         return None
-    found = schedule_general((bound.kernel, bound.streamed), bound.across, bound.extents, hardware, listed)
+    found = schedule_dynamic_shapes((bound.kernel, bound.streamed), bound.across, bound.extents, hardware, listed)
     if found is None:
         return None
-    kernel = replace(found[0], chained=bound.chained)
+    kernel = replace(found[0], pdl=bound.chained)
     return shared_parameters(kernel, found[1], bound.extents), found[1]

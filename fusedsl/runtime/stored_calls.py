@@ -19,7 +19,7 @@ from ..backends.cpu.work import CpuLaunch as Work
 from ..backends.cpu.work import CpuStage
 from ..errors import FusedslError
 from ..ir.types import DTYPES
-from ..kernel_ir.launch_config import Geometry
+from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader, pool
 from .arrays import CPU, Array, Weak, describe, library_of
 from .counters import Tickets
@@ -171,7 +171,7 @@ def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[Scal
 def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> Launch:
     made_of = MadeOf(*told["made_of"])
     function = driver().loaded(code, made_of.symbols[0], device)
-    return Launch(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, made_of)
+    return Launch(driver(), function, LaunchConfig(*told["geometry"]), *_slots(told), names, made_of)
 
 
 def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunch:

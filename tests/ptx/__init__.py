@@ -74,12 +74,12 @@ def emulated_gpu(
     arena = Arena(memory, tails)
     gpu = Gpu(Libcuda(known, arena, seed))
 
-    def link(ltoir: bytes, cc: tuple[int, int]) -> numba_backend.Binary:
+    def link(ltoir: bytes, cc: tuple[int, int]) -> numba_backend.CudaBinary:
         text = numba_backend.ptx(ltoir, cc)
         gpu.ptx.append(text)
         name = re.search(r"\.entry\s+([\w$]+)", text)
         assert name is not None
-        return numba_backend.Binary(text.encode(), name[1], 32, 0, 0, "")
+        return numba_backend.CudaBinary(text.encode(), name[1], 32, 0, 0, "")
 
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="fusedsl-ptx-"))

@@ -12,9 +12,9 @@ from math import log2, prod
 from ...ir.op_cost import instructions
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.matmul_axes import sides, worthwhile
+from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, FoldUse
-from ..cuda.scan_sort.sort_method import selection
+from ..cuda.scan_sort.sort_method import sort_of
 
 CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, from memory
 CACHE_SIZE = 16 << 20  # bytes that stay in the last-level cache between two calls
@@ -48,12 +48,12 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     width = _width(kernel)
     if kernel.attention is not None:
         return _attention_seconds(kernel, extents, width)
-    matmul = sides(kernel)
-    if matmul is not None and worthwhile(kernel, matmul, tuple(extents)):
+    matmul = matmul_axes(kernel)
+    if matmul is not None and worth_tiling(kernel, matmul, tuple(extents)):
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
-        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.cross))]
+        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * sum(len(step.scans) for step in phase.scans)
     return total + elements * _sort_seconds(kernel, prod(extents[kernel.row_axes :]))
@@ -61,7 +61,7 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
 
 def _sort_seconds(kernel: KernelIR, columns: int) -> float:
     """Sort or top-k time per element."""
-    select = selection(kernel)
+    select = sort_of(kernel)
     if select is None:
         return 0.0
     return SORT_STEP * log2(max(2, columns)) if select.count is None or select.count > 64 else TOP_K_STEP

@@ -31,7 +31,7 @@ def loop(
 
     `lines` are the body of an element; `after` follows it and may carry values from element to element.
     """
-    analysis = _analyse(lines, index, dict(kernel.literals)) if kernel.pointers else None
+    analysis = _analyse(lines, index, dict(kernel.constant_scalars)) if kernel.pointers else None
     if analysis is None:
         return innermost([*lines, *after], index, "0", end)
     return _SplitLoop(*analysis, after, end, innermost).text([*lines, *after])

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...ir.types import INT64
 from ...kernel_ir.kernel import KernelIR, Load
-from ...kernel_ir.matmul_axes import sides
+from ...kernel_ir.matmul_axes import matmul_axes
 from ...kernel_ir.phase import Body
 from .reduce import get, put
 from .roles import ScratchArray
@@ -36,7 +36,7 @@ class MatmulEmitter:
     """Emits one matmul."""
 
     def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):
-        matmul_sides = sides(kernel)
+        matmul_sides = matmul_axes(kernel)
         assert matmul_sides is not None
         self.kernel, self.sides, self.vectors = kernel, matmul_sides, vectors
         self.letters = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}

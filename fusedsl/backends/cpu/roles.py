@@ -64,7 +64,7 @@ class ValueRoles:
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
         names = {value.name for value in phase.reads} | {store.value for store in phase.stores}
-        return names | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
+        return names | {value.name for fold in phase.folds + phase.column_reductions for value in fold.lifted}
 
     @staticmethod
     def used_by_row(phase: Phase) -> set[str]:

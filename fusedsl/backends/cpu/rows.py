@@ -115,7 +115,7 @@ def column_loop(roles: ValueRoles, p: int, low: str, high: str, base: str = "") 
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return sort.rank_loop(roles, phase)
-    if not (phase.stores or phase.folds or phase.cross or phase.select or roles.scratch_of(p)):
+    if not (phase.stores or phase.folds or phase.column_reductions or phase.select or roles.scratch_of(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
@@ -214,7 +214,7 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.store_element(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
-    return lines + [line for f in phase.cross for line in reduce.accumulate_column(f, f"base + flat + {index}")]
+    return lines + [line for f in phase.column_reductions for line in reduce.accumulate_column(f, f"base + flat + {index}")]
 
 
 def row_epilogue(roles: ValueRoles, p: int) -> list[str]:

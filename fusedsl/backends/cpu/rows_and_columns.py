@@ -21,7 +21,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     roles, shared = ValueRoles(kernel), cross_arrays(kernel)
     scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
     private = scratch + fold_arrays(kernel, range(len(kernel.phases)))
-    trees = reduce.state_arrays(kernel.cross, "tree", str(reduce.LEVELS))
+    trees = reduce.state_arrays(kernel.column_reductions, "tree", str(reduce.LEVELS))
     lines = header(kernel, "cross")
     lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, private))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
@@ -30,7 +30,9 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 
 def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
-    nothing = [line for f in kernel.cross for line in reduce.put_state(f, "line", "base + column", list(f.identity))]
+    nothing = [
+        line for f in kernel.column_reductions for line in reduce.put_state(f, "line", "base + column", list(f.identity))
+    ]
     roles, body = ValueRoles(kernel), []
     for p in range(len(kernel.phases)):
         body += ["", f"# phase {p}", *column_loop(roles, p, "0", "segments"), *row_epilogue(roles, p)]
@@ -47,16 +49,16 @@ def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArr
 
 def _columns(kernel: KernelIR, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
     """Stage 2: merge the partial states of a column, finish, store."""
-    finish, axes = kernel.finish, range(kernel.row_axes, kernel.axes)
+    finish, axes = kernel.column_epilogue, range(kernel.row_axes, kernel.axes)
     assert finish is not None
     names = {a: f"i{a}" for a in axes}
     read = [
         f"{name} = {text}"
-        for f in kernel.cross
+        for f in kernel.column_reductions
         for name, text in zip(reduce.state_names(f), reduce.get_state(f, "line", "part * columns + column"))
     ]
-    body = ["for part in range(parts):", *indented([*read, *reduce.push_to_tree(kernel.cross, "part")])]
-    body += [*reduce.reduce_tree(kernel.cross, "parts"), "left = column", *decode("left", axes, names)]
+    body = ["for part in range(parts):", *indented([*read, *reduce.push_to_tree(kernel.column_reductions, "part")])]
+    body += [*reduce.reduce_tree(kernel.column_reductions, "parts"), "left = column", *decode("left", axes, names)]
     wanted = {value.name for value in finish.body.args} if finish.body else set()
     for load in (x for x in kernel.loads if x.value.name in wanted):
         body += [address(kernel, load.operand, f"c{load.operand}", f"p{load.operand}", names)]

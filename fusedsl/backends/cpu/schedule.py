@@ -7,7 +7,7 @@ from math import prod
 
 from ...config import num_threads
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .work import CpuLaunch, CpuStage
 from .workspace import cross_bytes, cross_parts, split_bytes
@@ -70,27 +70,27 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _reads_transposed(extents, strides) else _map(kernel, strides)
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         return "cross"
     if (matmul := _matmul_sides(kernel, extents)) is not None:
         ends = (matmul.rows[-1], matmul.columns[-1])
         near = [line[axis] for axis in ends for line in strides]
         return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
-    if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.steady):
+    if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.batch_invariant_width):
         steps = [line[kernel.row_axes - 1] for line in strides]
         full = [(step, line[-1]) for step, line in zip(steps, strides) if any(line[kernel.row_axes :])]
         beside = any(step == 1 and across != 1 for step, across in full) and all(step in (0, 1) for step, _ in full)
-        if beside or (columns <= SHORT_COLUMNS and rows >= 256 and not kernel.steady):
+        if beside or (columns <= SHORT_COLUMNS and rows >= 256 and not kernel.batch_invariant_width):
             return "strips:" + "".join(str(step) if step in (0, 1) else "s" for step in steps)
-    if (rows < 16 or kernel.steady) and columns >= 4 * PART_ELEMENTS and not scans:
+    if (rows < 16 or kernel.batch_invariant_width) and columns >= 4 * PART_ELEMENTS and not scans:
         return "split"
     return "rows"
 
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> ShortRows | None:
     """The unrolled rows of a kernel, or the unrolled innermost axes of a map; None if they are too long."""
-    if kernel.finish is not None or kernel.steady:
+    if kernel.column_epilogue is not None or kernel.batch_invariant_width:
         return None
     first = kernel.row_axes
     if not first and not any(phase.folds or phase.scans for phase in kernel.phases):
@@ -111,7 +111,7 @@ def general(kernel: KernelIR) -> str:
     """The schedule that is valid for any extents and strides, if slower than the chosen one."""
     if kernel.attention is not None:
         return f"stream:{min(kernel.attention.query_axes)}"
-    if kernel.finish is not None:
+    if kernel.column_epilogue is not None:
         return "cross"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
@@ -124,10 +124,10 @@ def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
     return f"map:{','.join(words)}" if words.count("s") < len(words) else "map"
 
 
-def _matmul_sides(kernel: KernelIR, extents: tuple[int, ...]) -> Sides | None:
+def _matmul_sides(kernel: KernelIR, extents: tuple[int, ...]) -> MatmulAxes | None:
     """The matmul axes of a kernel, if packing blocks pays off."""
-    matmul = sides(kernel)
-    return matmul if matmul is not None and worthwhile(kernel, matmul, extents) else None
+    matmul = matmul_axes(kernel)
+    return matmul if matmul is not None and worth_tiling(kernel, matmul, extents) else None
 
 
 def _reads_transposed(extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> bool:
@@ -162,7 +162,7 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
         chunk, height = TILE
         return prod(extents[:-2]) * -(-extents[-2] // height) * -(-extents[-1] // chunk)
     if schedule.startswith("products"):
-        matmul = sides(kernel)
+        matmul = matmul_axes(kernel)
         assert matmul is not None
         counts = [extent(axes, extents) for axes in (matmul.rows, matmul.columns)]
         return extent(matmul.batch, extents) * prod(-(-n // most) for n, most in zip(counts, MATMUL_BLOCK))

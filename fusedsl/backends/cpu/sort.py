@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ir.types import BOOL, INT64, UINT8, DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase, Selection
-from ..cuda.scan_sort.sort_method import selection
+from ..cuda.scan_sort.sort_method import sort_of
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .source_text import indented, store_line, times
@@ -16,7 +16,7 @@ MAX_TOP_K = 64  # k at most of a top-k by insertion; for more the row is sorted
 
 def arrays(kernel: KernelIR) -> list[ScratchArray]:
     """Scratch for (element, column): of the top k, or twice the row; a merge reads one half and writes the other."""
-    select = selection(kernel)
+    select = sort_of(kernel)
     if select is None:
         return []
     count = str(select.count) if _is_top_k(select) else "2 * columns"
@@ -140,7 +140,7 @@ def _read(select: Selection, part: str, index: str) -> str:
 
 def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
     """The loop of a phase over ranks."""
-    kernel, select = roles.kernel, selection(roles.kernel)
+    kernel, select = roles.kernel, sort_of(roles.kernel)
     assert select is not None
     inner, used = [], roles.used(phase)
     for part, value in (("values", select.values), ("positions", select.positions)):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...kernel_ir.kernel import KernelIR, Load
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from ...kernel_ir.phase import Store
 
 INDENT = "    "
@@ -37,7 +37,7 @@ def header(kernel: KernelIR, schedule: str) -> list[str]:
 def parameters(kernel: KernelIR) -> list[str]:
     """Read the parameter block: p<k> pointers, n<a> extents, s<k>at<a> strides; scalars and addresses by name."""
     lines = []
-    for at, slot in enumerate(slots(kernel)):
+    for at, slot in enumerate(kernel_params(kernel)):
         if slot.kind == "pointer":
             lines.append(f"p{slot.index} = pointer(slots, {at})")
         elif slot.kind == "extent":
@@ -45,7 +45,7 @@ def parameters(kernel: KernelIR) -> list[str]:
         elif slot.kind == "stride":
             lines.append(f"s{slot.index}at{slot.axis} = slot(slots, {at})")
         elif slot.kind == "scalar":
-            value, literals = kernel.scalars[slot.index], dict(kernel.literals)
+            value, literals = kernel.scalars[slot.index], dict(kernel.constant_scalars)
             if value.name in literals:
                 lines.append(f"{value.name} = {value.dtype}({literals[value.name]})")
             else:

@@ -8,7 +8,7 @@ number of parts.
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue
@@ -30,7 +30,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 
 def workspace_arrays(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
     """Addresses of the arrays in the workspace."""
-    count = len(slots(kernel))
+    count = len(kernel_params(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
     lines = [f"workspace = pointer(slots, {count})", f"parts = slot(slots, {count + 1})", f"rows = {rows}", "place = 0"]
     for array in shared:

@@ -18,7 +18,7 @@ def cross_parts(rows: int) -> int:
 
 def cross_arrays(kernel: KernelIR) -> list[ScratchArray]:
     """A state per part and column."""
-    return reduce.state_arrays(kernel.cross, "line", "parts * columns")
+    return reduce.state_arrays(kernel.column_reductions, "line", "parts * columns")
 
 
 def cross_bytes(kernel: KernelIR, parts: int, columns: int) -> int:

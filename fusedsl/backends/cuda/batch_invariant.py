@@ -1,5 +1,4 @@
-"""Schedules that depend on the length of a row alone, so that its bits do not depend on other rows: what schedules are
-chosen for instead of the kernel and the extents at hand."""
+"""Batch invariance: schedules for a canonical kernel and extents, so that a row's bits do not depend on others."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ FEW, MANY = 1, 1 << 16  # rows of kernels whose blocks may share a row, however 
 STRIP = 1024  # … and neighbouring rows that are folded side by side
 
 
-def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
+def batch_invariant_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) -> int:
     """Elements of a vector along rows of so many columns: all contiguous arrays count, whether rows share them or not,
     and however they are aligned."""
     sizes = [d.itemsize for d, line in zip(dtypes, lines) if line.endswith("1")]
@@ -23,11 +22,11 @@ def steady_width(columns: int, dtypes: Sequence[DType], lines: Sequence[str]) ->
     return width if columns % width == 0 else 1
 
 
-def steady(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
+def batch_invariant_form(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[int, ...]]:
     """What stands for a kernel and its extents where a schedule is chosen: one axis of rows, none of which share
     anything, in any number and at any distance."""
     axes = kernel.row_axes
-    last = axes - 1 if kernel.kept else None
+    last = axes - 1 if kernel.row_vector_width else None
 
     def alike(operand: Operand) -> Operand:
         columns = operand.strides[axes:]
@@ -36,7 +35,7 @@ def steady(kernel: KernelIR, extents: tuple[int, ...]) -> tuple[KernelIR, tuple[
 
     positions = tuple(replace(p, axis=max(0, p.axis - axes + 1)) for p in kernel.positions)
     operands = tuple(map(alike, kernel.operands))
-    made = replace(kernel, row_axes=1, operands=operands, positions=positions, wide=True)
+    made = replace(kernel, row_axes=1, operands=operands, positions=positions, index64=True)
     apart = finishes_at_once(kernel) and not any(phase.scans or phase.select for phase in kernel.phases)
-    rows = (STRIP if kernel.kept else FEW) if apart else MANY
+    rows = (STRIP if kernel.row_vector_width else FEW) if apart else MANY
     return made, (rows, *extents[axes:])

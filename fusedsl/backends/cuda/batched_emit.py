@@ -1,30 +1,30 @@
-"""The kernel around a part that many calls share: a block finds its call, and hands the part that call's slots."""
+"""Emits a batched kernel around a subkernel: a block finds its call and passes that call's parameters."""
 
 from __future__ import annotations
 
-from ...kernel_ir.batched_calls import Table
+from ...kernel_ir.batched_calls import BatchedCalls
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import Slot, slots
+from ...kernel_ir.parameters import KernelParam, kernel_params
 from .emit.source_text import indented
 
 
-def many_source(part: str, kernel: KernelIR) -> str:
+def emit_batched(part: str, kernel: KernelIR) -> str:
     """The generated file: the part `work`, and a kernel over a table of calls."""
-    table = kernel.table
+    table = kernel.batched
     assert table is not None
     start = f"half(words, int32({2 * table.starts_at} + {{}}))"
-    arguments = ["number", *(_place(table, slot, k) for k, slot in enumerate(slots(kernel)))]
+    arguments = ["number", *(_place(table, slot, k) for k, slot in enumerate(kernel_params(kernel)))]
     code = [
         '"""Find the call that this block belongs to, by the numbers of their first blocks, and do its work."""',
         "call = int32(0)",
         f"beyond = int32(word(words, {table.count_at}))",
         "while int32(beyond - call) > int32(1):",
         "    middle = int32(int32(call + beyond) >> 1)",
-        f"    if {start.format('middle')} <= block():",
+        f"    if {start.format('middle')} <= block_idx():",
         "        call = middle",
         "    else:",
         "        beyond = middle",
-        f"number = int32(block() - {start.format('call')})",
+        f"number = int32(block_idx() - {start.format('call')})",
         "work(",
         *(f"    {argument}," for argument in arguments),
         ")",
@@ -32,7 +32,7 @@ def many_source(part: str, kernel: KernelIR) -> str:
     return "\n".join([part, "", "def kernel(words):", *indented(code)]) + "\n"
 
 
-def _place(table: Table, slot: Slot, number: int) -> str:
+def _place(table: BatchedCalls, slot: KernelParam, number: int) -> str:
     """The word of a slot, `number` of its kernel's, as the kernel reads it."""
     if slot.kind == "scalar" and slot.index in table.shared:
         return f"word(words, {table.shared_at + table.shared.index(slot.index)})"

@@ -8,19 +8,19 @@ from typing import Any
 
 from ...hardware import Hardware, blocks_for
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import Slot, slots
-from ...kernel_ir.register_pressure import Tiling, needed
-from .elementwise.schedule import MapSchedule
+from ...kernel_ir.parameters import KernelParam, kernel_params
+from ...kernel_ir.register_pressure import Tiling, required_registers
+from .elementwise.schedule import ElementwiseSchedule
 from .rows.schedule import WARP, RowSchedule
-from .schedule import Geometry, geometry
+from .schedule import LaunchConfig, launch_config
 
 LOADS = 32 << 10  # bytes under way on an SM with which maps run at copy speed
 MOST_VECTORS = 4  # of a thread
 
 
 @dataclass(frozen=True)
-class Bundle:
-    """Kernels, all of them parts, that share a launch."""
+class ComboKernel:
+    """Kernels that share a launch, all of them subkernels."""
 
     kernels: tuple[KernelIR, ...]
 
@@ -35,14 +35,14 @@ class Bundle:
         return self.kernels[0].header
 
     @property
-    def slots(self) -> tuple[tuple[int, Slot], ...]:
+    def params(self) -> tuple[tuple[int, KernelParam], ...]:
         """(kernel, slot) in the order of the parameter block, as in `kernel.slots`: pointers, numbers, scalars.
 
         Behind the numbers of all kernels stands, for each but the first, the number of its first block: Slot "first".
         """
-        every = [(k, slot) for k, kernel in enumerate(self.kernels) for slot in slots(kernel)]
-        kinds = {"pointer": 0, "workspace": 0, "tickets": 0, "scalar": 2}
-        first = [(k, Slot("first", k)) for k in range(1, len(self.kernels))]
+        every = [(k, slot) for k, kernel in enumerate(self.kernels) for slot in kernel_params(kernel)]
+        kinds = {"pointer": 0, "workspace": 0, "semaphores": 0, "scalar": 2}
+        first = [(k, KernelParam("first", k)) for k in range(1, len(self.kernels))]
         return (
             *(one for one in every if kinds.get(one[1].kind, 1) == 0),
             *(one for one in every if kinds.get(one[1].kind, 1) == 1),
@@ -52,8 +52,8 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class BundleSchedule:
-    """How each kernel of a bundle runs, on blocks of `threads` of which `blocks` are to fit on an SM."""
+class ComboSchedule:
+    """Schedules of a combo kernel's members, on blocks of `threads`, of which `blocks` are to fit on an SM."""
 
     members: tuple[Any, ...]
     threads: int
@@ -62,21 +62,25 @@ class BundleSchedule:
     registers: int = field(default=0, compare=False)
 
 
-def bundle_geometries(
-    bundle: Bundle, schedule: BundleSchedule, extents: Sequence[tuple[int, ...]]
-) -> tuple[Geometry, list[Geometry]]:
+def combo_launch_configs(
+    bundle: ComboKernel, schedule: ComboSchedule, extents: Sequence[tuple[int, ...]]
+) -> tuple[LaunchConfig, list[LaunchConfig]]:
     """The launch of a bundle over the extents of its kernels, and what each kernel has of it."""
-    each = [geometry(s, kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
+    each = [launch_config(s, kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
     blocks, shared = sum(one.blocks for one in each), max(one.shared for one in each)
-    return Geometry(blocks, schedule.threads, shared, follows=any(one.follows for one in each)), each
+    return LaunchConfig(
+        blocks, schedule.threads, shared, programmatic_launch=any(one.programmatic_launch for one in each)
+    ), each
 
 
 def threads_of(schedule: Any) -> int:
     """Threads of a block."""
-    return getattr(schedule, "room", 0) or (schedule.block if hasattr(schedule, "block") else schedule.threads)
+    return getattr(schedule, "max_threads", 0) or (
+        schedule.block_threads if hasattr(schedule, "block_threads") else schedule.threads
+    )
 
 
-def _widened(kernel: KernelIR, schedule: MapSchedule, threads: int, blocks: int) -> MapSchedule:
+def _widened(kernel: KernelIR, schedule: ElementwiseSchedule, threads: int, blocks: int) -> ElementwiseSchedule:
     """A map's schedule on so many threads a block and blocks an SM."""
     read = [o for o in kernel.operands[: kernel.inputs] if "0" not in o.strides] or kernel.operands[:1]
     vector = schedule.width * sum(o.dtype.itemsize for o in read)
@@ -85,18 +89,18 @@ def _widened(kernel: KernelIR, schedule: MapSchedule, threads: int, blocks: int)
         vectors *= 2
     if vectors == schedule.vectors:
         return replace(schedule, threads=threads)
-    registers = needed(kernel, Tiling(schedule.width, vectors))
+    registers = required_registers(kernel, Tiling(schedule.width, vectors))
     return replace(schedule, threads=threads, vectors=vectors, registers=max(registers, schedule.registers))
 
 
 def _in_whole_warps(schedule: Any) -> Any:
     """Rows of whole warps: threads of one that are not of a part would part from those that meet in it."""
-    if not isinstance(schedule, RowSchedule) or schedule.block % WARP == 0:
+    if not isinstance(schedule, RowSchedule) or schedule.block_threads % WARP == 0:
         return schedule
-    return replace(schedule, rows=max(schedule.block // WARP, 1) * WARP // schedule.threads)
+    return replace(schedule, rows=max(schedule.block_threads // WARP, 1) * WARP // schedule.threads)
 
 
-def schedule_bundle(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardware: Hardware) -> BundleSchedule:
+def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardware: Hardware) -> ComboSchedule:
     """The schedules of kernels as they run in one launch.
 
     Maps take blocks as large as the others'; where another one's registers leave room for few blocks, a thread of
@@ -106,11 +110,11 @@ def schedule_bundle(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardw
     threads = max(map(threads_of, schedules))
     blocks = blocks_for(hardware, max(s.registers for s in schedules), threads)
     members = tuple(
-        _widened(kernel, s, threads, blocks) if isinstance(s, MapSchedule) else s
+        _widened(kernel, s, threads, blocks) if isinstance(s, ElementwiseSchedule) else s
         for kernel, s in zip(kernels, schedules)
     )
     registers = max(s.registers for s in members)
     blocks = blocks_for(hardware, registers, threads)
     parts = "; ".join(s.reason for s in members)
     reason = f"{len(members)} kernels in one launch, on blocks of {threads} threads: {parts}"
-    return BundleSchedule(members, threads, blocks, reason, registers)
+    return ComboSchedule(members, threads, blocks, reason, registers)

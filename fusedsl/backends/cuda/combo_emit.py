@@ -1,16 +1,16 @@
-"""The kernel around several parts: the number of a block says whose work it does."""
+"""Emits a combo kernel: the block number selects the subkernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ...kernel_ir.parameters import Slot, slots
-from .combo import Bundle, BundleSchedule, threads_of
+from ...kernel_ir.parameters import KernelParam, kernel_params
+from .combo import ComboKernel, ComboSchedule, threads_of
 from .emit.source_text import Names, indented
 
 
-def bundle_source(parts: Sequence[str], bundle: Bundle, schedule: BundleSchedule) -> str:
+def emit_combo(parts: Sequence[str], bundle: ComboKernel, schedule: ComboSchedule) -> str:
     """The generated file: each part in a function of its own names, and a kernel that hands out blocks."""
     lines = [f"# {line}".rstrip() for line in bundle.header]
     for k, part in enumerate(parts):
@@ -18,41 +18,41 @@ def bundle_source(parts: Sequence[str], bundle: Bundle, schedule: BundleSchedule
         lines += ["", "", f"def part_{k}():", *indented(body), "", "    return work"]
     names = ", ".join(f"work_{k}" for k in range(len(parts)))
     lines += ["", "", f"{names} = {', '.join(f'part_{k}()' for k in range(len(parts)))}", "", ""]
-    lines += ["def kernel(", *indented(_listed(bundle, bundle.slots)), "):"]
+    lines += ["def kernel(", *indented(_listed(bundle, bundle.params)), "):"]
     comment = '"""Do the work of the part that this block belongs to: each has those from its first one on."""'
     lines += indented([comment, *_dispatch(bundle, schedule)])
     return "\n".join(lines) + "\n"
 
 
-def _dispatch(bundle: Bundle, schedule: BundleSchedule) -> list[str]:
-    lines = ["number = block()"]
+def _dispatch(bundle: ComboKernel, schedule: ComboSchedule) -> list[str]:
+    lines = ["number = block_idx()"]
     last = len(bundle.kernels) - 1
     for k in range(last, -1, -1):
         found = [f"number >= int32(first_{k})"] if k else []
         own = threads_of(schedule.members[k])
         work = _call(bundle, k)
         if own < schedule.threads:
-            work = [f"if thread() < {own}:", *indented(work)]
+            work = [f"if thread_idx() < {own}:", *indented(work)]
         keyword = "if" if k == last else "elif"
         lines += [f"{keyword} {found[0]}:" if found else "else:", *indented(work)]
     return lines
 
 
-def _call(bundle: Bundle, k: int) -> list[str]:
+def _call(bundle: ComboKernel, k: int) -> list[str]:
     number = f"int32(number - int32(first_{k}))" if k else "number"
-    arguments = _listed(bundle, [(k, slot) for slot in slots(bundle.kernels[k])])
+    arguments = _listed(bundle, [(k, slot) for slot in kernel_params(bundle.kernels[k])])
     return [f"work_{k}(", *indented([f"{number},", *arguments]), ")"]
 
 
-def _listed(bundle: Bundle, found: Iterable[tuple[int, Slot]]) -> list[str]:
+def _listed(bundle: ComboKernel, found: Iterable[tuple[int, KernelParam]]) -> list[str]:
     """Parameters in lines of one kind and one kernel."""
     groups = groupby(found, key=lambda one: (one[0], one[1].kind))
     return [", ".join(_name(bundle, *one) for one in group) + "," for _, group in groups]
 
 
-def _name(bundle: Bundle, k: int, slot: Slot) -> str:
+def _name(bundle: ComboKernel, k: int, slot: KernelParam) -> str:
     """A parameter's name: as in its part, with the part's number."""
     if slot.kind == "first":
         return f"first_{k}"
     kernel = bundle.kernels[k]
-    return f"{Names(kernel).parameters()[slots(kernel).index(slot)]}_of_{k}"
+    return f"{Names(kernel).parameters()[kernel_params(kernel).index(slot)]}_of_{k}"

@@ -1,4 +1,4 @@
-"""From a kernel and its schedule to a readable file, and from the file to machine code."""
+"""Compilation of a kernel: its generated source file, and from that machine code."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 
 from ...hardware import Hardware, facts, registers_for
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import slots
+from ...kernel_ir.parameters import kernel_params
 from .attention.mma_emit import emit_mma
 from .attention.sm90_emit import emit_sm90
-from .batched_emit import many_source
-from .columns.emit import column_source
-from .combo import Bundle, BundleSchedule, threads_of
-from .combo_emit import bundle_source
+from .batched_emit import emit_batched
+from .columns.emit import emit_columns
+from .combo import ComboKernel, ComboSchedule, threads_of
+from .combo_emit import emit_combo
 from .compiler.wrapping_integers import wrapping
-from .elementwise.emit import map_source
-from .elementwise.transpose_emit import transpose_source
-from .matmul.emit import contract_source
-from .rows.emit import row_source
-from .rows.emit_cooperative import gang_source
-from .rows.emit_persistent import staying_source
-from .rows_and_columns.emit import cross_source
+from .elementwise.emit import emit_elementwise
+from .elementwise.transpose_emit import emit_transpose
+from .matmul.emit import emit_matmul
+from .rows.emit import emit_rows
+from .rows.emit_cooperative import emit_cooperative
+from .rows.emit_persistent import emit_persistent
+from .rows_and_columns.emit import emit_rows_and_columns
 from .schedule import (
     ColumnSchedule,
-    ContractSchedule,
-    CrossSchedule,
-    GangSchedule,
-    MapSchedule,
+    CooperativeSchedule,
+    ElementwiseSchedule,
+    MatmulSchedule,
+    MixedReductionSchedule,
     MmaAttentionSchedule,
     RowSchedule,
     Schedule,
@@ -39,13 +39,13 @@ from .schedule import (
 )
 
 WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
-    MapSchedule: map_source,
-    RowSchedule: row_source,
-    ColumnSchedule: column_source,
-    GangSchedule: gang_source,
-    TransposeSchedule: transpose_source,
-    CrossSchedule: cross_source,
-    ContractSchedule: contract_source,
+    ElementwiseSchedule: emit_elementwise,
+    RowSchedule: emit_rows,
+    ColumnSchedule: emit_columns,
+    CooperativeSchedule: emit_cooperative,
+    TransposeSchedule: emit_transpose,
+    MixedReductionSchedule: emit_rows_and_columns,
+    MatmulSchedule: emit_matmul,
     Sm90AttentionSchedule: emit_sm90,
     MmaAttentionSchedule: emit_mma,
 }
@@ -53,7 +53,7 @@ WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
 
 @dataclass(frozen=True)
 class Compiled:
-    """Machine code of a generated file, its entry point, and what the linker found that it takes."""
+    """Machine code of a generated file, its entry point, and the resources that the linker reports."""
 
     code: bytes
     function: str
@@ -64,29 +64,29 @@ class Compiled:
     blocks: int  # that were asked to fit on an SM
 
 
-def generate(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule) -> str:
+def generate(kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
-    if isinstance(kernel, Bundle):
-        assert isinstance(schedule, BundleSchedule)
+    if isinstance(kernel, ComboKernel):
+        assert isinstance(schedule, ComboSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
-        source = bundle_source(parts, kernel, schedule)
-        return _chained(source) if any(part.chained for part in kernel.kernels) else source
-    assert not isinstance(schedule, BundleSchedule)
-    if isinstance(schedule, RowSchedule) and schedule.stays:
-        source = staying_source(kernel, schedule)
+        source = emit_combo(parts, kernel, schedule)
+        return _chained(source) if any(part.pdl for part in kernel.kernels) else source
+    assert not isinstance(schedule, ComboSchedule)
+    if isinstance(schedule, RowSchedule) and schedule.persistent:
+        source = emit_persistent(kernel, schedule)
     else:
         source = WRITERS[type(schedule)](kernel, schedule)
-    source = many_source(source, kernel) if kernel.table is not None else source
-    return _chained(source) if kernel.chained and not kernel.part else source
+    source = emit_batched(source, kernel) if kernel.batched is not None else source
+    return _chained(source) if kernel.pdl and not kernel.is_subkernel else source
 
 
 def _chained(source: str) -> str:
-    """The same with the kernel's first statement: it lets the next launch begin, and waits for the one before."""
+    """The source with griddepcontrol as the kernel's first statement."""
     lines = source.splitlines()
     start = max(k for k, line in enumerate(lines) if line.startswith("def kernel("))
     body = next(k for k in range(start, len(lines)) if lines[k].endswith("):")) + 1
     body += lines[body].lstrip().startswith('"""')
-    return "\n".join([*lines[:body], "    take_turn()", *lines[body:]]) + "\n"
+    return "\n".join([*lines[:body], "    griddepcontrol()", *lines[body:]]) + "\n"
 
 
 def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
@@ -97,12 +97,14 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
 
     names: dict[str, Any] = {"__builtins__": {}, "__name__": "fusedsl.generated", **namespace()}
     tree = wrapping(ast.parse(source, path))
-    if kernel.kernels[0].fast if isinstance(kernel, Bundle) else kernel.fast:
+    if kernel.kernels[0].fastmath if isinstance(kernel, ComboKernel) else kernel.fastmath:
         tree, names = approximated(tree), names | approximations()
     exec(compile(tree, path, "exec"), names)
-    words = [numba_backend.types.int64] * len(kernel.slots if isinstance(kernel, Bundle) else slots(kernel))
-    if isinstance(kernel, KernelIR) and kernel.table is not None:
-        words = [numba_backend.Words(kernel.table.words)]
+    words = [numba_backend.types.int64] * len(
+        kernel.params if isinstance(kernel, ComboKernel) else kernel_params(kernel)
+    )
+    if isinstance(kernel, KernelIR) and kernel.batched is not None:
+        words = [numba_backend.Words(kernel.batched.words)]
     bounds = (threads_of(schedule), blocks or schedule.blocks)
     if isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule)):  # others are measured as Numba lowers them
         with contextlib.suppress(frontend.Unsuited):
@@ -111,7 +113,7 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
-    """The next number of blocks that leaves each thread more registers: half of what it spilled (in bytes), or more."""
+    """The next lower number of blocks per SM that frees half of the spilled registers per thread, or more."""
     now = registers_for(hardware, blocks, threads)
     least = now + max(1, min(spilled // 8, hardware.thread_registers - now))
     return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) >= least), 1)
@@ -120,15 +122,15 @@ def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
 def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> Compiled:
     """Machine code of a generated file, for this compute capability; needs no GPU.
 
-    Where the schedule asks for so many blocks on an SM that values would spill, fewer are asked for; but not where
-    blocks wait for each other, so that all have to be there.
+    If values spill at the blocks per SM of the schedule, fewer are used; but not with grid_sync, as all blocks have to
+    be resident.
     """
     from .compiler import numba_backend
 
     blocks, threads = schedule.blocks, threads_of(schedule)
     while True:
         found = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
-        if not found.spill_bytes or blocks == 1 or getattr(schedule, "together", False):
+        if not found.spill_bytes or blocks == 1 or getattr(schedule, "grid_sync", False):
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
         blocks = _fewer(facts(cc), blocks, threads, found.spill_bytes)

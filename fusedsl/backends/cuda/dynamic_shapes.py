@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from ...hardware import Hardware
 from ...kernel_ir.kernel import KernelIR, Operand
-from .columns.schedule import schedule_strips
-from .matmul.schedule import schedule_contract
-from .rows.cooperative import schedule_gang
-from .rows.dynamic_threads import line_of
-from .rows.looped import SHORT, loop_of
-from .rows.smem import schedule_shared
-from .scan_sort.scan_schedule import has_scans, scan_of
-from .scan_sort.sort_method import selection
-from .scan_sort.sort_schedule import select_of
+from .columns.schedule import schedule_dynamic_columns
+from .matmul.schedule import schedule_matmul
+from .rows.cooperative import schedule_cooperative
+from .rows.dynamic_threads import generic_resident
+from .rows.looped import SHORT, generic_looped
+from .rows.smem import schedule_smem
+from .scan_sort.scan_schedule import generic_scan, has_scans
+from .scan_sort.sort_method import sort_of
+from .scan_sort.sort_schedule import generic_sort
 
 if TYPE_CHECKING:
     from .schedule import Schedule
@@ -26,7 +26,7 @@ Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""
 
 
-def schedule_general(
+def schedule_dynamic_shapes(
     rows: Pair, across: Pair | None, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
 ) -> tuple[KernelIR, Schedule] | None:
     """A kernel and a schedule that serve these extents among many others; None where those of few classes do anyhow.
@@ -36,33 +36,35 @@ def schedule_general(
     blocks are to stand among those of other calls, if there are enough rows for that.
     """
     held, streamed = (_alike(kernel, extents) for kernel in across or rows)
-    if held.steady or schedule_contract(held, extents, hardware):
+    if held.batch_invariant_width or schedule_matmul(held, extents, hardware):
         return None
-    if selection(held):
-        return select_of(held, streamed, extents, hardware)
+    if sort_of(held):
+        return generic_sort(held, streamed, extents, hardware)
     if has_scans(held):
-        return scan_of(None if listed else held, streamed, extents, hardware)
+        return generic_scan(None if listed else held, streamed, extents, hardware)
     if across:
-        return streamed, schedule_strips(streamed, extents, hardware, listed)
-    line = None if listed else line_of(held, extents, hardware)
+        return streamed, schedule_dynamic_columns(streamed, extents, hardware, listed)
+    line = None if listed else generic_resident(held, extents, hardware)
     if line is not None:
         return held, line
     few = prod(extents[: held.row_axes]) < hardware.multiprocessors
-    gang = schedule_gang(streamed, extents, hardware) if few else None
-    if gang is not None and not gang.fixed:
+    gang = schedule_cooperative(streamed, extents, hardware) if few else None
+    if gang is not None and not gang.fixed_blocks:
         return streamed, gang
-    shared = schedule_shared(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
+    shared = schedule_smem(streamed, extents, hardware) if extents[-1] > SHORT and not listed else None
     if shared is not None and shared.cluster == 1:
         return streamed, shared
     shorter = (*extents[: held.row_axes], *(1,) * held.column_axes)
-    return streamed, loop_of(streamed, extents, hardware, listed or line_of(held, shorter, hardware) is None)
+    return streamed, generic_looped(
+        streamed, extents, hardware, listed or generic_resident(held, shorter, hardware) is None
+    )
 
 
 def _alike(kernel: KernelIR, extents: tuple[int, ...]) -> KernelIR:
     """The kernel for arrays of which is known as little as is ever the case with neighbours along the same axis."""
-    if kernel.kept:
+    if kernel.row_vector_width:
         operands = tuple(replace(operand, access="element") for operand in kernel.operands)
-        return replace(kernel, kept=1, operands=operands)
+        return replace(kernel, row_vector_width=1, operands=operands)
     single = [
         a for a in range(kernel.row_axes) if extents[a] == 1 and all(o.strides[a] == "0" for o in kernel.operands)
     ]
@@ -77,5 +79,5 @@ def _split(kernel: KernelIR, operand: Operand, single: Sequence[int]) -> Operand
         letters[axis] = "s"
     varies = "0" not in letters[: kernel.row_axes]
     split = operand.access != "element" and kernel.column_axes == 1
-    access = ("anchor" if varies else "element") if split else operand.access
+    access = ("peeled" if varies else "element") if split else operand.access
     return replace(operand, strides="".join(letters), access=access)

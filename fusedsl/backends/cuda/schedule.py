@@ -8,31 +8,31 @@ from typing import Any
 from ...hardware import Hardware
 from ...kernel_ir.fast_division import divisors
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.launch_config import Geometry
+from ...kernel_ir.launch_config import LaunchConfig
 from .attention.mma_schedule import MmaAttentionSchedule
 from .attention.sm90_schedule import Sm90AttentionSchedule
-from .batch_invariant import steady
-from .columns.schedule import ColumnSchedule, schedule_column
-from .elementwise.schedule import MapSchedule, schedule_map
+from .batch_invariant import batch_invariant_form
+from .columns.schedule import ColumnSchedule, schedule_columns
+from .elementwise.schedule import ElementwiseSchedule, schedule_elementwise
 from .elementwise.transpose_schedule import TransposeSchedule, schedule_transpose
-from .launch_configs import geometry
-from .matmul.schedule import ContractSchedule, schedule_contract
-from .rows.choose import schedule_row
-from .rows.cooperative import GangSchedule, schedule_gang
+from .launch_configs import launch_config
+from .matmul.schedule import MatmulSchedule, schedule_matmul
+from .rows.choose import schedule_rows
+from .rows.cooperative import CooperativeSchedule, schedule_cooperative
 from .rows.schedule import RowSchedule
-from .rows_and_columns.schedule import CrossSchedule, schedule_cross
+from .rows_and_columns.schedule import MixedReductionSchedule, schedule_rows_and_columns
 from .scan_sort.scan_schedule import has_scans, schedule_scan
-from .scan_sort.sort_method import selection
-from .scan_sort.sort_schedule import schedule_select
+from .scan_sort.sort_method import sort_of
+from .scan_sort.sort_schedule import schedule_sort
 
 Schedule = (
-    MapSchedule
+    ElementwiseSchedule
     | RowSchedule
     | ColumnSchedule
-    | GangSchedule
+    | CooperativeSchedule
     | TransposeSchedule
-    | CrossSchedule
-    | ContractSchedule
+    | MixedReductionSchedule
+    | MatmulSchedule
     | Sm90AttentionSchedule
     | MmaAttentionSchedule
 )
@@ -41,36 +41,36 @@ Schedule = (
 def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
 
-    A kernel that folds rows and columns has one only where it `can_cross`. Unless `flexible`, lanes
+    A kernel that folds rows and columns has one only where it `has_mixed_schedule`. Unless `flexible`, lanes
     and levels of columns are compiled.
     """
-    if kernel.steady and kernel.row_axes:
-        kernel, extents = steady(kernel, extents)
-    if kernel.finish is not None:
-        found = schedule_cross(kernel, extents, hardware)
+    if kernel.batch_invariant_width and kernel.row_axes:
+        kernel, extents = batch_invariant_form(kernel, extents)
+    if kernel.column_epilogue is not None:
+        found = schedule_rows_and_columns(kernel, extents, hardware)
         assert found is not None
         return found
-    if selection(kernel):
-        return schedule_select(kernel, extents, hardware)
+    if sort_of(kernel):
+        return schedule_sort(kernel, extents, hardware)
     if has_scans(kernel):
         return schedule_scan(kernel, extents, hardware)
-    products = schedule_contract(kernel, extents, hardware)
+    products = schedule_matmul(kernel, extents, hardware)
     if products is not None:
         return products
-    if kernel.kept:
-        return schedule_column(kernel, extents, hardware, flexible)
+    if kernel.row_vector_width:
+        return schedule_columns(kernel, extents, hardware, flexible)
     if kernel.row_axes:
-        row = schedule_row(kernel, extents, hardware, flexible)
+        row = schedule_rows(kernel, extents, hardware, flexible)
         spread = prod(extents[: kernel.row_axes]) * row.cluster >= hardware.multiprocessors
-        if row.resident or (row.shared and spread):
+        if row.resident or (row.smem and spread):
             return row
-        return schedule_gang(kernel, extents, hardware) or row
-    return schedule_transpose(kernel, extents, hardware) or schedule_map(kernel, hardware)
+        return schedule_cooperative(kernel, extents, hardware) or row
+    return schedule_transpose(kernel, extents, hardware) or schedule_elementwise(kernel, hardware)
 
 
-def can_cross(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def has_mixed_schedule(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that folds rows and columns has a schedule for these extents."""
-    return schedule_cross(kernel, extents, hardware) is not None
+    return schedule_rows_and_columns(kernel, extents, hardware) is not None
 
 
 def magic_divisors(schedule: Any, kernel: KernelIR, extents: tuple[int, ...]) -> tuple[int, ...]:
@@ -78,28 +78,30 @@ def magic_divisors(schedule: Any, kernel: KernelIR, extents: tuple[int, ...]) ->
     if isinstance(schedule, TransposeSchedule):
         return schedule.counts(extents)[1:]
     return (
-        divisors(kernel.along, getattr(schedule, "width", 1), extents, int(kernel.shifted)) if kernel.axes > 1 else ()
+        divisors(kernel.vector_axis, getattr(schedule, "width", 1), extents, int(kernel.shifted))
+        if kernel.axes > 1
+        else ()
     )
 
 
 __all__ = [
     "ColumnSchedule",
-    "ContractSchedule",
-    "CrossSchedule",
-    "GangSchedule",
-    "Geometry",
+    "CooperativeSchedule",
+    "ElementwiseSchedule",
     "KernelIR",
-    "MapSchedule",
+    "LaunchConfig",
+    "MatmulSchedule",
+    "MixedReductionSchedule",
     "MmaAttentionSchedule",
     "RowSchedule",
     "Schedule",
     "Sm90AttentionSchedule",
     "TransposeSchedule",
-    "can_cross",
     "choose",
-    "geometry",
+    "has_mixed_schedule",
+    "launch_config",
     "magic_divisors",
-    "schedule_map",
-    "schedule_row",
+    "schedule_elementwise",
+    "schedule_rows",
     "schedule_transpose",
 ]

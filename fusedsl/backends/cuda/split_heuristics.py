@@ -1,4 +1,4 @@
-"""How many blocks share one row (or one strip of neighbouring rows) where there are too few to fill the machine."""
+"""Split heuristics: how many blocks share a row or a strip if there are too few of them to fill the machine."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from math import prod
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Phase
 
-BEGIN = 4  # a block's start, its joins and its end, in steps of its loop
+BLOCK_OVERHEAD = 4  # a block's start, its joins and its end, in steps of its loop
 WAVES = 24  # of blocks that are tried
-MOST_PARTS = 4096
+MAX_BLOCKS_PER_ROW = 4096
 
 
-def parts_of(items: int, steps: int, slots: int) -> int:
+def choose_blocks_per_row(items: int, steps: int, slots: int) -> int:
     """Blocks to an item, for `items` whose loops take one block `steps` each, on a machine that holds `slots` blocks.
 
     The time is waves of blocks times the steps of a block. Of equal times the fewest parts win.
     """
 
     def time(parts: int) -> int:
-        return -(-items * parts // slots) * (-(-steps // parts) + BEGIN)
+        return -(-items * parts // slots) * (-(-steps // parts) + BLOCK_OVERHEAD)
 
-    most = max(1, min(steps, MOST_PARTS))
+    most = max(1, min(steps, MAX_BLOCKS_PER_ROW))
     tried = {1} | {max(1, min(most, waves * slots // items)) for waves in range(1, WAVES + 1)}
     return min(sorted(tried), key=time)
 
@@ -43,11 +43,11 @@ def finishes_at_once(kernel: KernelIR) -> bool:
     return all(not (phase.folds or phase.stores) for phase in kernel.phases[1:])
 
 
-def meetings(kernel: KernelIR) -> int:
+def exchange_count(kernel: KernelIR) -> int:
     """Phases after which blocks exchange states."""
     return sum(bool(phase.folds) for phase in kernel.phases)
 
 
-def columns_of(kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def row_length(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Elements that a row folds."""
     return prod(extents[kernel.row_axes :])

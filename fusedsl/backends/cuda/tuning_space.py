@@ -1,4 +1,4 @@
-"""Schedules near a chosen one, for autotuning: each differs in one respect and runs whatever the chosen one runs."""
+"""Tuning space: schedules near a chosen one, each different in one respect, for the same lengths."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from ...hardware import Hardware, blocks_for, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.liveness import row_loads
-from ...kernel_ir.register_pressure import Tiling, needed, predicted
+from ...kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from .columns.schedule import ColumnSchedule
-from .elementwise.schedule import MapSchedule
-from .rows.cooperative import GangSchedule
+from .elementwise.schedule import ElementwiseSchedule
+from .rows.cooperative import CooperativeSchedule
 from .rows.schedule import WARP, RowSchedule
 
 MOST = 8  # neighbours that are tried
@@ -21,20 +21,24 @@ MOST_VECTORS = 8  # of a thread of a map
 MOST_HELD = 64  # elements of a row that a thread holds
 
 
-def neighbours(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[Any, ...]:
+def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[Any, ...]:
     """At most eight schedules near this one, the most promising first.
 
     Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
     """
     found: Iterator[Any]
-    if isinstance(schedule, MapSchedule):
+    if isinstance(schedule, ElementwiseSchedule):
         found = _of_map(schedule, kernel, hardware)
-    elif isinstance(schedule, (ColumnSchedule, GangSchedule)) and not schedule.resident:
+    elif isinstance(schedule, (ColumnSchedule, CooperativeSchedule)) and not schedule.resident:
         found = _of_streams(schedule)
     elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
         found = _of_any(schedule, hardware)
-    elif schedule.stays:
-        found = (dataclasses.replace(schedule, ahead=ahead) for ahead in (schedule.ahead // 2, 1) if ahead)
+    elif schedule.persistent:
+        found = (
+            dataclasses.replace(schedule, prefetch_vectors=ahead)
+            for ahead in (schedule.prefetch_vectors // 2, 1)
+            if ahead
+        )
     elif schedule.resident:
         found = _of_row(schedule, kernel, hardware)
     else:
@@ -53,7 +57,7 @@ def difference(schedule: Any, other: Any) -> str:
 # -- maps
 
 
-def _of_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[MapSchedule]:
+def _of_map(schedule: ElementwiseSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[ElementwiseSchedule]:
     for vectors in (schedule.vectors * 2, schedule.vectors // 2):
         if 1 <= vectors <= MOST_VECTORS:
             threads = min(MOST_THREADS, max(LEAST_THREADS, schedule.threads * schedule.vectors // vectors))
@@ -64,10 +68,12 @@ def _of_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware) -> Iter
     yield from _bounds(schedule, schedule.threads, hardware)
 
 
-def _fitted_map(schedule: MapSchedule, kernel: KernelIR, hardware: Hardware, vectors: int, threads: int) -> MapSchedule:
-    need = needed(kernel, Tiling(schedule.width, vectors))
+def _fitted_map(
+    schedule: ElementwiseSchedule, kernel: KernelIR, hardware: Hardware, vectors: int, threads: int
+) -> ElementwiseSchedule:
+    need = required_registers(kernel, Tiling(schedule.width, vectors))
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     return dataclasses.replace(schedule, vectors=vectors, threads=threads, blocks=blocks, registers=registers)
 
 
@@ -81,51 +87,61 @@ def _of_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iter
             if found.vectors * found.width <= MOST_HELD:
                 yield found
     if _loads_later(kernel):
-        yield _fitted_row(dataclasses.replace(schedule, early=not schedule.early, piece=0), kernel, hardware)
-    if schedule.piece:
-        yield _fitted_row(dataclasses.replace(schedule, piece=0), kernel, hardware)
-        yield _fitted_row(dataclasses.replace(schedule, piece=max(1, schedule.piece // 2)), kernel, hardware)
+        yield _fitted_row(
+            dataclasses.replace(schedule, load_all_first=not schedule.load_all_first, epilogue_vectors=0),
+            kernel,
+            hardware,
+        )
+    if schedule.epilogue_vectors:
+        yield _fitted_row(dataclasses.replace(schedule, epilogue_vectors=0), kernel, hardware)
+        yield _fitted_row(
+            dataclasses.replace(schedule, epilogue_vectors=max(1, schedule.epilogue_vectors // 2)), kernel, hardware
+        )
     if schedule.threads <= WARP:
         for rows in (schedule.rows * 2, schedule.rows // 2):
             if rows >= 1 and rows * schedule.threads <= hardware.block_threads:
                 yield _fitted_row(dataclasses.replace(schedule, rows=rows), kernel, hardware)
-    yield from _bounds(schedule, schedule.block, hardware)
+    yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _loads_later(kernel: KernelIR) -> bool:
     """Whether later phases load what the first does not, and may do so early: unaligned rows have no time for it."""
     rows, first = row_loads(kernel), {value.name for value in kernel.phases[0].element.args}
-    aligned = all(operand.access != "anchor" for operand in kernel.operands)
+    aligned = all(operand.access != "peeled" for operand in kernel.operands)
     return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
 
 
 def _reshaped(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> RowSchedule:
     """The same rows on so many threads: as long a row fits, and what was always there is."""
-    old, new = schedule.step, schedule.step * threads // schedule.threads
+    old, new = schedule.vector_stride, schedule.vector_stride * threads // schedule.threads
     vectors = -(-schedule.vectors * old // new)
-    whole = schedule.whole * old // new
-    rows = max(1, schedule.block // threads) if threads <= WARP else 1
-    piece = min(schedule.piece, vectors)
-    changed = dataclasses.replace(schedule, threads=threads, vectors=vectors, whole=whole, rows=rows, piece=piece)
+    whole = schedule.full_vectors * old // new
+    rows = max(1, schedule.block_threads // threads) if threads <= WARP else 1
+    piece = min(schedule.epilogue_vectors, vectors)
+    changed = dataclasses.replace(
+        schedule, threads=threads, vectors=vectors, full_vectors=whole, rows=rows, epilogue_vectors=piece
+    )
     return _fitted_row(changed, kernel, hardware)
 
 
 def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
-    if not schedule.across and not schedule.blocked:
+    if not schedule.rows_across_lanes and not schedule.blocked_layout:
         for threads in (schedule.threads * 2, schedule.threads // 2):
             if WARP <= threads <= hardware.block_threads:
                 yield _fitted_row(dataclasses.replace(schedule, threads=threads, rows=1), kernel, hardware)
         for vectors in (schedule.vectors * 2, schedule.vectors // 2):
             if vectors >= 1:
                 yield _fitted_row(dataclasses.replace(schedule, vectors=vectors), kernel, hardware)
-    yield from _bounds(schedule, schedule.block, hardware)
+    yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _fitted_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
     """With the blocks that its registers allow."""
-    need = needed(kernel, Tiling(schedule.width, schedule.vectors, schedule.early, schedule.piece))
-    blocks = blocks_for(hardware, need, schedule.block)
-    registers = predicted(kernel, hardware, need, blocks, schedule.block)
+    need = required_registers(
+        kernel, Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)
+    )
+    blocks = blocks_for(hardware, need, schedule.block_threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, schedule.block_threads)
     return dataclasses.replace(schedule, blocks=blocks, registers=registers)
 
 
@@ -140,8 +156,8 @@ def _of_streams(schedule: Any) -> Iterator[Any]:
 
 
 def _of_any(schedule: Any, hardware: Hardware) -> Iterator[Any]:
-    if hasattr(schedule, "blocks") and hasattr(schedule, "block"):
-        yield from _bounds(schedule, schedule.block, hardware)
+    if hasattr(schedule, "blocks") and hasattr(schedule, "block_threads"):
+        yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _bounds(schedule: Any, threads: int, hardware: Hardware) -> Iterator[Any]:

@@ -27,8 +27,8 @@ def emit(
 
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
-    parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
-    parts += (plan.resident, plan.streamed, plan.finish, plan.pointers)
+    parts: tuple = (plan.is_elementwise, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
+    parts += (plan.resident, plan.streamed, plan.column_epilogue, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     parts += (plan.attention,) if plan.attention else ()
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

@@ -108,7 +108,7 @@ class Frame:
         return name, name
 
     def is_element(self, n: Node) -> bool:
-        everything = not self.group.rows and self.group.is_map
+        everything = not self.group.rows and self.group.is_elementwise
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def varies(self, n: Node) -> bool:

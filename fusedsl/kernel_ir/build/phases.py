@@ -10,7 +10,7 @@ from ...fusion.fusion_group import Group
 from ...fusion.contractions import factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
-from ..kernel import Finish
+from ..kernel import ColumnEpilogue
 from ..phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .instructions import literal
@@ -45,8 +45,8 @@ class PhaseEmitter(Frame):
         """The plan, with the phases of resident and of streamed rows."""
         made = dataclasses.replace(self.frame(name, header), resident=self._phases())
         if self.cross:
-            return dataclasses.replace(made, finish=self._finish())
-        if self.group.is_map:
+            return dataclasses.replace(made, column_epilogue=self._finish())
+        if self.group.is_elementwise:
             return made
         streamed = Streamed(self)
         return dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
@@ -99,7 +99,7 @@ class PhaseEmitter(Frame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
         products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
-        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across, products=products)], held
+        return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
 
     def _products(self, folds: list[Node]) -> tuple[Product, ...]:
         """What each fold sums, where all of them sum products of values with row axes of their own."""
@@ -147,12 +147,12 @@ class PhaseEmitter(Frame):
         fold = FOLDS[name]
         return fold.lift(value, position(along or self.group.columns[0]) if fold.positional else None)
 
-    def _finish(self) -> Finish:
+    def _finish(self) -> ColumnEpilogue:
         """What becomes of the folds over rows, a column at a time."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
         stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in self.cross_stores)
-        return Finish(body if results else None, stores)
+        return ColumnEpilogue(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
         """(the first body, the scans with the bodies between them, names of the results)."""

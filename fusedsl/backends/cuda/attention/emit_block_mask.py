@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LOAD_MASK_BITS = [
     "",
     "",
-    '@once("int32, int32 -> int32, int32")',
+    '@uniform("int32, int32 -> int32, int32")',
     "def block_mask(at, word):",
     "    return ld_shared(at + 8 * word), ld_shared(at + 8 * word + 4)",
 ]
@@ -34,12 +34,12 @@ def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, know
     lines, any_active, all_active = _emit_mask_call(scope, schedule, known)
     results = [f"here = first < n{scope.kv_axis}", f"return ballot(here & {any_active}), ballot(here & {all_active})"]
     place = [f"place = minimum(tile, int32((n{scope.kv_axis} - 1) // {schedule.columns}))"] if kept else []
-    lines = ["tile = word * 32 + (thread() & 31)", *place, *lines, *results]
+    lines = ["tile = word * 32 + (thread_idx() & 31)", *place, *lines, *results]
     types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_bound_types(scope) if known else {})
     used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
     given = ["word", *(name for name in types if name in used)]
     kinds = ", ".join({"word": "int32", **types}[name] for name in given)
-    head = ["", "", f'@once("{kinds} -> int32, int32")', f"def block_mask({', '.join(given)}):"]
+    head = ["", "", f'@uniform("{kinds} -> int32, int32")', f"def block_mask({', '.join(given)}):"]
     scope.functions += [*head, *indented(lines)]
     return scope.function_name(("block_mask",), f"block_mask({', '.join(['{word}', *given[1:]])})")
 
@@ -49,7 +49,7 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
     stream = scope.kernel.attention
     assert stream is not None and stream.block_mask is not None
     scope.functions += LOAD_MASK_BITS
-    n, columns, warps, sieve = f"n{scope.kv_axis}", schedule.columns, schedule.block // 32, stream.block_mask
+    n, columns, warps, sieve = f"n{scope.kv_axis}", schedule.columns, schedule.block_threads // 32, stream.block_mask
     once, each = ([x for x in sieve.bounds if (x.axis == scope.kv_axis) is own] for own in (False, True))
     found: list[str] = []
 
@@ -68,7 +68,7 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
         any_active, all_active = scope.call("asked", sieve.body, SCALAR)
         scope.code += [
             f"any_active, all_active = int32({any_active}), int32({all_active} & (first + {columns} <= {n}))",
-            "if (thread() & 31) == 0:",
+            "if (thread_idx() & 31) == 0:",
             "    or_shared(block_mask_at + 8 * (tile >> 5), any_active << (tile & 31))",
             "    or_shared(block_mask_at + 8 * (tile >> 5) + 4, all_active << (tile & 31))",
             f"tile = int32(tile + {warps})",
@@ -76,14 +76,14 @@ def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> l
 
     before = scope.lines_of(write)
     return [
-        "word = thread()",
+        "word = thread_idx()",
         f"while word * {32 * columns} < {n}:",
         "    st_shared(block_mask_at + 8 * word, 0)",
         "    st_shared(block_mask_at + 8 * word + 4, 0)",
-        f"    word = int32(word + {schedule.block})",
+        f"    word = int32(word + {schedule.block_threads})",
         "barrier()",
         *before,
-        "tile = int32(thread() >> 5)",
+        "tile = int32(thread_idx() >> 5)",
         f"while tile * {columns} < {n}:",
         *indented(found),
     ]
@@ -102,7 +102,7 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
         scope.code += _tile_ends(scope, schedule, sieve, True)
         for k, extreme in enumerate(extremes):
             _emit_bounds(scope, sieve, extreme, True, columns)
-            scope.code.append("if (thread() & 31) == 0:")
+            scope.code.append("if (thread_idx() & 31) == 0:")
             for j, value in enumerate((extreme.lower, extreme.upper)):
                 at = f"{_smem_bounds_address(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
                 scope.code.append(f"    st_shared({at}, int32({value.name}))")
@@ -110,15 +110,15 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
     found, rest = scope.lines_of(write), "place"
     places = []
     for a in reversed(axes):
-        places += [f"further = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
+        places += [f"further = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
         rest = "further"
     return [
-        f"entry, tiles = int32(thread() >> 5), int32(({n} + {columns - 1}) // {columns})",
+        f"entry, tiles = int32(thread_idx() >> 5), int32(({n} + {columns - 1}) // {columns})",
         f"while entry < tiles * {_outer_size(axes)}:",
-        "    place = share(entry, tiles)",
+        "    place = udiv(entry, tiles)",
         "    tile = int32(entry - place * tiles)",
         *indented([*places, *found]),
-        f"    entry = int32(entry + {schedule.block // 32})",
+        f"    entry = int32(entry + {schedule.block_threads // 32})",
     ]
 
 
@@ -238,7 +238,7 @@ def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, 
     ends = (
         ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")
     )
-    begin, step = (f"{first} + (thread() & 31)", 32) if spread else (first, 1)
+    begin, step = (f"{first} + (thread_idx() & 31)", 32) if spread else (first, 1)
     scope.code.append(f"{low}, {high} = {', '.join(ends)}")
     for k in range(0, most, step):
         scope.code += [f"step = minimum({begin} + {k}, {last})", *inner]
@@ -246,9 +246,9 @@ def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, 
         scope.code += [f"step = {begin}", f"while step <= {last}:", *indented([*inner, f"step += {step}"])]
     if spread:
         for name, join, nothing in zip((low, high), joins, ends):
-            scope.functions += ["", "", f"def nothing_{name}():", f"    return {nothing}"]
-            scope.functions += ["", "", f"def merging_{name}(a, b):", f"    return {join.format('a', 'b')}"]
-            rule = f'fold("{d.name}", merging_{name}, nothing_{name})'
-            scope.functions += ["", "", f"share_{name} = Team(threads=32).join({rule})"]
+            scope.functions += ["", "", f"def identity_{name}():", f"    return {nothing}"]
+            scope.functions += ["", "", f"def combine_{name}(a, b):", f"    return {join.format('a', 'b')}"]
+            rule = f'reduction("{d.name}", combine_{name}, identity_{name})'
+            scope.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).all_reduce({rule})"]
             scope.code.append(f"{name} = share_{name}({name})")
     scope.domain |= {low: SCALAR, high: SCALAR}

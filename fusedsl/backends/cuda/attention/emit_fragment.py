@@ -9,7 +9,7 @@ from types import MappingProxyType
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import Names, indented, signature
-from ..peephole.narrow_integers import PLACES, shortened
+from ..peephole.narrow_integers import PLACES, narrowed_lines
 
 ROW, ELEMENT, COLUMN, SCALAR, OUTPUT, OUTPUT_COLUMN = "row", "element", "column", "scalar", "own", "own column"
 OUTPUT_IN_CHUNKS, INDEX_MASK = "own, in steps", "drawn for each element"
@@ -19,7 +19,7 @@ MAPS = {
     ROW: "score_fragment.rowwise",
     ELEMENT: "score_fragment.elementwise",
     COLUMN: "score_fragment.columnwise",
-    SCALAR: "once",
+    SCALAR: "uniform",
     OUTPUT: "output_fragment.elementwise",
 }
 MAPS |= {
@@ -222,7 +222,7 @@ class FragmentEmitter:
     def body_lines(self, body: Body) -> list[str]:
         """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = shortened(body.lines, dict.fromkeys(places, PLACES))
+        lines = narrowed_lines(body.lines, dict.fromkeys(places, PLACES))
         if not self.approx:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]

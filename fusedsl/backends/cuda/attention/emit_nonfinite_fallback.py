@@ -62,11 +62,11 @@ class FallbackRowEmitter(FragmentEmitter):
             f"score_row, own_row = WarpRow({width}), WarpRow({out})",
             f'multiply_row = score_row.product("{self.w.score.value.dtype}")',
         ]
-        warp = f"warpgroup * {ROWS} + (thread_again() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
+        warp = f"warpgroup * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
         row = ["row_one = int64(again_from + again)"]
         if self.packed_gqa_axis is not None:
             row += [
-                f"above_one = share(row_one, n{self.query_axis})",
+                f"above_one = udiv(row_one, n{self.query_axis})",
                 f"row_one = row_one - above_one * n{self.query_axis}",
             ]
         return [

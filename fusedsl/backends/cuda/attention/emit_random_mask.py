@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import indented, signature
-from ..peephole.gathers import below, staged, target_of
+from ..peephole.gathers import below, split_at_gathers, target_of
 from .emit_fragment import COLUMN, ELEMENT, INDEX_MASK, SCALAR
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
 def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value] | None:
     """(body of the counter position, its column argument, body of the condition, the random number) of a mask with one
     random number whose position advances with the column; None for others."""
-    stages, rest = staged(body)
+    stages, rest = split_at_gathers(body)
     if len(stages) != 1 or [fetch.kind for fetch in stages[0].fetches] != ["philox_word"]:
         return None
     (fetch,), place = stages[0].fetches, stages[0].where

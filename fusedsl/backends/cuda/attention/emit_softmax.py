@@ -29,7 +29,7 @@ class AttentionEmitter(TileEmitter):
             if a == self.outer[0]:
                 lines.append(f"c{a} = {rest}")
                 continue
-            lines += [f"q{a} = share({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
+            lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
             rest = f"q{a}"
         return lines
 
@@ -77,7 +77,7 @@ class AttentionEmitter(TileEmitter):
         rows = [f"rows = rows_from(row_from + warpgroup * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
         if self.packed_gqa_axis is None:
             return rows
-        lines = ["above = share(i, n)", "return above, i - above * n"]
+        lines = ["above = udiv(i, n)", "return above, i - above * n"]
         self.define("part_rows", ROW, "int64, int64 -> int64, int64", "i, n", lines)
         return [*rows, f"row_above, row = part_rows(row, n{self.query_axis})"]
 

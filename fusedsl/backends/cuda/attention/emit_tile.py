@@ -9,7 +9,7 @@ from itertools import takewhile
 from ....kernel_ir.attention import AttentionBody, WeightedSum
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import either, rule
+from ..emit.source_text import either, reduction_source
 from .emit_fragment import COLUMN, ELEMENT, OUTPUT, ROW, FragmentEmitter
 from .emit_paged_kv import emit_valid_flags
 from .emit_random_mask import emit_index_mask
@@ -239,10 +239,9 @@ class TileEmitter(FragmentEmitter):
         """Emit a reduction along the rows of a thread's elements, and over the quad unless it can be deferred."""
         label = self.function_name(("fold", use.merge, use.identity), f"{use.name}_{len(self.function_names)}")
         if label not in self.row_reductions.values():
-            self.functions += rule(use, label)
-            self.functions.append(
-                f"fold_{label}, all_reduce_{label} = score_fragment.fold(rule_{label}), quad_all_reduce(rule_{label})"
-            )
+            self.functions += reduction_source(use, label)
+            reductions = f"score_fragment.fold(reduction_{label}), quad_all_reduce(reduction_{label})"
+            self.functions.append(f"fold_{label}, all_reduce_{label} = {reductions}")
         self.row_reductions[use.state[0].name] = label
         lifted = [v.name for v in use.lifted]
         if partial:

@@ -87,7 +87,7 @@ class MmaEmitter(AttentionEmitter):
         """Emit the shared memory addresses, the work tile's coordinates and its block mask."""
         s = self.schedule
         start = f"dynamic_smem({SWIZZLE_BYTES})"
-        self.top.append(f"memory, sent = {start}, arrived(0)" if self._uses_cp_async else f"memory = {start}")
+        self.top.append(f"memory, sent = {start}, wait_group(0)" if self._uses_cp_async else f"memory = {start}")
         self.code.append("q_at = memory()")
         weighs = {"v_at"} | (set() if s.tensor_cores else {"p_at"}) if self.has_output else set()
         used = [name for name in s.smem_offsets if name in {"k_at", "block_mask_at"} | weighs]
@@ -95,7 +95,7 @@ class MmaEmitter(AttentionEmitter):
         self.code += [
             f"{name} = int32(q_at + {s.smem_offsets[name]})" for name in used if name != "block_mask_at" or kept
         ]
-        self.code += ["warpgroup, work_tile = int32(thread() >> 7), block()", *self._decode_work_tile()]
+        self.code += ["warpgroup, work_tile = int32(thread_idx() >> 7), block_idx()", *self._decode_work_tile()]
         if kept:
             self.code += [*emit_smem_block_mask(self, s), "barrier()"]
         self.code += [*self._count_kv_blocks(), *(self._split_range() if s.is_split_kv else [])]
@@ -111,18 +111,18 @@ class MmaEmitter(AttentionEmitter):
         ]
         if self.schedule.is_split_kv:
             lines += [
-                "parts, part = share(blocks(), work_tiles), share(work_tile, work_tiles)",
+                "parts, part = udiv(grid_dim(), work_tiles), udiv(work_tile, work_tiles)",
                 "work_tile = int32(work_tile - part * work_tiles)",
             ]
         if self.has_block_mask:
             lines += [
-                "others = share(work_tiles, row_tiles)",
-                "rest = share(work_tile, others)",
+                "others = udiv(work_tiles, row_tiles)",
+                "rest = udiv(work_tile, others)",
                 "other = int32(work_tile - rest * others)",
             ]
             lines.append(f"row_from = int32((row_tiles - 1 - rest) * {self.schedule.rows})")
         else:
-            lines += ["other = share(work_tile, row_tiles)", "rest = int32(work_tile - other * row_tiles)"]
+            lines += ["other = udiv(work_tile, row_tiles)", "rest = int32(work_tile - other * row_tiles)"]
             lines.append(f"row_from = int32(rest * {self.schedule.rows})")
         return lines + self.outer_coordinates()
 
@@ -147,8 +147,8 @@ class MmaEmitter(AttentionEmitter):
     def _split_range(self) -> list[str]:
         """Lines that restrict the key blocks to the split of this block, `count` of them."""
         lines = [
-            "before = int32(share(int64(count) * part, int64(parts)))",
-            "count = int32(share(int64(count) * (part + 1), int64(parts)) - before)",
+            "before = int32(udiv(int64(count) * part, int64(parts)))",
+            "count = int32(udiv(int64(count) * (part + 1), int64(parts)) - before)",
         ]
         if not self.has_block_mask:
             return lines
@@ -185,8 +185,8 @@ class MmaEmitter(AttentionEmitter):
         use, own = self.stream.combine_splits, self.weighted_sum.state
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.state)
-        shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block}'
-        self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + ["comes_last = last"]
+        shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block_threads}'
+        self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + ["comes_last = is_last_block"]
         size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
         begin = [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
         theirs = ", ".join(v.name for v in (*use.lifted, self._split_output()))
@@ -211,7 +211,7 @@ class MmaEmitter(AttentionEmitter):
             f"groups = int32((parts + {COMBINE_FAN_IN - 1}) >> {COMBINE_FAN_IN.bit_length() - 1})",
             f"part = int32(part >> {COMBINE_FAN_IN.bit_length() - 1})",
             f"count = int32(minimum({COMBINE_FAN_IN}, parts - part * {COMBINE_FAN_IN}))",
-            "more = comes_last(tickets, counter + part, count)",
+            "more = comes_last(semaphores, counter + part, count)",
             "if more:",
             *indented(merge),
         ]
@@ -256,19 +256,19 @@ class MmaEmitter(AttentionEmitter):
         room = s.row_bytes(width)
         step = self.step(k, along)
         if s.cp_async[number] and name == "q" and self.packed_gqa_axis is not None:
-            self._define_top("copy_q", f"copy_rows({lines}, {width * size}, {room}, {s.block}, True)")
+            self._define_top("copy_q", f"copy_rows({lines}, {width * size}, {room}, {s.block_threads}, True)")
             further = f"{self.step(k, self.packed_gqa_axis)} * {size}, n{along}"
             return [f"copy_q(q_at, {self.base_address(k)}, {step} * {size}, {first}, {self.row_limit}, {further})"]
         if paged_row(self, name) is not None:
-            self._define_top(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block})")
+            self._define_top(f"copy_{name}", f"lookup.copy({width * size}, {room}, {s.block_threads})")
             return [f"copy_{name}({name}_at, {name}_lines)"]
         if s.cp_async[number]:
-            self._define_top(f"copy_{name}", f"copy_rows({lines}, {width * size}, {room}, {s.block})")
+            self._define_top(f"copy_{name}", f"copy_rows({lines}, {width * size}, {room}, {s.block_threads})")
             return [f"copy_{name}({name}_at, {self.base_address(k)}, {step} * {size}, {first}, n{along})"]
         across = self.kernel.operands[k].strides[along] == "1"
         elements, d = room // s.itemsize, self.kernel.operands[k].dtype
         self._define_top("P", f'Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")')
-        self._define_top(f"{name}_places", f"row_addresses({lines}, {elements}, {s.block}, {across})")
+        self._define_top(f"{name}_places", f"row_addresses({lines}, {elements}, {s.block_threads}, {across})")
         self._define_top(f"put_{name}", f'put_rows("{s.smem_dtype}", {lines}, {elements})')
         self._reader(name, d.name, size)
         strides = f"{step}, {self.step(k, inner)}"
@@ -279,7 +279,7 @@ class MmaEmitter(AttentionEmitter):
             f"    lines_here, columns_here = {name}_places(piece)",
             f"    elements = read_{name}(lines_here, columns_here, {given})",
             f"    put_{name}({name}_at, lines_here, columns_here, elements)",
-            f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block})",
+            f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block_threads})",
         ]
 
     def _define_top(self, name: str, text: str) -> None:
@@ -307,7 +307,7 @@ class MmaEmitter(AttentionEmitter):
         gather = self.stream.paged
         right = PagedLookupEmitter(self, gather).emit_lookup(first) if gather else []
         right += self._load_tile("k", first)
-        send, sent = (["send()"], ["sent()"]) if self._uses_cp_async else ([], [])
+        send, sent = (["commit_group()"], ["sent()"]) if self._uses_cp_async else ([], [])
         weighed = [*self._load_tile("v", "column_from"), *send] if self.has_output else []
         self.code += [*self._load_tile("q", "row_from"), "k = int32(0)", *self._next_kv_block(), *right, *send]
         if s.tensor_cores:

@@ -42,12 +42,12 @@ class MmaAttentionSchedule:
     registers: int = field(default=0, compare=False)
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return 32 * self.warps
 
     @property
     def threads(self) -> int:
-        return self.block
+        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -85,7 +85,7 @@ class MmaAttentionSchedule:
 def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
     """The schedule of attention by warps; None if the operands have several dtypes or are too wide."""
     found = operands_of(kernel)
-    if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.steady):
+    if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.batch_invariant_width):
         return None
     if found.paged and _prefers_staged_kv(kernel, found, extents, hardware):
         return None
@@ -96,7 +96,7 @@ def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware)
         items = work_tiles(made, kernel, extents)
         if items < 1 << 31:
             blocks = 2 if warps == 8 and max(made.head_dim, made.head_dim_v) <= NARROW else 1
-            registers = registers_for(hardware, blocks, made.block)
+            registers = registers_for(hardware, blocks, made.block_threads)
             return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + paged_reason(found))
     return None
 

@@ -8,7 +8,7 @@ another, and the loads run ahead of the epilogue.
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.parameters import WINDOW_WORDS, slots
+from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
 from .block_mask_inputs import mask_reads_memory
@@ -72,7 +72,7 @@ class Sm90Emitter(Sm90Mainloop):
             )
         for number, window in enumerate(self.kernel.tma_boxes):
             place = next(
-                k for k, slot in enumerate(slots(self.kernel)) if (slot.kind, slot.index) == ("window", number)
+                k for k, slot in enumerate(kernel_params(self.kernel)) if (slot.kind, slot.index) == ("window", number)
             )
             verb = "store" if window.operand == self.tma_output else "load"
             self.top.append(f"map{number}, tma_{verb}{number} = param_address({place}), tma_{verb}({len(window.axes)})")
@@ -121,8 +121,8 @@ class Sm90Emitter(Sm90Mainloop):
             f"tile_infos_at = int32(q_at + {at + SCHEDULER_BYTES})",
             f"work_infos_at = int32(q_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
             f"block_mask_at = int32(q_at + {at + info_bytes(self.kernel)})",
-            "warpgroup = int32(warp_uniform(thread() >> 7) - 1)",
-            "if thread() == 0:",
+            "warpgroup = int32(warp_uniform(thread_idx() >> 7) - 1)",
+            "if thread_idx() == 0:",
             "    mbarrier_init(work_full, 1)",
             "    mbarrier_init(work_empty, 1)",
             f"    for k in range({s.q_stages}):",
@@ -140,7 +140,7 @@ class Sm90Emitter(Sm90Mainloop):
             "barrier()",
         ]
         if self.has_block_mask and not s.persistent_blocks:
-            self.code += ["work_tile = block()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
+            self.code += ["work_tile = block_idx()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
 
     def _init_bias_barriers(self) -> list[str]:
         """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
@@ -157,7 +157,7 @@ class Sm90Emitter(Sm90Mainloop):
 
     def _consumer(self) -> None:
         s = self.schedule
-        self.code += ["raise_registers()", f"elected = (thread() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)"]
+        self.code += ["raise_registers()", f"elected = (thread_idx() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)"]
         if s.pingpong:
             self.code += [f"if warpgroup == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
         self.code += [

@@ -73,7 +73,7 @@ class Sm90Mainloop(AttentionEmitter):
         return [
             f"mbarrier_wait_parity(bias_full + {place} * 8, {self.bias_parity(KV_ITER)})",
             f"bias_pairs = load_bias(bias_at + {place} * {self.bias_bytes()} + {rows})",
-            "if (thread() & 31) == 0:",
+            "if (thread_idx() & 31) == 0:",
             f"    mbarrier_arrive(bias_empty + {place} * 8)",
         ]
 

@@ -21,8 +21,8 @@ WORK_INFO_SLOT = f"(work_iter & {WORK_INFOS - 1})"  # slot of this work tile's i
 
 def emit_producer(w: Sm90Emitter) -> list[str]:
     """The lines of the producer warps."""
-    scout = ["elif thread() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
-    return ["if thread() < 32:", *indented(_load_warp(w)), *scout]
+    scout = ["elif thread_idx() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
+    return ["if thread_idx() < 32:", *indented(_load_warp(w)), *scout]
 
 
 def _scheduler_warp(w: Sm90Emitter) -> list[str]:
@@ -30,7 +30,7 @@ def _scheduler_warp(w: Sm90Emitter) -> list[str]:
     work_tile = [
         *decode_work_tile(w),
         *count_kv_blocks(w),
-        "work_tile = int32(work_tile + blocks())",
+        "work_tile = int32(work_tile + grid_dim())",
         "counted = count << 1 | int32(work_tile >= work_tiles)",
         "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
         "if elected:",
@@ -38,7 +38,7 @@ def _scheduler_warp(w: Sm90Emitter) -> list[str]:
         "    mbarrier_arrive(work_full)",
         "work_iter = int32(work_iter + 1)",
     ]
-    start = ["elected = thread() == 32", "work_tile, work_iter = block(), int32(0)"]
+    start = ["elected = thread_idx() == 32", "work_tile, work_iter = block_idx(), int32(0)"]
     return [*start, "while work_tile < ld_shared(scheduler_at):", *indented(work_tile)]
 
 
@@ -80,10 +80,10 @@ def _load_warp(w: Sm90Emitter) -> list[str]:
     if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
         tile.append(f"counted = ld_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
     work_tile = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
-    start = ["elected = thread() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
+    start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
     if not s.persistent_blocks:
         place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
-        return [*start, "work_tile = block()", *place, "if elected:", *indented(_store_work_info(w)), *work_tile]
+        return [*start, "work_tile = block_idx()", *place, "if elected:", *indented(_store_work_info(w)), *work_tile]
     place = ["mbarrier_wait_parity(work_full, work_iter & 1)", *load_work_info(w, WORK_INFO_SLOT)]
     loop = [*place, *work_tile, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
     return [*start, "more = True", "while more:", *indented(loop)]

@@ -32,11 +32,11 @@ STAGES = ((2, 2), (1, 2), (2, 1), (1, 1), *STAGES_WITHOUT_BIAS)
 
 
 class AttentionTiling(Protocol):
-    """Tiling of attention: a block of `block` threads has `rows` queries, and key tiles of `columns`; `head_dim` is the
-    length of a q·k sum, `head_dim_v` that of an output row."""
+    """Tiling of attention: a block of `block_threads` threads has `rows` queries, and key tiles of `columns`;
+    `head_dim` is the length of a q·k sum, `head_dim_v` that of an output row."""
 
     @property
-    def block(self) -> int: ...
+    def block_threads(self) -> int: ...
 
     @property
     def rows(self) -> int: ...
@@ -72,12 +72,12 @@ class Sm90AttentionSchedule:
     blocks: int = 1
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return WARPGROUP * (self.consumer_warpgroups + 1)
 
     @property
     def threads(self) -> int:
-        return self.block
+        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -220,7 +220,7 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
         f"warpgroup loads {stages} tiles ahead, {groups} take turns at products and exponentials"
         f"{'; outputs are stored by TMA' if made.tma_store else ''}"
     )
-    return replace(made, reason=reason, registers=hardware.registers // made.block // 8 * 8)
+    return replace(made, reason=reason, registers=hardware.registers // made.block_threads // 8 * 8)
 
 
 def with_columns(

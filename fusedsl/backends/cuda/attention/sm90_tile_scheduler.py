@@ -44,16 +44,16 @@ def decode_work_tile(w: Sm90Emitter) -> list[str]:
     lines = [
         "work_tiles, row_tiles = ld_shared(scheduler_at), ld_shared(scheduler_at + 4)",
         "l2_group = ld_shared(scheduler_at + 8)",
-        "turn = share(work_tile, l2_group * row_tiles)",
+        "turn = udiv(work_tile, l2_group * row_tiles)",
         "passed = int32(turn * l2_group)",
-        "onward = int32(share(work_tiles, row_tiles) - passed)",
+        "onward = int32(udiv(work_tiles, row_tiles) - passed)",
         "near = minimum(l2_group, onward)",
         "inner = int32(work_tile - passed * row_tiles)",
-        "rest = share(inner, near)",
+        "rest = udiv(inner, near)",
         "other = int32(passed + inner - rest * near)",
     ]
     if w.has_block_mask:  # the last warpgroup begins with the longest
-        lines += ["if share(onward - 1, l2_group) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
+        lines += ["if udiv(onward - 1, l2_group) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
     n, rows = f"n{w.query_axis}", w.schedule.rows
     lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
     lines.append(f"row_from = maximum(int32(row_end - {rows}), int32(0))")

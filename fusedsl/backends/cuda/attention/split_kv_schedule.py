@@ -29,7 +29,7 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
         return None
     if extents[found.query_axis] > MOST_ROWS:
         return None
-    if kernel.steady:  # batch-invariant: a row's result may not depend on the number of rows
+    if kernel.batch_invariant_width:  # batch-invariant: a row's result may not depend on the number of rows
         return None
     packed = _packed_gqa_axis(kernel, extents, found)
     rows = extents[found.query_axis] * (1 if packed is None else extents[packed])
@@ -50,7 +50,7 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     sizes = f"{items} times up to {made.rows} rows, {made.columns} scores of each at a time"
     sizes += f", {rows} rows of {extents[packed]} places beside each other" if packed is not None else ""
     reason = f"scores stay in registers: {sizes}; {told}{paged_reason(found)}"
-    registers = registers_for(hardware, made.blocks, made.block)
+    registers = registers_for(hardware, made.blocks, made.block_threads)
     return replace(made, num_splits=parts, is_split_kv=parts > 1, registers=registers, reason=reason)
 
 
@@ -88,7 +88,7 @@ def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR) -> int
     sums = -(-schedule.head_dim_v // 16) * 16 // 2
     rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.state)
     words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
-    return schedule.block * 16 * -(-words // 4)
+    return schedule.block_threads * 16 * -(-words // 4)
 
 
 def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:

@@ -1,4 +1,4 @@
-"""The column skeleton: threads side by side on vectors of neighbouring rows, levels of them along what is folded."""
+"""Emits a column kernel: threads across rows, thread levels along the reduced axes, states per column."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ from dataclasses import dataclass, field
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import Names, Scope, function, header, indented, rule, signature, so_far
+from ..emit.source_text import (
+    Names,
+    SourceBuilder,
+    accumulator_name,
+    function,
+    header,
+    indented,
+    reduction_source,
+    signature,
+)
 from ..peephole.low_precision_stores import narrow_body
 from ..split_heuristics import state_words
-from .emit_index import Strip
-from .emit_unaligned import write_alignment
+from .emit_index import ColumnIndexEmitter
+from .emit_unaligned import emit_alignment
 from .schedule import ColumnSchedule, record_bytes, record_places
 
 
-def column_source(kernel: KernelIR, schedule: ColumnSchedule) -> str:
+def emit_columns(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     """The generated file of a column kernel."""
     where = "in registers" if schedule.resident else "that they loop over"
-    team = f"{schedule.lanes} threads side by side, {schedule.levels} deep on columns {where}"
-    team = "lines of threads on columns that they loop over" if schedule.room else team
+    team = f"{schedule.threads_x} threads side by side, {schedule.threads_y} deep on columns {where}"
+    team = "lines of threads on columns that they loop over" if schedule.max_threads else team
     opening = header(kernel, f"a column kernel; {team}", "")
-    writer = ColumnWriter(Scope(kernel, Names(kernel)), schedule)
+    writer = ColumnEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 
@@ -32,8 +41,8 @@ BATCH_WORDS = 32  # registers of the records that a thread reads at once
 
 
 @dataclass
-class ColumnWriter(Strip):
-    """Writes one column kernel: where the strip is, then its phases."""
+class ColumnEmitter(ColumnIndexEmitter):
+    """Emitter of one column kernel: locates the strip, then emits its phases."""
 
     checked: list[str] = field(default_factory=list)  # intrinsics that look at what is there of a tile
     rules: dict[tuple, str] = field(default_factory=dict)  # folds whose functions are written -> their name
@@ -49,15 +58,15 @@ class ColumnWriter(Strip):
             else:
                 self._loop(number, phase)
             self._row_work(number, phase)
-        if self.schedule.together:
-            self.code.append("part_from(tickets, number * 2, parts)")
+        if self.schedule.grid_sync:
+            self.code.append("grid_barrier_reset(semaphores, number * 2, parts)")
 
     def _held(self, number: int, phase: Phase) -> None:
         """A phase over the strip in registers."""
         self._element_work(number, phase)
         for use in phase.folds:
-            name = self.rule_of(use)
-            self.scope.unpack(use, f"join_{name}(fold_{name}({self.scope.lifted(use)}, column, columns))")
+            name = self.define_reduction(use)
+            self.scope.unpack(use, f"all_reduce_{name}(reduce_{name}({self.scope.lifted(use)}, column, columns))")
 
     def _loop(self, number: int, phase: Phase) -> None:
         """One pass over the columns; folds collect in the loop and are joined after it."""
@@ -67,7 +76,7 @@ class ColumnWriter(Strip):
         for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
             self._provide(value, tiles=False)
         for use in phase.folds:
-            self.code.append(f"{so_far(use)} = empty_{self.rule_of(use)}()")
+            self.code.append(f"{accumulator_name(use)} = initial_{self.define_reduction(use)}()")
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
@@ -79,34 +88,36 @@ class ColumnWriter(Strip):
         if self.schedule.vectors > 1:
             self.code.extend(["while column < columns:", *indented(self._at_the_end(inside))])
         if self.kernel.shifted:
-            write_alignment(self, phase)
-        if self.schedule.split and phase.folds:
+            emit_alignment(self, phase)
+        if self.schedule.is_split and phase.folds:
             self._exchange(number, phase)
         for use in phase.folds:
-            self.scope.unpack(use, f"join_{self.rule_of(use)}({so_far(use)})")
+            self.scope.unpack(use, f"all_reduce_{self.define_reduction(use)}({accumulator_name(use)})")
         self._forget()
 
     def _turn_work(self, number: int, phase: Phase, more: bool = False) -> None:
         """What a turn of the loop does; `more`: with a few tiles rather than one, which share what their rows need."""
         self._forget()
-        self.walk.place()
+        self.multi_axis.emit_offsets()
         if phase.tile:
             self._tile_work(number, phase, more)
             return
         self._element_work(number, phase)
         for use in phase.folds:
-            self._collect(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
+            self._collect(use, f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)")
         self.code.append(self._next())
 
     def _next(self) -> str:
-        return f"column = {self.index}(column + {'stride' if self.schedule.split else self.schedule.tile})"
+        return f"column = {self.index}(column + {'stride' if self.schedule.is_split else self.schedule.tile_columns})"
 
     def _tile_work(self, number: int, phase: Phase, more: bool) -> None:
         """A tile worked as if it were a column, phase by phase; what it comes to is merged into the states so far."""
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
-                self.scope.unpack(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
+                self.scope.unpack(
+                    use, f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)"
+                )
             if part.row is not None:
                 self._row_body(f"tile_{number}_{k}", part.row)
         self.code.append(self._next())
@@ -123,15 +134,15 @@ class ColumnWriter(Strip):
         """Tiles that are measured from what the one before them came to; their folds merge with its own."""
         outside, self.scope.code = self.scope.code, []
         self._forget()
-        self.walk.place()
+        self.multi_axis.emit_offsets()
         follow = {value.name for value in phase.implied.states} if phase.implied else set()
         for k, part in enumerate(phase.tile):
             self._element_work(f"{number}_{k}", part)
             for use in (use for use in part.folds if use.state[0].name not in follow):
                 names = ", ".join(value.name for value in use.state)
                 states = f"({names})" if len(use.state) > 1 else names
-                found = f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)"
-                self.code.append(f"{names} = merge_{self.rule_of(use)}({states}, {found})")
+                found = f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)"
+                self.code.append(f"{names} = merge_{self.define_reduction(use)}({states}, {found})")
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
@@ -139,11 +150,13 @@ class ColumnWriter(Strip):
             self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
 
     def _collect(self, use: FoldUse, states: str) -> None:
-        self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
+        self.code.append(
+            f"{accumulator_name(use)} = merge_{self.define_reduction(use)}({accumulator_name(use)}, {states})"
+        )
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
         """The same, where some of a thread's vectors are beyond the columns."""
-        names = "|".join([r"fold_\w+", *map(re.escape, self.checked)])
+        names = "|".join([r"reduce_\w+", *map(re.escape, self.checked)])
         return [re.sub(rf"\b({names})\(", r"\1_end(", line) for line in lines]
 
     def _define(self, name: str, made: str) -> None:
@@ -162,23 +175,27 @@ class ColumnWriter(Strip):
         record, places = record_bytes(self.schedule, self.kernel), record_places(self.schedule, phase)
         first = f"({before} * int64(strips) + int64(number))" if before else "int64(number)"
         outside = self.scope.code
-        self.scope.code = [] if self.schedule.room else outside
+        self.scope.code = [] if self.schedule.max_threads else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
-            rule, state = self.rule_of(use), use.state[0].name
-            self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
-            self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
-            self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({so_far(use)}))")
-        if self.schedule.together:
-            self.code.extend([f"met = int32({before + 1} * parts)", "meet(tickets, number * 2, met)"])
+            rule, state = self.define_reduction(use), use.state[0].name
+            self.scope.functions.append(f"store_partial_{state} = reducer.store_partial(reduction_{rule}, {place})")
+            self.scope.functions.append(
+                f"load_partials_{state} = reducer.load_partials(reduction_{rule}, {place}, {record}, {batch})"
+            )
+            self.code.append(
+                f"store_partial_{state}(records + part * {record}, all_reduce_{rule}({accumulator_name(use)}))"
+            )
+        if self.schedule.grid_sync:
+            self.code.extend([f"met = int32({before + 1} * parts)", "grid_barrier_wait(semaphores, number * 2, met)"])
         else:
-            self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
+            self.code.extend(["if not is_last_block(semaphores, number, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, found = self.rule_of(use), so_far(use)
-            merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
-            self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
-            self.code.extend(indented([merged, f"other = int32(other + {self.levels(batch)})"]))
-        if self.schedule.room:
+            rule, found = self.define_reduction(use), accumulator_name(use)
+            merged = f"{found} = merge_{rule}({found}, load_partials_{use.state[0].name}(records, other, parts))"
+            self.code.extend([f"{found} = initial_{rule}()", "other = level", "while other < parts:"])
+            self.code.extend(indented([merged, f"other = int32(other + {self.threads_y_times(batch)})"]))
+        if self.schedule.max_threads:
             inside, self.scope.code = self.scope.code, outside
             self.code.extend(["if parts > 1:", *indented(inside)])
 
@@ -200,8 +217,8 @@ class ColumnWriter(Strip):
             letter, at, stride = self.at_column(k)
             self._define(name, f'store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.element(store.value)
-            stores.append(f"{name}({self.begins[k]}, {at}, {made}, column, columns{stride})")
-        self.code.extend(["if there:", *indented(stores)] if stores else [])
+            stores.append(f"{name}({self.bases[k]}, {at}, {made}, column, columns{stride})")
+        self.code.extend(["if in_bounds:", *indented(stores)] if stores else [])
 
     def _provide(self, value: Value, tiles: bool = True) -> None:
         """See that an argument of a body has its value."""
@@ -220,7 +237,7 @@ class ColumnWriter(Strip):
         name, k = load.value.name, load.operand
         kind = self.kernel.operands[k].dtype
         if of_rows:
-            (letter, stride), place = self.letter(k), self.rows_there
+            (letter, stride), place = self.letter(k), self.row_bounds
         else:
             letter, at, stride = self.at_column(k)
             place = f"{at}, columns"
@@ -230,15 +247,15 @@ class ColumnWriter(Strip):
             self.scope.top.append(f'load_{name} = strip.load("{kind.name}", "{letter}")')
         else:
             self._define(f"load_{name}", f'load("{kind.name}", "{letter}")')
-        self.code.append(f"{name} = load_{name}({self.begins[k]}, {place}{stride})")
+        self.code.append(f"{name} = load_{name}({self.bases[k]}, {place}{stride})")
 
     def _position(self, position: Position) -> None:
         name, axis, kind = position.value.name, position.axis, position.value.dtype.name
         self.scope.ready.add(name)
-        if axis < self.kernel.along:
+        if axis < self.kernel.vector_axis:
             self.code.append(f"{name} = {kind}(row{axis})")
             return
-        tile, along = ("strip", True) if axis == self.kernel.along else ("tile", False)
+        tile, along = ("strip", True) if axis == self.kernel.vector_axis else ("tile", False)
         define = f'at_{name} = {tile}.positions("{kind}", along={along})'
         if define not in self.scope.top:
             self.scope.top.append(define)
@@ -246,7 +263,7 @@ class ColumnWriter(Strip):
 
     # Folds and the work of rows.
 
-    def rule_of(self, use: FoldUse) -> str:
+    def define_reduction(self, use: FoldUse) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
         kinds = ", ".join(value.dtype.name for value in use.state)
         key = (use.name, kinds, use.identity, use.merge)
@@ -255,12 +272,18 @@ class ColumnWriter(Strip):
         same = sum(name == use.name for name, *_ in self.rules)
         name = self.rules[key] = f"{use.name}_{same}" if same else use.name
         lines = self.scope.functions
-        lines += rule(use, name)
-        lines += [f"fold_{name} = stack.fold(tile, rule_{name})", f"join_{name} = stack.join(rule_{name})"]
+        lines += reduction_source(use, name)
+        lines += [
+            f"reduce_{name} = reducer.reduce_tile(tile, reduction_{name})",
+            f"all_reduce_{name} = reducer.all_reduce(reduction_{name})",
+        ]
         if not self.schedule.resident:
-            lines.append(f"fold_{name}_end = stack.fold(ends, rule_{name})")
-            lines += [f"empty_{name} = stack.empty(rule_{name})", f"merge_{name} = stack.merge(rule_{name})"]
-            lines += [f"align_{name} = stack.align(rule_{name})"] * self.kernel.shifted
+            lines.append(f"reduce_{name}_end = reducer.reduce_tile(ends, reduction_{name})")
+            lines += [
+                f"initial_{name} = reducer.identity(reduction_{name})",
+                f"merge_{name} = reducer.combine(reduction_{name})",
+            ]
+            lines += [f"align_{name} = reducer.align(reduction_{name})"] * self.kernel.shifted
         return name
 
     def _row_work(self, number: int, phase: Phase) -> None:
@@ -275,8 +298,8 @@ class ColumnWriter(Strip):
             letter, stride = self.letter(k)
             self.scope.top.append(f'{name} = strip.store("{self.kernel.operands[k].dtype.name}", "{letter}")')
             made = self.scope.widen(store.value, "strip")
-            stores.append(f"{name}({self.begins[k]}, int32(0), {made}, {self.rows_there}{stride})")
-        wanted = "there & (level == 0)" + (" & (part == 0)" if self.schedule.together else "")
+            stores.append(f"{name}({self.bases[k]}, int32(0), {made}, {self.row_bounds}{stride})")
+        wanted = "in_bounds & (level == 0)" + (" & (part == 0)" if self.schedule.grid_sync else "")
         self.code.extend([f"if {wanted}:", *indented(stores)] if stores else [])
 
     def _row_body(self, name: str, body: Body) -> None:

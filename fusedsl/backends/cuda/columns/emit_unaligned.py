@@ -1,10 +1,9 @@
-"""Columns whose rows begin anywhere in 16 bytes: a level reads aligned vectors, and their states move to their rows.
+"""Emits shifted column vectors: threads load aligned vectors and the reduced states move to the right rows.
 
-Where the lines of an array are no whole number of vectors long, each begins at another place of 16 bytes; but those of
-every so many columns begin alike: as many as a vector has elements, or fewer. So a block has a multiple of that many
-levels, each level reads the aligned vectors around its rows, and once a block has read all that it reads, each lane
-takes the first few states of the next one. The last lane of a block, and one vector more in each line, are there for
-the others alone.
+If the rows of an array are no whole number of vectors long, each begins at another offset in 16 bytes; those of every
+so many columns begin alike: as many as a vector has elements, or fewer. So threads_y is a multiple of that, each level
+loads the aligned vectors around its rows, and after the loop each thread takes the first few states of the next one.
+The last thread of a block, and one more vector in each row, exist for their neighbours only.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....kernel_ir.phase import Phase
-from ..emit.source_text import so_far
+from ..emit.source_text import accumulator_name
 
 if TYPE_CHECKING:
-    from .emit import ColumnWriter
-    from .emit_index import Strip
+    from .emit import ColumnEmitter
+    from .emit_index import ColumnIndexEmitter
 
 
-def write_shift(writer: Strip) -> None:
+def emit_shift(writer: ColumnIndexEmitter) -> None:
     """Begin with the aligned vector that holds a thread's first row, or if nothing of it exists with the one before."""
     kernel, size, width = writer.kernel, _itemsize(writer), writer.schedule.width
-    row, extent, begin = _row(writer), _extent(writer), writer.begins[_operand(writer)]
+    row, extent, begin = _row(writer), _extent(writer), writer.bases[_operand(writer)]
     column = f"int64(level) * {writer.scope.names.stride(_operand(writer), kernel.axes - 1)} * {size}"
-    lane, lanes = writer.place_in_block()
+    lane, lanes = writer.thread_x_in_block()
     writer.code.extend(
         [
-            f"there = there & ({lane} < {lanes} - 1) & ({row} < {extent})",
-            f"left = int32(select(there, min({extent} - {row}, {width}), 0))",
+            f"in_bounds = in_bounds & ({lane} < {lanes} - 1) & ({row} < {extent})",
+            f"left = int32(select(in_bounds, min({extent} - {row}, {width}), 0))",
             f"shift = int32((({begin} + {column}) & {size * width - 1}) >> {size.bit_length() - 1})",
             f"beyond = {row} - shift >= {extent}",
             f"{begin} = {begin} - int64(select(beyond, shift + {width}, shift) * {size})",
@@ -36,32 +35,32 @@ def write_shift(writer: Strip) -> None:
     )
 
 
-def write_alignment(writer: ColumnWriter, phase: Phase) -> None:
+def emit_alignment(writer: ColumnEmitter, phase: Phase) -> None:
     """Move the states of a phase from where vectors were read to the rows of each thread."""
     row = _row(writer)
     for use in phase.folds:
-        given = f"{so_far(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
-        writer.code.append(f"{so_far(use)} = align_{writer.rule_of(use)}({given})")
+        given = f"{accumulator_name(use)}, shift, {row} == 0, {row} >= {_extent(writer)}"
+        writer.code.append(f"{accumulator_name(use)} = align_{writer.define_reduction(use)}({given})")
 
 
-def shifted_strips(writer: Strip, vectors: str) -> str:
+def shifted_strips(writer: ColumnIndexEmitter, vectors: str) -> str:
     """How many strips there are of so many vectors: a lane of each is there for the others."""
-    index, (_, lanes) = writer.index, writer.place_in_block()
-    return f"{index}(share({index}({vectors} + {lanes} - 2), {lanes} - 1))"
+    index, (_, lanes) = writer.index, writer.thread_x_in_block()
+    return f"{index}(udiv({index}({vectors} + {lanes} - 2), {lanes} - 1))"
 
 
-def _operand(writer: Strip) -> int:
+def _operand(writer: ColumnIndexEmitter) -> int:
     (found,) = (k for k, operand in enumerate(writer.kernel.operands) if operand.access == "shifted")
     return found
 
 
-def _itemsize(writer: Strip) -> int:
+def _itemsize(writer: ColumnIndexEmitter) -> int:
     return writer.kernel.operands[_operand(writer)].dtype.itemsize
 
 
-def _row(writer: Strip) -> str:
+def _row(writer: ColumnIndexEmitter) -> str:
     return f"row{writer.kernel.row_axes - 1}"
 
 
-def _extent(writer: Strip) -> str:
+def _extent(writer: ColumnIndexEmitter) -> str:
     return writer.scope.names.extent(writer.kernel.row_axes - 1)

@@ -1,4 +1,4 @@
-"""Folding neighbouring rows side by side: a state for each kept element of a vector, joined over levels of threads."""
+"""Column reducer: one state per vector element, combined over threads_y and blocks."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
-from ..tile.grid_sync import get, put, size_of
+from ..tile.grid_sync import ld_relaxed, size_of, st_global
 from ..tile.loops import repeated, when
-from ..tile.reduce import Fold, State, from_first
+from ..tile.reduce import ReduceOp, State, from_first
 from ..tile.tile import Tile
 
 ROUND, DIRECT = 8, 2  # states that one thread merges for others, and that all read and merge for themselves
@@ -17,43 +17,43 @@ States = list[State]  # of the kept elements of a vector
 
 
 @dataclass(frozen=True)
-class Stack:
-    """The threads of a strip: `lanes` side by side on `width` kept elements each, `levels` deep; thread t stands at
-    lane t % lanes. Through shared memory go states of `state` bytes at most. Where there is `room` for so many threads,
-    they stand in the block's lines, as many as the launch says.
+class ColumnReducer:
+    """Threads of a strip: thread t is at x = t % threads_x, y = t / threads_x; each has `width` columns of states.
+
+    `state` is the most bytes of a state in shared memory. With `max_threads`, x and y are the launch's tid.x and tid.y.
     """
 
     width: int
     state: int
-    lanes: int = 0
-    levels: int = 0
-    room: int = 0
+    threads_x: int = 0
+    threads_y: int = 0
+    max_threads: int = 0
 
     @property
-    def kept(self) -> int:
+    def columns(self) -> int:
         """Kept elements of the strip."""
-        return self.lanes * self.width
+        return self.threads_x * self.width
 
     def _lane(self, e: Emitter) -> ir.Value:
         thread = e.special_register("tid.x")
-        return thread if self.room else e.builder.and_(thread, I32(self.lanes - 1))
+        return thread if self.max_threads else e.builder.and_(thread, I32(self.threads_x - 1))
 
     def _level(self, e: Emitter) -> ir.Value:
-        if self.room:
+        if self.max_threads:
             return e.special_register("tid.y")
-        return e.builder.lshr(e.special_register("tid.x"), I32(self.lanes.bit_length() - 1))
+        return e.builder.lshr(e.special_register("tid.x"), I32(self.threads_x.bit_length() - 1))
 
     def _side(self, e: Emitter) -> ir.Value:
-        return e.special_register("ntid.x") if self.room else I32(self.lanes)
+        return e.special_register("ntid.x") if self.max_threads else I32(self.threads_x)
 
-    def fold(self, tile: Tile, rule_of: Fold) -> Callable:
+    def reduce_tile(self, tile: Tile, rule_of: ReduceOp) -> Callable:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
         kinds_of, result = rule_of.state, self.result(rule_of)
 
         def rule(*kinds):
             def emit(e, *values):
                 columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
-                rooms = tile.room_of(e, kinds[-2], *values[-2:])
+                rooms = tile.valid_of(e, kinds[-2], *values[-2:])
                 empty = rule_of.empty.emit(e, []) if any(rooms) else []
                 found = []
                 for k in range(self.width):
@@ -61,7 +61,7 @@ class Stack:
                     for number, room in enumerate(rooms):
                         state = [column[number * self.width + k] for column in columns]
                         if room is not None:
-                            there = room.holds(e.builder, 0)
+                            there = room.has(e.builder, 0)
                             state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
                         states.append(state)
                     found.append(rule_of.tree(e, states, from_first(rooms)))
@@ -71,7 +71,7 @@ class Stack:
 
         return intrinsic(len(kinds_of) + 2)(rule)
 
-    def empty(self, rule_of: Fold) -> Callable:
+    def identity(self, rule_of: ReduceOp) -> Callable:
         """`empty()`: the states of no elements."""
 
         def rule():
@@ -79,7 +79,7 @@ class Stack:
 
         return intrinsic(0)(rule)
 
-    def merge(self, rule_of: Fold) -> Callable:
+    def combine(self, rule_of: ReduceOp) -> Callable:
         """`merge(a, b)`: two vectors of states as one."""
 
         def rule(a, b):
@@ -91,21 +91,21 @@ class Stack:
 
         return intrinsic(2)(rule)
 
-    def join(self, rule_of: Fold) -> Callable:
+    def all_reduce(self, rule_of: ReduceOp) -> Callable:
         """`join(states)`: those of all levels merged, the same bits in each of them."""
 
         def rule(kind):
             def emit(e, value):
                 states = self._unpack(e, rule_of, value)
-                if self.room:
+                if self.max_threads:
                     return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
-                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.levels > 1 else states)
+                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
 
             return self.result(rule_of), emit
 
         return intrinsic(1)(rule)
 
-    def align(self, rule_of: Fold) -> Callable:
+    def align(self, rule_of: ReduceOp) -> Callable:
         """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
         lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
 
@@ -115,7 +115,7 @@ class Stack:
                 states = self._unpack(e, rule_of, value)
                 kinds = [part.type for part in states[0]]
                 columns, first = self._pool(e, kinds), b.mul(level, side)
-                threads = b.mul(side, e.special_register("ntid.y") if self.room else I32(self.levels))
+                threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
                 first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
                 last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
                 e.barrier()  # what an earlier fold left has been read
@@ -137,7 +137,7 @@ class Stack:
 
         return intrinsic(4)(rule)
 
-    def leave(self, rule_of: Fold, begin: int) -> Callable:
+    def store_partial(self, rule_of: ReduceOp, begin: int) -> Callable:
         """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
 
         def rule(address, kind):
@@ -146,20 +146,20 @@ class Stack:
                 with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
                     for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
                         for k, part in enumerate(state):
-                            put(e, b.add(place, I64(k * size_of(part.type))), part)
+                            st_global(e, b.add(place, I64(k * size_of(part.type))), part)
 
             return types.void, emit
 
         return intrinsic(2)(rule)
 
-    def gather(self, rule_of: Fold, begin: int, record: int, batch: int) -> Callable:
+    def load_partials(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
         """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
         from `parts` on do not exist."""
 
         def rule(address, first, parts):
             def emit(e, at, number, limit):
                 b = e.builder
-                lane, levels = self._lane(e), e.special_register("ntid.y") if self.room else I32(self.levels)
+                lane, levels = self._lane(e), e.special_register("ntid.y") if self.max_threads else I32(self.threads_y)
                 empty, found = rule_of.empty.emit(e, []), []
                 number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
                 for step in range(batch):
@@ -170,7 +170,8 @@ class Stack:
                     states = []
                     for k in range(self.width):
                         parts_of = [
-                            get(e, b.add(p, I64(k * size_of(none.type))), none.type) for p, none in zip(places, empty)
+                            ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
+                            for p, none in zip(places, empty)
                         ]
                         states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
                     found.append(states)
@@ -181,17 +182,17 @@ class Stack:
 
         return intrinsic(3)(rule)
 
-    def result(self, rule_of: Fold) -> types.Type:
+    def result(self, rule_of: ReduceOp) -> types.Type:
         """A tuple of `width` values for each part of the state; as itself where the state has one part."""
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
         return tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
 
-    def _pack(self, e: Emitter, rule_of: Fold, states: States) -> ir.Value:
+    def _pack(self, e: Emitter, rule_of: ReduceOp, states: States) -> ir.Value:
         tiles = [types.UniTuple(kind, self.width) for kind in rule_of.state]
         made = [e.pack(tile, [state[n] for state in states]) for n, tile in enumerate(tiles)]
         return made[0] if len(made) == 1 else e.pack(self.result(rule_of), made)
 
-    def _unpack(self, e: Emitter, rule_of: Fold, value: ir.Value) -> States:
+    def _unpack(self, e: Emitter, rule_of: ReduceOp, value: ir.Value) -> States:
         parts = [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))
         columns = [e.unpack(part, self.width) for part in parts]
         return [[column[k] for column in columns] for k in range(self.width)]
@@ -203,32 +204,32 @@ class Stack:
         for part in state:
             size = size_of(part.type) * self.width
             places.append(b.add(at, b.add(b.mul(lane, I64(size)), I64(begin))))
-            begin += -(-size * (self.room or self.lanes) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
+            begin += -(-size * (self.max_threads or self.threads_x) // RECORD_ALIGNMENT) * RECORD_ALIGNMENT
         return places
 
-    def _joined(self, e: Emitter, rule_of: Fold, states: States) -> States:
+    def _joined(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
         """Through shared memory: threads merge a few levels of one kept element each, until all can read the rest."""
         b, lane, level = e.builder, self._lane(e), self._level(e)
         kinds = [part.type for part in states[0]]
         columns = self._pool(e, kinds)
         e.barrier()  # what an earlier fold left has been read
-        first = b.add(b.mul(level, I32(self.kept)), lane)
+        first = b.add(b.mul(level, I32(self.columns)), lane)
         for k, state in enumerate(states):
-            _write(e, columns, b.add(first, I32(k * self.lanes)), state)
+            _write(e, columns, b.add(first, I32(k * self.threads_x)), state)
         e.barrier()
-        begin, count = 0, self.levels
+        begin, count = 0, self.threads_y
         while count > DIRECT:
             taken = min(ROUND, count)
             self._merge_levels(e, rule_of, columns, kinds, begin, taken, count // taken)
             e.barrier()
             begin, count = begin + count, count // taken
-        slots = [b.add(lane, I32((begin + n) * self.kept)) for n in range(count)]
+        slots = [b.add(lane, I32((begin + n) * self.columns)) for n in range(count)]
         return [
-            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.lanes)), kinds) for slot in slots])
+            rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.threads_x)), kinds) for slot in slots])
             for k in range(self.width)
         ]
 
-    def _joined_lines(self, e: Emitter, rule_of: Fold, states: States) -> States:
+    def _joined_lines(self, e: Emitter, rule_of: ReduceOp, states: States) -> States:
         """The same where only the launch knows the levels: the upper half merges into the lower one, step by step."""
         b, lane, level = e.builder, self._lane(e), self._level(e)
         side, levels = e.special_register("ntid.x"), e.special_register("ntid.y")
@@ -258,16 +259,16 @@ class Stack:
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
 
-    def _merge_levels(self, e: Emitter, rule_of: Fold, columns, kinds, begin: int, taken: int, groups: int) -> None:
+    def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, taken: int, groups: int) -> None:
         """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
-        b, threads, items = e.builder, self.lanes * self.levels, groups * self.kept
+        b, threads, items = e.builder, self.threads_x * self.threads_y, groups * self.columns
         thread = e.special_register("tid.x")
 
         def work(number: ir.Value) -> None:
-            group, element = b.lshr(number, I32(self.kept.bit_length() - 1)), b.and_(number, I32(self.kept - 1))
-            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.kept)), element)
-            found = [_read(e, columns, b.add(first, I32(n * self.kept)), kinds) for n in range(taken)]
-            place = b.add(number, I32((begin + groups * taken) * self.kept))
+            group, element = b.lshr(number, I32(self.columns.bit_length() - 1)), b.and_(number, I32(self.columns - 1))
+            first = b.add(b.mul(b.add(b.mul(group, I32(taken)), I32(begin)), I32(self.columns)), element)
+            found = [_read(e, columns, b.add(first, I32(n * self.columns)), kinds) for n in range(taken)]
+            place = b.add(number, I32((begin + groups * taken) * self.columns))
             _write(e, columns, place, rule_of.tree(e, found))
 
         if items < threads:
@@ -279,7 +280,7 @@ class Stack:
 
     def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
         """Shared memory of the kernel for each part of a state: all folds take turns in it."""
-        slots = self.room * self.width if self.room else slots_of(self.levels) * self.kept
+        slots = self.max_threads * self.width if self.max_threads else slots_of(self.threads_y) * self.columns
         size = slots * self.state
         module, kind, name = e.builder.module, ir.ArrayType(I8, size), f"pool_of_{size}"  # kernels may share a module
         pool = module.globals.get(name)

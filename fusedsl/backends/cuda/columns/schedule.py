@@ -1,4 +1,4 @@
-"""Columns on threads: vectors of neighbouring rows side by side, levels of threads along what is folded."""
+"""Column schedule: vectors along the last row axis across threads, threads_y along the reduced axes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,19 @@ from math import prod
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import held, row_loads, words
+from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Phase
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
-from ..split_heuristics import BEGIN, columns_of, finishes_at_once, fold_bytes, meetings, parts_of, state_words
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..split_heuristics import (
+    BLOCK_OVERHEAD,
+    choose_blocks_per_row,
+    exchange_count,
+    finishes_at_once,
+    fold_bytes,
+    row_length,
+    state_words,
+)
 
 WARP = 32
 BLOCK = 256  # threads of a block
@@ -39,44 +47,42 @@ HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class ColumnSchedule:
-    """`lanes` threads side by side on vectors of `width` kept elements, `levels` of them along the folded axes.
+    """Column reduction: `threads_x` threads on vectors along the row axis, `threads_y` along the reduced axes.
 
-    A thread holds `vectors` vectors, `levels` apart, of which the first `whole` are always there; not `resident`, it
-    loops over so many at a time. Where `split`, `parts` blocks share a strip: the last of them to come finishes it, or
-    `together` all are resident at once, wait for each other after each fold and go on. Where there is `room`, for so
-    many threads in a block, lanes and levels are not compiled: the launch says them, and how many parts there are.
+    If `resident`, a thread holds `vectors` vectors; otherwise it loops over so many at a time. If `is_split`, several
+    blocks share a strip: the last to arrive finishes it; with `grid_sync`, all pass a grid barrier per reduction.
     """
 
     resident: bool
     width: int
     vectors: int
-    whole: int
-    lanes: int
-    levels: int
-    blocks: int
-    split: bool = False
-    together: bool = False
-    parts: int = field(default=1, compare=False)
+    full_vectors: int  # leading vectors that are always in bounds
+    threads_x: int
+    threads_y: int
+    blocks: int  # per SM
+    is_split: bool = False
+    grid_sync: bool = False
+    blocks_per_strip: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
-    room: int = 0
+    max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
 
     @property
-    def binary(self) -> ColumnSchedule:
+    def compiled_form(self) -> ColumnSchedule:
         """What of it machine code depends on."""
-        return replace(self, lanes=0, levels=0) if self.room else self
+        return replace(self, threads_x=0, threads_y=0) if self.max_threads else self
 
     @property
-    def block(self) -> int:
-        return self.lanes * self.levels
+    def block_threads(self) -> int:
+        return self.threads_x * self.threads_y
 
     @property
-    def tile(self) -> int:
+    def tile_columns(self) -> int:
         """Folded positions that a block takes at a time."""
-        return self.levels * self.vectors
+        return self.threads_y * self.vectors
 
 
-def schedule_column(
+def schedule_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
 ) -> ColumnSchedule:
     """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
@@ -92,36 +98,36 @@ def schedule_column(
     return _looped(kernel, extents, hardware, room if flexible else 0, deepest)
 
 
-def schedule_strips(
+def schedule_dynamic_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
 ) -> ColumnSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
 
     Where it is `listed` and they are not long, no blocks share a strip.
     """
-    listed = listed and columns_of(kernel, extents) < MANY
+    listed = listed and row_length(kernel, extents) < MANY
     if finishes_at_once(kernel) and not listed:
-        return schedule_column(kernel, extents, hardware, deepest=1)
+        return schedule_columns(kernel, extents, hardware, deepest=1)
     found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
-    count, steps = strips(found, kernel, extents), -(-columns_of(kernel, extents) // found.tile)
+    count, steps = strip_count(found, kernel, extents), -(-row_length(kernel, extents) // found.tile_columns)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
     reason = (
-        f"{columns_of(kernel, extents)} elements are folded across what is contiguous: {found.lanes} threads side by "
-        f"side on vectors of {found.width}, {found.levels} deep, loop over them"
+        f"{row_length(kernel, extents)} elements are folded across what is contiguous: {found.threads_x} threads side "
+        f"by side on vectors of {found.width}, {found.threads_y} deep, loop over them"
     )
     if parts > 1:
         reason += f"; {parts} blocks share a strip, they wait for each other after each fold"
-    return replace(found, split=parts > 1, together=parts > 1, parts=parts, reason=reason)
+    return replace(found, is_split=parts > 1, grid_sync=parts > 1, blocks_per_strip=parts, reason=reason)
 
 
-def strips(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def strip_count(schedule: ColumnSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Strips of `lanes` vectors in all rows."""
-    return _strips(kernel, extents, schedule.lanes)
+    return _strips(kernel, extents, schedule.threads_x)
 
 
 def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
     """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
-    states, places = (schedule.room or schedule.lanes) * schedule.width, [0]
+    states, places = (schedule.max_threads or schedule.threads_x) * schedule.width, [0]
     for use in phase.folds:
         sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.state)
         places.append(places[-1] + sum(sizes))
@@ -133,14 +139,16 @@ def record_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     return max(record_places(schedule, phase)[-1] for phase in kernel.phases)
 
 
-def left_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
+def block_state_bytes(schedule: ColumnSchedule, kernel: KernelIR) -> int:
     """What a block of a split strip leaves after all phases: nothing is written twice."""
-    return meetings(kernel) * record_bytes(schedule, kernel)
+    return exchange_count(kernel) * record_bytes(schedule, kernel)
 
 
 def _vectors(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Vectors of all rows; of those that are shifted, the last of each line lends its states to the one before."""
-    return prod(extents[: kernel.row_axes - 1]) * (-(-extents[kernel.row_axes - 1] // kernel.kept) + kernel.shifted)
+    return prod(extents[: kernel.row_axes - 1]) * (
+        -(-extents[kernel.row_axes - 1] // kernel.row_vector_width) + kernel.shifted
+    )
 
 
 def _strips(kernel: KernelIR, extents: tuple[int, ...], lanes: int) -> int:
@@ -156,14 +164,17 @@ def _lanes(kernel: KernelIR, extents: tuple[int, ...], most: int) -> int:
 
 
 def _fits_shared(kernel: KernelIR, threads: int) -> bool:
-    return threads * kernel.kept * fold_bytes(kernel) <= SHARED * 3 // 4  # and a quarter for what is merged
+    return threads * kernel.row_vector_width * fold_bytes(kernel) <= SHARED * 3 // 4  # and a quarter for what is merged
 
 
 def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
-    width, columns = kernel.kept, columns_of(kernel, extents)
+    width, columns = kernel.row_vector_width, row_length(kernel, extents)
     full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
     itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
-    per_element = max(words(held(kernel), packed=width > 1), words([kernel.operands[full[0]].dtype], packed=width > 1))
+    per_element = max(
+        register_count(live_between_phases(kernel), packed=width > 1),
+        register_count([kernel.operands[full[0]].dtype], packed=width > 1),
+    )
     levels = 1
     while levels < MOST_THREADS and -(-columns // levels) * width * per_element > HELD_AIM:
         levels *= 2
@@ -183,11 +194,11 @@ def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) ->
         return None
     whole = max((v for v in HELD_CLASSES if v < vectors and v * levels <= columns), default=0)
     threads = lanes * levels
-    need = needed(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
+    need = required_registers(kernel, Tiling(width, vectors)) + state_words(kernel.phases) * width
     if need > registers_for(hardware, 1, threads):
         return None
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     reason = (
         f"{columns} elements are folded across what is contiguous: {lanes} threads side by side on vectors of {width}, "
         f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
@@ -208,17 +219,21 @@ def _looped(
     256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
     0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
     """
-    width, rows, columns = kernel.kept, row_loads(kernel), columns_of(kernel, extents)
+    width, rows, columns = kernel.row_vector_width, row_loads(kernel), row_length(kernel, extents)
     read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
     segment = NARROW_SEGMENT_BYTES if narrow or kernel.shifted else SEGMENT_BYTES
     found = _loop_over(segment // size, kernel, read, extents, hardware, room)
-    while found.parts > 1 and found.parts > MANY_PARTS and found.lanes * size > LINE_BYTES:
-        found = _loop_over(found.lanes // 2, kernel, read, extents, hardware, room)
-    if deepest > 1 and found.parts >= MERGED and columns >= LONG_PARTS * found.parts * found.tile:
-        deeper = _loop_over(found.lanes, kernel, read, extents, hardware, room, deepest)
-        found = deeper if deeper.parts < found.parts else found
+    while found.blocks_per_strip > 1 and found.blocks_per_strip > MANY_PARTS and found.threads_x * size > LINE_BYTES:
+        found = _loop_over(found.threads_x // 2, kernel, read, extents, hardware, room)
+    if (
+        deepest > 1
+        and found.blocks_per_strip >= MERGED
+        and columns >= LONG_PARTS * found.blocks_per_strip * found.tile_columns
+    ):
+        deeper = _loop_over(found.threads_x, kernel, read, extents, hardware, room, deepest)
+        found = deeper if deeper.blocks_per_strip < found.blocks_per_strip else found
     return _widened(found, kernel, read, extents, hardware, room)
 
 
@@ -238,17 +253,17 @@ def _widened(
     if kernel.shifted or not finishes_at_once(kernel):
         return found
     tried = [found]
-    while tried[-1].parts == 1 and tried[-1].levels > 1:
-        wider = _loop_over(2 * tried[-1].lanes, kernel, read, extents, hardware, room)
-        if wider.lanes == tried[-1].lanes:
+    while tried[-1].blocks_per_strip == 1 and tried[-1].threads_y > 1:
+        wider = _loop_over(2 * tried[-1].threads_x, kernel, read, extents, hardware, room)
+        if wider.threads_x == tried[-1].threads_x:
             break
         tried.append(wider)
 
     def turns(one: ColumnSchedule) -> int:
-        waves = -(-strips(one, kernel, extents) * one.parts // (hardware.multiprocessors * one.blocks))
-        return waves * (-(-columns_of(kernel, extents) // (one.tile * one.parts)) + BEGIN)
+        waves = -(-strip_count(one, kernel, extents) * one.blocks_per_strip // (hardware.multiprocessors * one.blocks))
+        return waves * (-(-row_length(kernel, extents) // (one.tile_columns * one.blocks_per_strip)) + BLOCK_OVERHEAD)
 
-    return min((one for one in tried if one.parts == 1), key=turns, default=found)
+    return min((one for one in tried if one.blocks_per_strip == 1), key=turns, default=found)
 
 
 def _states_at_once(kernel: KernelIR) -> int:
@@ -270,7 +285,7 @@ def _loop_over(
 
     A thread has `deep` times as many bytes under way as others, and an SM as many.
     """
-    width, columns = kernel.kept, columns_of(kernel, extents)
+    width, columns = kernel.row_vector_width, row_length(kernel, extents)
     taken = max(1, sum(d.itemsize for d in read)) * width
     states = state_words(kernel.phases) * width
     narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
@@ -281,17 +296,17 @@ def _loop_over(
     vectors = max(1, min(most_vectors, deep * under_way // taken, STATE_BUDGET // max(states, 1)))
     lanes, levels = _block(most, vectors, kernel, extents, room or BLOCK)
     threads = room or lanes * levels
-    need = needed(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
-    need += ADDRESS_WORDS * vectors if kernel.wide and not (narrow and sums) else 0
+    need = required_registers(kernel, Tiling(width, vectors)) + states * _states_at_once(kernel)
+    need += ADDRESS_WORDS * vectors if kernel.index64 and not (narrow and sums) else 0
     block_shared = threads * width * fold_bytes(kernel) * 4 // 3 + SYSTEM_SHARED
     fits = min(hardware.threads // (1 if narrow and sums else 2) // (deep * threads), hardware.shared // block_shared)
     blocks = min(blocks_for(hardware, need, threads), max(1, fits))
     blocks = min(blocks, SHIFTED_BLOCKS) if kernel.shifted else blocks
     count = _strips(kernel, extents, lanes)
     slots, alone = hardware.multiprocessors * blocks, finishes_at_once(kernel)
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     steps = -(-columns // (levels * vectors))
-    parts = parts_of(count, steps, slots) if alone else max(1, min(slots // count, steps))
+    parts = choose_blocks_per_row(count, steps, slots) if alone else max(1, min(slots // count, steps))
     how = "the last one finishes it" if alone else "they wait for each other after each fold"
     shared = f"; {parts} blocks share a strip, {how}" if parts > 1 else ""
     reason = (
@@ -305,10 +320,10 @@ def _loop_over(
 
 def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], block: int) -> tuple[int, int]:
     """Threads side by side and levels of them in a block of so many threads, each with so many vectors under way."""
-    least = kernel.kept if kernel.shifted else 1  # levels: columns so far apart begin alike
+    least = kernel.row_vector_width if kernel.shifted else 1  # levels: columns so far apart begin alike
     lanes = _lanes(kernel, extents, min(most, block // least))
     levels = least
-    while lanes * levels < block and levels * vectors < columns_of(kernel, extents):
+    while lanes * levels < block and levels * vectors < row_length(kernel, extents):
         levels *= 2
     while lanes * levels < block and lanes < _vectors(kernel, extents):
         lanes *= 2

@@ -1,4 +1,4 @@
-"""The namespace of a generated CUDA file: the intrinsics that it may use, and the functions of scalars."""
+"""Namespace of a generated CUDA file: its intrinsics and scalar functions."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from ....ir.types import DTYPES
 FAMILIES = __package__.rpartition(".")[0]
 # What generated files may use of each file of intrinsics.
 WORDS = {
-    "tile.thread_index": "thread thread_again line depth side block "
-    "barrier take_turn await_cluster divide share scalar part "
+    "tile.thread_index": "thread_idx reread_thread_idx thread_idx_y block_dim_y block_dim_x block_idx "
+    "barrier griddepcontrol cluster_wait divide udiv scalar subkernel "
     "word half",
-    "tile.tile": "Tile shared_place await_fetched",
-    "tile.scalar": "once",
-    "tile.element": "load_value store_value together",
+    "tile.tile": "Tile smem_base cp_async_wait_all",
+    "tile.scalar": "uniform",
+    "tile.element": "load_value store_value concat_tiles",
     "scan_sort.scan_intrinsics": "scan_tile",
-    "scan_sort.decoupled_lookback": "scan_linked next_tile tile_row tiles_done",
-    "elementwise.transpose_intrinsics": "Patch shared_bytes",
-    "scan_sort.sort_keys": "order",
+    "scan_sort.decoupled_lookback": "scan_with_lookback take_tile tile_row reset_lookback",
+    "elementwise.transpose_intrinsics": "TransposeTile shared_bytes",
+    "scan_sort.sort_keys": "key_codec",
     "attention.intrinsics.warp_row": "WarpRow row_of",
-    "scan_sort.topk_intrinsics": "enter values_of columns_of best shared_room sort_tile take pick",
-    "scan_sort.external_sort": "choice reset push settle keep_run merge_runs",
-    "tile.thread_group": "Team",
-    "tile.reduce": "fold fold_pairs fold_tile merge_states empty_state",
-    "tile.cp_async": "Ring arrived send shared_start",
-    "rows_and_columns.intrinsics": "Crew blocks everyone leave",
-    "columns.intrinsics": "Stack",
-    "matmul.intrinsics": "strip_places square_places put_strip no_sums add_sums multiply_strips scatter whole_quotient",
+    "scan_sort.topk_intrinsics": "make_entries values_of columns_of select_best sort_smem sort_tile "
+    "load_entries load_entry",
+    "scan_sort.external_sort": "topk_buffer reset insert flush store_run merge_runs",
+    "tile.thread_group": "ThreadGroup",
+    "tile.reduce": "reduction reduce_pairs reduce_tile combine_states identity_state",
+    "tile.cp_async": "CpAsyncRing wait_group commit_group dynamic_smem_base",
+    "rows_and_columns.intrinsics": "RowGroups grid_dim grid_barrier grid_barrier_exit",
+    "columns.intrinsics": "ColumnReducer",
+    "matmul.intrinsics": "k_slice_coordinates output_coordinates store_k_slice "
+    "zero_accumulators add_accumulators multiply_k_slices scatter udiv64",
     "attention.intrinsics.fragment": "Fragment quad_all_reduce splat_rows any_not_one",
     "attention.intrinsics.fragment_layout": "row_positions first_column",
     "attention.intrinsics.random_mask": "philox_mask",
@@ -44,7 +46,7 @@ WORDS = {
     "attention.intrinsics.paged_lookup": "PagedLookup",
     "attention.intrinsics.mma": "mma_qk mma_pv fma_qk fma_pv store_p",
     "attention.intrinsics.split_kv_partials": "store_partial_state load_partial_state",
-    "tile.grid_sync": "last meet part_from leave_state take_state",
+    "tile.grid_sync": "is_last_block grid_barrier_wait grid_barrier_reset store_partial load_partial",
 }
 
 

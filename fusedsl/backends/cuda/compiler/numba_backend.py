@@ -1,4 +1,4 @@
-"""The one door to Numba CUDA and nvJitLink: intrinsics, scalar functions inlined in kernels, and linked binaries."""
+"""Numba CUDA and nvJitLink behind one interface: intrinsics, inlined scalar functions, linked binaries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from numba.cuda.extending import intrinsic as numba_intrinsic
 from numba.cuda.extending import register_model
 
 __all__ = [
-    *("Binary", "Emitter", "ScalarFunction", "UnlinkableError", "Words"),
+    *("CudaBinary", "Emitter", "ScalarFunction", "UnlinkableError", "Words"),
     *("intrinsic", "ir", "link", "lower", "types"),
 ]
 
@@ -155,7 +155,7 @@ class ScalarFunction:
 
 
 @dataclass(frozen=True)
-class Binary:
+class CudaBinary:
     """Machine code of one kernel, and what the linker says of it."""
 
     code: bytes
@@ -238,7 +238,7 @@ def lowering_for(cc: tuple[int, int]) -> Iterator[None]:
         _TARGET.reset(token)
 
 
-def link(ltoir: bytes, cc: tuple[int, int]) -> Binary:
+def link(ltoir: bytes, cc: tuple[int, int]) -> CudaBinary:
     """LTO-IR to machine code. (Never by way of PTX, which links as relocatable code.)"""
     # Where there is a driver, nvJitLink keeps results in ~/.nv and then logs nothing: no registers, no kernel's name.
     options = [f"-arch={architecture(cc)}", "-lto", "-verbose", "-Xptxas=-v", "-no-cache"]
@@ -250,7 +250,7 @@ def link(ltoir: bytes, cc: tuple[int, int]) -> Binary:
     shared = re.search(r"(\d+) bytes smem", log)
     if function is None or registers is None:
         raise UnlinkableError(f"the linker's log names no kernel:\n{log}")
-    return Binary(
+    return CudaBinary(
         code,
         function.group(1),
         int(registers.group(1)),

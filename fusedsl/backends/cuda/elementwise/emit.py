@@ -1,17 +1,17 @@
-"""The map skeleton: a block takes a tile of vectors, loads all of them, computes, stores."""
+"""Emits an elementwise kernel: a block loads a tile of vectors, computes it, stores it."""
 
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR
-from ..emit.multi_axis_index import Walk
-from ..emit.source_text import Names, Scope, either, header, letter_of
+from ..emit.multi_axis_index import MultiAxisIndex
+from ..emit.source_text import Names, SourceBuilder, access_kind, either, header
 from ..peephole.low_precision_stores import narrow_body
-from .schedule import MapSchedule
+from .schedule import ElementwiseSchedule
 
 
-def map_source(kernel: KernelIR, schedule: MapSchedule) -> str:
+def emit_elementwise(kernel: KernelIR, schedule: ElementwiseSchedule) -> str:
     """The generated file of a map kernel."""
-    scope = Scope(kernel, Names(kernel))
+    scope = SourceBuilder(kernel, Names(kernel))
     opening = header(kernel, f"a map; each thread computes {schedule.vectors} × {schedule.width} elements", "")
     scope.read_scalars()
     if kernel.axes == 1:
@@ -21,20 +21,20 @@ def map_source(kernel: KernelIR, schedule: MapSchedule) -> str:
     return scope.text(opening, "Load a tile, compute it, store it.")
 
 
-def _tile(name: str, schedule: MapSchedule, step: int, check: str) -> str:
+def _tile(name: str, schedule: ElementwiseSchedule, step: int, check: str) -> str:
     return f'{name} = Tile(width={schedule.width}, vectors={schedule.vectors}, step={step}, checks="{check}")'
 
 
-def _line(scope: Scope, schedule: MapSchedule) -> None:
+def _line(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """One axis: a thread whose vectors are all whole takes them as they are, another looks at each element."""
     kernel, width, step = scope.kernel, schedule.width, schedule.width * schedule.threads
     index = kernel.index
     scope.top.append(_tile("tile", schedule, step, "." * schedule.vectors))
     scope.top.append(_tile("ends", schedule, step, ("t" if width > 1 else "v") * schedule.vectors))
-    begin = f"{index}({index}({scope.block}) * {schedule.tile * width})"
+    begin = f"{index}({index}({scope.block}) * {schedule.tile_vectors * width})"
     scope.code += [
         f"n = {index}(n0)",
-        f"start = {index}({begin} + {index}(thread() * {width}))",
+        f"start = {index}({begin} + {index}(thread_idx() * {width}))",
         f"whole = {index}(start + {(schedule.vectors - 1) * step + width}) <= n",
     ]
     whole, ends = _line_loads(scope, schedule)
@@ -48,12 +48,12 @@ def _line(scope: Scope, schedule: MapSchedule) -> None:
     scope.code += either("whole", whole, ends)
 
 
-def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
+def _line_loads(scope: SourceBuilder, schedule: ElementwiseSchedule) -> tuple[list[str], list[str]]:
     whole: list[str] = []
     ends: list[str] = []
     for load in scope.kernel.loads:
         name, operand = load.value.name, scope.kernel.operands[load.operand]
-        at, letter = scope.names.pointer(load.operand), letter_of(operand, schedule.width)
+        at, letter = scope.names.pointer(load.operand), access_kind(operand, schedule.width)
         if letter == "0":
             scope.top.append(f'load_{name} = load_value("{operand.dtype.name}")')
             scope.code.append(f"{name} = load_{name}({at})")
@@ -67,12 +67,12 @@ def _line_loads(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[st
     return whole, ends
 
 
-def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[str]]:
+def _line_stores(scope: SourceBuilder, schedule: ElementwiseSchedule) -> tuple[list[str], list[str]]:
     whole: list[str] = []
     ends: list[str] = []
     for number, store in enumerate(scope.kernel.phases[0].stores):
         operand, value = scope.kernel.operands[store.operand], scope.element(store.value)
-        stride = scope.stride(store.operand, letter_of(operand, schedule.width))
+        stride = scope.stride(store.operand, access_kind(operand, schedule.width))
         for tile, suffix, lines in (("tile", "", whole), ("ends", "_end", ends)):
             name = f"store_{number}{suffix}"
             kind = ', "s"' if stride else ""
@@ -81,21 +81,21 @@ def _line_stores(scope: Scope, schedule: MapSchedule) -> tuple[list[str], list[s
     return whole, ends
 
 
-def _compute(scope: Scope, schedule: MapSchedule) -> None:
+def _compute(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     scope.map_body("body", narrow_body(scope.kernel, scope.kernel.phases[0]), schedule.width)
 
 
-def _grid(scope: Scope, schedule: MapSchedule) -> None:
+def _grid(scope: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     """Several axes: vectors are numbered along the last axis, then the others; each finds its place once."""
     kernel = scope.kernel
-    walk = Walk(scope, tuple(range(kernel.axes)), schedule.width, "first", "count")
+    walk = MultiAxisIndex(scope, tuple(range(kernel.axes)), schedule.width, "first", "count")
     scope.top.append(_tile("tile", schedule, schedule.threads, "v" * schedule.vectors))
     index = walk.index
     used = sorted({load.operand for load in kernel.loads} | {s.operand for s in kernel.phases[0].stores})
     walk.define(used, schedule.vectors, f"step={schedule.threads}")
-    begin = f"{index}({index}({scope.block}) * {schedule.tile})"
-    scope.code.append(f"first = {index}({begin} + thread())")
-    walk.place()
+    begin = f"{index}({index}({scope.block}) * {schedule.tile_vectors})"
+    scope.code.append(f"first = {index}({begin} + thread_idx())")
+    walk.emit_offsets()
     for load in kernel.loads:
         walk.load(load)
     for position in kernel.positions:

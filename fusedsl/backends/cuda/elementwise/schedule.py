@@ -1,4 +1,4 @@
-"""Maps on threads: 16-byte vectors, all loads before the math, enough of them in flight to hide memory."""
+"""Elementwise schedule: 16-byte vectors, all loads before the math, enough of them in flight to hide latency."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import vector_width
-from ....kernel_ir.register_pressure import Tiling, element_work, needed, predicted
+from ....kernel_ir.register_pressure import Tiling, instructions_per_element, predicted_registers, required_registers
 
 BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
@@ -20,7 +20,7 @@ FULL_NARROW = 64  # … from which on the eight elements of one 16-bit vector ke
 
 
 @dataclass(frozen=True)
-class MapSchedule:
+class ElementwiseSchedule:
     """Each thread computes `vectors` vectors of `width` elements; `blocks` of `threads` are to fit on an SM."""
 
     width: int
@@ -31,12 +31,12 @@ class MapSchedule:
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
-    def tile(self) -> int:
+    def tile_vectors(self) -> int:
         """Vectors that a block computes."""
         return self.threads * self.vectors
 
 
-def schedule_map(kernel: KernelIR, hardware: Hardware) -> MapSchedule:
+def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSchedule:
     """How a map runs on this hardware; it does not depend on the extents, so a new shape compiles nothing."""
     lines = [operand.strides for operand in kernel.operands]
     dtypes = [operand.dtype for operand in kernel.operands]
@@ -49,7 +49,7 @@ def schedule_map(kernel: KernelIR, hardware: Hardware) -> MapSchedule:
     # expm1, log and sine 2 to 3 %, dropout and GELU times an array of bfloat16 7 %; tanh and exp lose less than 1 %;
     # Black-Scholes of bfloat16 loses 5 %); with several axes four share what finding one's place costs (bias and GELU
     # of bfloat16: 2 %).
-    work = element_work(kernel)
+    work = instructions_per_element(kernel)
     long = work >= LONG_BODY if width < 8 else LONG_NARROW <= work < FULL_NARROW
     vectors = 2 if (width >= 8 and read <= 16) or (long and width > 1) else 1
     if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:
@@ -58,17 +58,17 @@ def schedule_map(kernel: KernelIR, hardware: Hardware) -> MapSchedule:
         vectors = 2 if sum(" = fetch_" in line for line in kernel.phases[0].element.lines) == 1 else 1
     while vectors > 1 and work * width * vectors > UNROLLED:
         vectors //= 2
-    need = needed(kernel, Tiling(width, vectors))
+    need = required_registers(kernel, Tiling(width, vectors))
     while vectors > 1 and need > MOST_NEEDED:
         vectors //= 2
-        need = needed(kernel, Tiling(width, vectors))
+        need = required_registers(kernel, Tiling(width, vectors))
     while width > 1 and need > hardware.thread_registers:  # narrower vectors before values that spill
         width //= 2
-        need = needed(kernel, Tiling(width, vectors))
+        need = required_registers(kernel, Tiling(width, vectors))
     threads = BLOCK_VECTORS // vectors
     blocks = blocks_for(hardware, need, threads)
-    registers = predicted(kernel, hardware, need, blocks, threads)
-    return MapSchedule(
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
+    return ElementwiseSchedule(
         width,
         vectors,
         threads,
@@ -79,9 +79,9 @@ def schedule_map(kernel: KernelIR, hardware: Hardware) -> MapSchedule:
     )
 
 
-def map_grid(schedule: MapSchedule, extents: tuple[int, ...]) -> int:
+def elementwise_grid(schedule: ElementwiseSchedule, extents: tuple[int, ...]) -> int:
     """Blocks of the launch."""
     vectors = -(-extents[-1] // schedule.width)
     for extent in extents[:-1]:
         vectors *= extent
-    return max(1, -(-vectors // schedule.tile))
+    return max(1, -(-vectors // schedule.tile_vectors))

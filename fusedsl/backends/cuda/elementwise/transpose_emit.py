@@ -1,16 +1,16 @@
-"""The transpose skeleton: a block computes a patch of two axes; arrays contiguous along the other one turn in it."""
+"""Emits a transpose: a block computes a square tile of two axes; transposed arrays go through shared memory."""
 
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import Names, Scope, header, letter_of
+from ..emit.source_text import Names, SourceBuilder, access_kind, header
 from ..peephole.low_precision_stores import narrow_body
 from .transpose_schedule import TransposeSchedule
 
 
-def transpose_source(kernel: KernelIR, schedule: TransposeSchedule) -> str:
+def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     """The generated file of a map over arrays of two orientations."""
-    writer = _Writer(kernel, schedule)
+    writer = TransposeEmitter(kernel, schedule)
     writer.find_patch()
     writer.load()
     writer.compute()
@@ -20,14 +20,14 @@ def transpose_source(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     return writer.scope.text(opening, "Load a patch, turn what lies across it, compute, store.")
 
 
-class _Writer:
+class TransposeEmitter:
     def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
-        self.scope = Scope(kernel, Names(kernel))
+        self.scope = SourceBuilder(kernel, Names(kernel))
         self.last = kernel.axes - 1
         edge, width, threads = schedule.edge, schedule.width, schedule.threads
         self.scope.top += [
-            f"patch = Patch(edge={edge}, width={width}, threads={threads})",
+            f"transpose_tile = TransposeTile(edge={edge}, width={width}, threads={threads})",
             f'tile = Tile(width={width}, vectors={schedule.vectors}, step=1, checks="{"." * schedule.vectors}")',
         ]
         self.scope.read_scalars()
@@ -71,7 +71,7 @@ class _Writer:
         operand, pointer = self.kernel.operands[k], self.scope.names.pointer(k)
         terms = []
         for axis, letter in enumerate(operand.strides):
-            if letter == "1" or (k in self.schedule.across and axis == self.schedule.axis):
+            if letter == "1" or (k in self.schedule.transposed and axis == self.schedule.axis):
                 terms.append(self.origin[axis])
             elif letter == "s":
                 terms.append(f"{self.origin[axis]} * {self.scope.names.stride(k, axis)}")
@@ -98,37 +98,37 @@ class _Writer:
 
     def load(self) -> None:
         """All loads first; then those across are turned."""
-        code, across = self.scope.code, [x for x in self.kernel.loads if x.operand in self.schedule.across]
+        code, across = self.scope.code, [x for x in self.kernel.loads if x.operand in self.schedule.transposed]
         for load in across:
             name, k = load.value.name, load.operand
             self._define_across(name, k)
-            code.append(f"{name}_held = {name}_fetch({self._base(k)}, {self._column_stride(k)}, rows, columns)")
+            code.append(f"{name}_registers = {name}_load({self._base(k)}, {self._column_stride(k)}, rows, columns)")
         for load in self.kernel.loads:
-            if load.operand not in self.schedule.across:
+            if load.operand not in self.schedule.transposed:
                 self._load_along(load)
         for load in across:
-            code.append(f"{load.value.name}_put({load.value.name}_square, {load.value.name}_held)")
+            code.append(f"{load.value.name}_store_smem({load.value.name}_smem, {load.value.name}_registers)")
         for position in self.kernel.positions:
             self._position(position.value.name, position.value.dtype.name, position.axis)
         if across:
             code.append("barrier()")
         for load in across:
             self.scope.stored[load.value.name] = self.kernel.operands[load.operand].dtype
-            code.append(f"{load.value.name} = {load.value.name}_take({load.value.name}_square)")
+            code.append(f"{load.value.name} = {load.value.name}_load_smem({load.value.name}_smem)")
 
     def _define_across(self, name: str, k: int) -> None:
         """The accesses of an array that lies across the patch, and its shared memory."""
         operand, schedule = self.kernel.operands[k], self.schedule
-        whole = schedule.whole[schedule.across.index(k)]
+        whole = schedule.vectorized[schedule.transposed.index(k)]
         size = schedule.edge**2 * operand.dtype.itemsize
-        parts = ("fetch", "put", "take") if k < self.kernel.inputs else ("give", "drain")
-        self.scope.top.append(f'{name}_across = patch.across("{operand.dtype.name}", whole={whole})')
-        self.scope.top += [f"{name}_{part} = {name}_across.{part}()" for part in parts]
-        self.scope.top.append(f"{name}_shared = shared_bytes({size})")
-        self.scope.code.append(f"{name}_square = {name}_shared()")
+        parts = ("load", "store_smem", "load_smem") if k < self.kernel.inputs else ("store_results", "store")
+        self.scope.top.append(f'{name}_transpose = transpose_tile.via_smem("{operand.dtype.name}", vectorized={whole})')
+        self.scope.top += [f"{name}_{part} = {name}_transpose.{part}()" for part in parts]
+        self.scope.top.append(f"{name}_allocate = shared_bytes({size})")
+        self.scope.code.append(f"{name}_smem = {name}_allocate()")
 
     def _letter(self, k: int) -> str:
-        letter = letter_of(self.kernel.operands[k], self.schedule.width)
+        letter = access_kind(self.kernel.operands[k], self.schedule.width)
         return "s" if letter == "u" else letter
 
     def _load_along(self, load: Load) -> None:
@@ -139,14 +139,14 @@ class _Writer:
             scope.code.append(f"{name} = load_{name}({self._base(k)})")
             return
         scope.stored[name] = operand.dtype
-        scope.top.append(f'load_{name} = patch.load("{operand.dtype.name}", "{self._letter(k)}")')
+        scope.top.append(f'load_{name} = transpose_tile.load("{operand.dtype.name}", "{self._letter(k)}")')
         scope.code.append(f"{name} = load_{name}({self._base(k)}, {self._strides(k)}, rows, columns)")
 
     def _position(self, name: str, kind: str, axis: int) -> None:
         if axis not in (self.schedule.axis, self.last):
             self.scope.code.append(f"{name} = {kind}({self.origin[axis]})")
             return
-        self.scope.top.append(f'at_{name} = patch.positions("{kind}", along={axis == self.last})')
+        self.scope.top.append(f'at_{name} = transpose_tile.positions("{kind}", along={axis == self.last})')
         self.scope.code.append(f"{name} = at_{name}({self.origin[axis]})")
 
     def compute(self) -> None:
@@ -158,16 +158,16 @@ class _Writer:
         code, across = self.scope.code, []
         for number, store in enumerate(self.kernel.phases[0].stores):
             k, value = store.operand, self.scope.element(store.value)
-            if k in self.schedule.across:
+            if k in self.schedule.transposed:
                 across.append((f"store_{number}", k))
                 self._define_across(*across[-1])
-                code.append(f"store_{number}_give(store_{number}_square, {value})")
+                code.append(f"store_{number}_store_results(store_{number}_smem, {value})")
                 continue
             operand = self.kernel.operands[k]
-            self.scope.top.append(f'store_{number} = patch.store("{operand.dtype.name}", "{self._letter(k)}")')
+            self.scope.top.append(f'store_{number} = transpose_tile.store("{operand.dtype.name}", "{self._letter(k)}")')
             code.append(f"store_{number}({self._base(k)}, {self._strides(k)}, rows, columns, {value})")
         if across:
             code.append("barrier()")
         for name, k in across:
             where = f"{self._base(k)}, {self._column_stride(k)}, rows, columns"
-            code.append(f"{name}_drain({name}_square, {where})")
+            code.append(f"{name}_store({name}_smem, {where})")

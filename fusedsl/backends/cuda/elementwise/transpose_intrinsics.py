@@ -1,4 +1,4 @@
-"""Square patches of two axes: loads and stores along one of them, or across it by way of shared memory."""
+"""Transpose tiles of two axes: loads and stores along one of them, or along the other through shared memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
-from ..tile.memory import ACCESS_BYTES, Room, read, read_shared, stored_type, write, write_shared
+from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector, stored_type
 from ..tile.tile import Tile
 
 SWIZZLED = 8  # chunks of a row of shared memory that change places: 128 bytes, all of its banks
@@ -24,7 +24,7 @@ def shared_bytes(size: int) -> Callable:
 
 
 @dataclass(frozen=True)
-class Patch:
+class TransposeTile:
     """`edge` × `edge` elements on `threads` threads; each holds vectors of `width` columns, in rows `step` apart.
 
     `rows` and `columns` of its calls (int32) count what is there of the patch: at least one, at most `edge`. Loads
@@ -90,7 +90,7 @@ class Patch:
                 for number in range(self.vectors):
                     here = b.add(row, I32(number * self.step))
                     there = b.icmp_signed("<", here, row_count)
-                    room = Room(b.select(there, b.sub(column_count, column), I32(0)), split=letter != "1")
+                    room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=letter != "1")
                     line = _moved(b, at, here, row_step, kind)
                     places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
                     part = elements[number * size : (number + 1) * size]
@@ -129,23 +129,23 @@ class Patch:
 
     # -- across them
 
-    def across(self, name: str, whole: bool) -> Across:
+    def via_smem(self, name: str, whole: bool) -> SmemTranspose:
         """The accesses of an array that is contiguous along the rows' axis, `whole` in vectors of 16 bytes."""
-        return Across(self, dtype(name), whole)
+        return SmemTranspose(self, dtype(name), whole)
 
 
 @dataclass(frozen=True)
-class Across:
+class SmemTranspose:
     """An array whose columns are contiguous. A thread reads or writes `length` elements of `group` columns at once;
-    those that are not `whole` one by one, by neighbouring threads.
+    those that are not `vectorized` one by one, by neighbouring threads.
 
     In shared memory it stands row by row. The chunks of 16 bytes of a row change places by the row's number, so that
     both a warp's words of one column group and its vectors of one row fall into different banks.
     """
 
-    patch: Patch
+    patch: TransposeTile
     kind: DType
-    whole: bool
+    vectorized: bool
 
     @property
     def size(self) -> int:
@@ -158,7 +158,7 @@ class Across:
 
     @property
     def length(self) -> int:
-        if not self.whole:
+        if not self.vectorized:
             return 1
         return min(ACCESS_BYTES // self.size, self.patch.edge**2 // (self.patch.threads * self.group))
 
@@ -176,7 +176,7 @@ class Across:
         count = self.patch.edge**2 // (self.patch.threads * self.group)
         return types.UniTuple(getattr(types, self.word.name), count)
 
-    def fetch(self) -> Callable:
+    def load(self) -> Callable:
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
 
         def rule(*_):
@@ -195,7 +195,7 @@ class Across:
 
         return intrinsic(4)(rule)
 
-    def put(self) -> Callable:
+    def store_smem(self) -> Callable:
         """`put(shared, held)`: what was fetched, to shared memory."""
 
         def rule(*_):
@@ -204,13 +204,13 @@ class Across:
                 for number, (row, column) in enumerate(self._places(e)):
                     for j in range(self.length):
                         at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
-                        write_shared(e, self.word, 1, at, [words[number * self.length + j]])
+                        st_shared(e, self.word, 1, at, [words[number * self.length + j]])
 
             return types.void, emit
 
         return intrinsic(2)(rule)
 
-    def take(self) -> Callable:
+    def load_smem(self) -> Callable:
         """`take(shared)`: the tile of the thread out of shared memory."""
         patch, kind = self.patch, self.kind
         result = stored_type(kind, patch.width * patch.vectors, patch.width)
@@ -219,14 +219,14 @@ class Across:
             def emit(e, shared):
                 found = []
                 for row, column, width in self._pieces(e):
-                    found += read_shared(e, kind, width, self._shared(e, shared, row, column))
+                    found += ld_shared(e, kind, width, self._shared(e, shared, row, column))
                 return e.pack(result, found)
 
             return result, emit
 
         return intrinsic(1)(rule)
 
-    def give(self) -> Callable:
+    def store_results(self) -> Callable:
         """`give(shared, values)`: a tile of results, to shared memory."""
         patch, kind = self.patch, self.kind
         tile = Tile(patch.width, patch.vectors, ".")
@@ -238,13 +238,13 @@ class Across:
                 size = len(elements) // len(pieces)
                 for number, (row, column, width) in enumerate(pieces):
                     part = elements[number * size : (number + 1) * size]
-                    write_shared(e, kind, width, self._shared(e, shared, row, column), part)
+                    st_shared(e, kind, width, self._shared(e, shared, row, column), part)
 
             return types.void, emit
 
         return intrinsic(2)(rule)
 
-    def drain(self) -> Callable:
+    def store(self) -> Callable:
         """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""
 
         def rule(*_):
@@ -254,7 +254,7 @@ class Across:
                     words = []
                     for j in range(self.length):
                         at = self._shared(e, shared, b.add(row, I32(j)), column)
-                        words.append(read_shared(e, self.word, 1, at)[0])
+                        words.append(ld_shared(e, self.word, 1, at)[0])
                     for k in range(self.group):
                         here = b.add(column, I32(k))
                         line = _moved(b, base, here, column_stride, self.kind)
@@ -268,7 +268,7 @@ class Across:
     def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""
         b, edge = e.builder, self.patch.edge
-        down = min(SWIZZLED if self.whole else WARP, edge // self.length)  # lanes of a warp along the rows
+        down = min(SWIZZLED if self.vectorized else WARP, edge // self.length)  # lanes of a warp along the rows
         beside = WARP // down
         tall = edge // (self.length * down)  # pieces of a warp along the rows
         thread = e.special_register("tid.x")
@@ -304,10 +304,12 @@ class Across:
 
     def _read(self, e: Emitter, line: ir.Value, row: ir.Value, rows: ir.Value) -> list[ir.Value]:
         at = _moved(e.builder, line, _clamped(e.builder, row, rows, self.length), I64(1), self.kind)
-        return read(e, self.bits, self.length, at, None)
+        return load_vector(e, self.bits, self.length, at, None)
 
     def _write(self, e: Emitter, line: ir.Value, row: ir.Value, values: list[ir.Value], room: ir.Value) -> None:
-        write(e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, Room(room))
+        store_vector(
+            e, self.bits, self.length, _moved(e.builder, line, row, I64(1), self.kind), values, ValidElements(room)
+        )
 
     def _joined(self, b: ir.IRBuilder, elements: list[ir.Value]) -> ir.Value:
         """Elements of one row as a word."""

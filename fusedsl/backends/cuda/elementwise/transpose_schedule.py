@@ -1,4 +1,4 @@
-"""Maps over arrays that are contiguous along different axes: square patches that turn in shared memory."""
+"""Transpose schedule: arrays that are contiguous along different axes, in square tiles through shared memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 
 THREADS = 256
 LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a patch
@@ -21,17 +21,16 @@ TURNING = 4  # registers for the places of two orientations
 
 @dataclass(frozen=True)
 class TransposeSchedule:
-    """A block of `threads` computes a patch of `edge` × `edge` elements, along `axis` and the last one.
+    """A block of `threads` computes a tile of `edge` × `edge` elements, along `axis` and the last axis.
 
-    A thread holds vectors of `width` elements along the last axis. The operands `across` are contiguous along `axis`:
-    they are read and written along it, and turned in shared memory; those that are `whole` in 16-byte accesses.
+    A thread holds vectors of `width` elements along the last axis.
     """
 
     axis: int
     edge: int
     width: int
-    across: tuple[int, ...]
-    whole: tuple[bool, ...]
+    transposed: tuple[int, ...]  # operands contiguous along `axis`, which go through shared memory
+    vectorized: tuple[bool, ...]  # whether their accesses have 16 bytes
     threads: int
     blocks: int
     reason: str = field(default="", compare=False)
@@ -71,10 +70,10 @@ def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Har
         return None
     width = vector_width([o.dtype for o in operands], [o.strides for o in operands]) if aligned else 1
     width = min(width, edge * edge // THREADS)
-    need = TURNING + needed(kernel, Tiling(width, edge * edge // (width * THREADS)))
+    need = TURNING + required_registers(kernel, Tiling(width, edge * edge // (width * THREADS)))
     shared_blocks = hardware.shared // (edge * edge * sum(sizes) + SYSTEM_SHARED)
     blocks = max(1, min(blocks_for(hardware, need, THREADS), shared_blocks))
-    registers = predicted(kernel, hardware, need, blocks, THREADS)
+    registers = predicted_registers(kernel, hardware, need, blocks, THREADS)
     names = ", ".join(operands[k].name for k in across)
     reason = (
         f"{names} {'is' if len(across) == 1 else 'are'} contiguous across the others: patches of {edge} × {edge} turn "

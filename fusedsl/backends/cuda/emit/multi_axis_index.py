@@ -1,4 +1,4 @@
-"""Index arithmetic over several axes: numbered vectors, and the offset of each in every operand."""
+"""Index arithmetic over several axes: vectors are numbered; each number gives an offset in every operand."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import Load, Position
 from ....kernel_ir.phase import Store
-from .source_text import Scope, indented, letter_of, total
+from .source_text import SourceBuilder, access_kind, indented, total
 
 
 @dataclass
-class Walk:
+class MultiAxisIndex:
     """Vectors of `width` elements along the last of `axes`, numbered from 0; `first` and `count` name variables."""
 
-    scope: Scope
+    scope: SourceBuilder
     axes: tuple[int, ...]
     width: int
     first: str
     count: str
     bases: dict[int, str] = field(default_factory=dict)  # where an operand's line begins, if not at its pointer
     operands: Sequence[int] = ()
-    places: list[int] = field(default_factory=list)  # axes whose positions are read
+    position_axes: list[int] = field(default_factory=list)  # axes whose positions are read
 
     @property
     def index(self) -> str:
@@ -30,8 +30,8 @@ class Walk:
     def define(self, operands: Sequence[int], vectors: int, step: str) -> None:
         """Write the function that places a vector, and count the vectors; `step` says how a thread's are apart."""
         self.operands = operands
-        self.places = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
-        if self.operands or self.places:
+        self.position_axes = [p.axis for p in self.scope.kernel.positions if p.axis in self.axes]
+        if self.operands or self.position_axes:
             self._define_place(vectors, step)
         self._count()
 
@@ -43,7 +43,7 @@ class Walk:
         offsets = [self._offset(k) for k in operands]
         arguments += [name for _, names in offsets for name in names]
         lines += [f"{self.offset(k)} = {expression}" for k, (expression, _) in zip(operands, offsets)]
-        results = [f"c{axis}" for axis in self.places] + [self.offset(k) for k in operands]
+        results = [f"c{axis}" for axis in self.position_axes] + [self.offset(k) for k in operands]
         kinds = ", ".join(["int64" if name.startswith("m") and name[1:].isdigit() else index for name in arguments])
         decorator = f'@steps.elementwise("{kinds} -> {", ".join([index] * len(results))}")'
         body = ['"""The offset in each operand of the vector of this number."""', *lines]
@@ -91,9 +91,9 @@ class Walk:
                 terms.append(f"{self.index}(c{axis} * {name})")
         return total(self.index, terms), taken
 
-    def place(self) -> None:
+    def emit_offsets(self) -> None:
         """Find the offsets of a thread's vectors."""
-        results = [f"place_{axis}" for axis in self.places] + [self.offset(k) for k in self.operands]
+        results = [f"place_{axis}" for axis in self.position_axes] + [self.offset(k) for k in self.operands]
         if results:
             given = ", ".join(f"{self.index}({a})" if "stride" in a or a[0] == "n" else a for a in self.arguments)
             numbers = f"numbers({self.first}, {self.count})"
@@ -113,7 +113,7 @@ class Walk:
     def load(self, load: Load) -> None:
         scope, name, k = self.scope, load.value.name, load.operand
         operand = scope.kernel.operands[k]
-        letter = letter_of(operand, self.width)
+        letter = access_kind(operand, self.width)
         scope.stored[name] = operand.dtype
         define = f'load_{name} = tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
         if define not in scope.top:
@@ -130,7 +130,7 @@ class Walk:
 
     def store(self, name: str, store: Store) -> None:
         scope, k = self.scope, store.operand
-        operand, letter = scope.kernel.operands[k], letter_of(scope.kernel.operands[k], self.width)
+        operand, letter = scope.kernel.operands[k], access_kind(scope.kernel.operands[k], self.width)
         value = scope.element(store.value)
         scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
         stride = self._stride(k, letter)

@@ -1,4 +1,4 @@
-"""Pieces of generated CUDA files: parameters, bodies as functions, index arithmetic, and the values in scope."""
+"""Source builder of a generated CUDA file: parameters, functions, statements, and the names that are defined."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
-from ....kernel_ir.parameters import slots
+from ....kernel_ir.parameters import kernel_params
 from ....kernel_ir.phase import Body, FoldUse, Value
-from ..peephole.gathers import staged
+from ..peephole.gathers import split_at_gathers
 
 INDENT = "    "
 BLOCK_NUMBER = "block_number"  # what a part is told of its place
@@ -20,7 +20,7 @@ def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
 
 
 def either(test: str, lines: list[str], others: list[str]) -> list[str]:
-    """Lines that run where a test holds, and others where it does not; either may be none."""
+    """Lines under `if test`, and others under `else`; either may be empty."""
     if not lines:
         return [f"if not ({test}):", *indented(others)] if others else []
     return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
@@ -34,7 +34,7 @@ def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Names:
-    """Names of a kernel's parameters, in the order of its slots."""
+    """Names of a kernel's parameters, in the order of the parameter block."""
 
     kernel: KernelIR
 
@@ -60,7 +60,7 @@ class Names:
     def parameters(self) -> list[str]:
         """One name per slot."""
         found = []
-        for slot in slots(self.kernel):
+        for slot in kernel_params(self.kernel):
             match slot.kind:
                 case "pointer":
                     found.append(self.pointer(slot.index))
@@ -70,7 +70,7 @@ class Names:
                     found.append(self.stride(slot.index, slot.axis))
                 case "magic":
                     found.append(self.magic(slot.index))
-                case "workspace" | "tickets":
+                case "workspace" | "semaphores":
                     found.append(slot.kind)
                 case "gap":
                     found.append(f"gap{slot.index}")
@@ -84,19 +84,20 @@ class Names:
         """`def kernel(…):`, broken into lines of parameters of one kind; of a part, `def work(block_number, …):`."""
         groups: list[list[str]] = []
         kinds: list[str] = []
-        for slot, name in zip(slots(self.kernel), self.parameters()):
+        for slot, name in zip(kernel_params(self.kernel), self.parameters()):
             if not kinds or kinds[-1] != slot.kind:
                 kinds.append(slot.kind)
                 groups.append([])
             groups[-1].append(name)
-        if self.kernel.part:
-            return ["@part", "def work(", *indented([f"{BLOCK_NUMBER},", *(", ".join(g) + "," for g in groups)]), "):"]
+        if self.kernel.is_subkernel:
+            arguments = [f"{BLOCK_NUMBER},", *(", ".join(group) + "," for group in groups)]
+            return ["@subkernel", "def work(", *indented(arguments), "):"]
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
-def rule(use: FoldUse, name: str) -> list[str]:
-    """A fold's merges and its identity as scalar functions, and the rule made of them."""
-    lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
+def reduction_source(use: FoldUse, name: str) -> list[str]:
+    """The combine and identity functions of a reduction, and the ReduceOp made of them."""
+    lines = ["", "", f"def identity_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
     for stem, body in (("merging", use.merge), ("following", use.follow)):
         if body is not None:
@@ -104,9 +105,9 @@ def rule(use: FoldUse, name: str) -> list[str]:
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
             lines += indented([*body.lines, f"return {results}"])
             given.append(f"{stem}_{name}")
-    given.insert(1, f"nothing_{name}")
+    given.insert(1, f"identity_{name}")
     kinds = ", ".join(value.dtype.name for value in use.state)
-    return [*lines, "", "", f'rule_{name} = fold("{kinds}", {", ".join(given)})']
+    return [*lines, "", "", f'reduction_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
@@ -128,20 +129,20 @@ def total(index: str, terms: Sequence[str]) -> str:
     return found
 
 
-def letter_of(operand: Operand, width: int) -> str:
-    """How a tile of this operand is accessed along the last axis; "u" is contiguous but element by element."""
+def access_kind(operand: Operand, width: int) -> str:
+    """How a tile of this operand is accessed along the last axis; "u": contiguous, but element by element."""
     last = operand.strides[-1]
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
-def so_far(use: FoldUse) -> str:
-    """The variable that collects a fold's state in a loop."""
-    return f"{use.state[0].name}_so_far"
+def accumulator_name(use: FoldUse) -> str:
+    """The variable that a reduction accumulates in, in a loop."""
+    return f"{use.state[0].name}_accumulator"
 
 
 @dataclass
-class Scope:
-    """The file being written: top-level lines, kernel lines, and what each name of a body stands for."""
+class SourceBuilder:
+    """The file being emitted: top-level lines, kernel statements, and the values that have a name."""
 
     kernel: KernelIR
     names: Names
@@ -157,7 +158,7 @@ class Scope:
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
-        return BLOCK_NUMBER if self.kernel.part else "block()"
+        return BLOCK_NUMBER if self.kernel.is_subkernel else "block_idx()"
 
     def define(self, lines: Sequence[str]) -> None:
         """Add a function to the file, unless it is there."""
@@ -210,7 +211,7 @@ class Scope:
         for pointer in self.kernel.pointers:
             self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
             self.ready.add(pointer.value.name)
-        known = dict(self.kernel.literals)
+        known = dict(self.kernel.constant_scalars)
         for k, value in enumerate(self.kernel.scalars):
             if value.name in known:
                 self.code.append(f"{value.name} = {value.dtype.name}({known[value.name]})")
@@ -225,7 +226,7 @@ class Scope:
 
         In tiles of vectors (`width`) what the body fetches is read tile by tile, so that neighbours come together.
         """
-        stages, rest = staged(body, self.fetched) if width > 1 else ([], body)
+        stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
             self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
@@ -254,10 +255,10 @@ class Scope:
 
 
 @dataclass
-class Writer:
-    """What every writer of a kernel begins with: the file being written, for this kernel."""
+class KernelEmitter:
+    """Base of the emitters of a kernel: the source builder of its file."""
 
-    scope: Scope
+    scope: SourceBuilder
 
     @property
     def kernel(self) -> KernelIR:

@@ -303,7 +303,7 @@ def quotient(x, divisor, scale, inverse):
     return (types.float32, emit) if same else None
 
 
-def byte_quotient(x, divisor, scale, inverse):
+def div_for_fp8(x, divisor, scale, inverse):
     """A `quotient` that is NaN where it is infinite, as a rounding to float8_e4m3fn makes it.
 
     Of a positive divisor, and from the remainder with its sign turned, a corrected zero has the sign of the estimate;
@@ -326,13 +326,13 @@ def byte_quotient(x, divisor, scale, inverse):
     return (types.float32, emit) if same else None
 
 
-def near_quotient(x, scale, inverse):
+def div_for_bf16(x, scale, inverse):
     """(x scale) inverse: a `quotient` without its correction, where a rounding to bfloat16 follows."""
     same = all(kind == types.float32 for kind in (x, scale, inverse))
     return (types.float32, lambda e, a, b, c: e.builder.fmul(e.builder.fmul(a, b), c)) if same else None
 
 
-def near_exp(kind):
+def exp_for_sum(kind):
     """2**(x log2 e) with a rounded product: what is summed beside its largest needs no more (see summands.py)."""
 
     def emit(e, x):
@@ -342,7 +342,7 @@ def near_exp(kind):
     return (kind, emit) if kind == types.float32 else None
 
 
-def stored_exp(kind):
+def exp_for_half(kind):
     """exp(x) as the square of the hardware's 2**y, which knows no subnormal numbers: off by 2**-24 |x| + 2**-21.
     The hardware knows no float64."""
 
@@ -355,7 +355,7 @@ def stored_exp(kind):
     return (kind, emit) if _is_float(kind) else None
 
 
-def near_log(kind):
+def log_approx(kind):
     """log2(x) / log2(e) by the hardware: off by 2**-22 where x is between 1/2 and 2, else by 2**-22 of itself.
     The hardware knows no float64."""
 
@@ -385,8 +385,8 @@ def logistic(kind):
 
 
 _RULES = dict.fromkeys((bool_, not_, sign, logistic, divisor_scale, isnan, isinf, isfinite, signbit), 1)
-_RULES |= dict.fromkeys((absolute, negative, near_exp, stored_exp, near_log), 1)
+_RULES |= dict.fromkeys((absolute, negative, exp_for_sum, exp_for_half, log_approx), 1)
 _RULES |= dict.fromkeys((maximum, minimum, fmax, fmin, fmod, power), 2)
 _RULES |= {_pairwise(integers.floor_divide): 2, _pairwise(integers.remainder): 2}
 _RULES |= {_pairwise(integers.shift_left): 2, _pairwise(integers.shift_right): 2}
-_RULES |= {select: 3, near_quotient: 3, quotient: 4, byte_quotient: 4}
+_RULES |= {select: 3, div_for_bf16: 3, quotient: 4, div_for_fp8: 4}

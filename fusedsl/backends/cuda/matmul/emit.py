@@ -1,6 +1,6 @@
-"""The contract skeleton: a block sums a square of products from strips in shared memory, then finishes its elements.
+"""Emits a matmul: a block accumulates an output tile from K-slices in shared memory, then runs the epilogue.
 
-Any strides, ends and alignment: each element is read from its own address where there is one, and counts 0 elsewhere.
+Any strides, bounds and alignment: each element is loaded from its own address if it is in bounds, and is 0 otherwise.
 """
 
 from __future__ import annotations
@@ -9,29 +9,29 @@ from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
 from ....kernel_ir.kernel import KernelIR, Load, Position
-from ....kernel_ir.matmul_axes import sides
+from ....kernel_ir.matmul_axes import matmul_axes
 from ....kernel_ir.phase import Body, Value
-from ..emit.source_text import Names, Scope, header, indented
-from .schedule import CHAIN, DEPTH, EDGE, PADDED, ContractSchedule, factors
+from ..emit.source_text import Names, SourceBuilder, header, indented
+from .schedule import CHAIN, DEPTH, EDGE, PADDED, MatmulSchedule, unique_factors
 
 PARTS = 4  # columns of a thread, which are finished one after another
 ROW, COLUMN, STEP = "row", "column", "step"
 
 
-def contract_source(kernel: KernelIR, schedule: ContractSchedule) -> str:
+def emit_matmul(kernel: KernelIR, schedule: MatmulSchedule) -> str:
     """The generated file of a kernel that sums products."""
-    return _Writer(kernel, schedule).source()
+    return MatmulEmitter(kernel, schedule).source()
 
 
-class _Writer:
-    def __init__(self, kernel: KernelIR, schedule: ContractSchedule):
-        found = sides(kernel)
+class MatmulEmitter:
+    def __init__(self, kernel: KernelIR, schedule: MatmulSchedule):
+        found = matmul_axes(kernel)
         assert found is not None
         self.kernel, self.schedule, self.sides = kernel, schedule, found
-        self.scope = Scope(kernel, Names(kernel))
+        self.scope = SourceBuilder(kernel, Names(kernel))
         steps = tuple(range(kernel.row_axes, kernel.axes))
         self.axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
-        self.packed = factors(found)
+        self.packed = unique_factors(found)
         self.folds = kernel.phases[0].folds
 
     def source(self) -> str:
@@ -58,7 +58,7 @@ class _Writer:
         code.append(f"rest = int64({self.scope.block})")
         for kind in (COLUMN, ROW):
             code.append(f"{kind}_squares = ({kind}s + {EDGE - 1}) >> {EDGE.bit_length() - 1}")
-            code.append(f"further = whole_quotient(rest, {kind}_squares)")
+            code.append(f"further = udiv64(rest, {kind}_squares)")
             code.append(f"{kind}_from = (rest - further * {kind}_squares) * {EDGE}")
             code.append("rest = further")
         code += self._split("rest", self.sides.batch)
@@ -81,7 +81,7 @@ class _Writer:
                 lines.append(f"c{a} = {number}")
                 continue
             size = self.scope.names.extent(a)
-            lines += [f"q{a} = whole_quotient({number}, {size})", f"c{a} = {number} - q{a} * {size}"]
+            lines += [f"q{a} = udiv64({number}, {size})", f"c{a} = {number} - q{a} * {size}"]
             number = f"q{a}"
         return lines
 
@@ -153,7 +153,9 @@ class _Writer:
         code, names = self.scope.code, [f"products{k}" for k in range(len(self.folds))]
         for k, use in enumerate(self.folds):
             d = use.state[0].dtype.name
-            makers = ", ".join(f'{name}("{d}")' for name in ("no_sums", "add_sums", "multiply_strips"))
+            makers = ", ".join(
+                f'{name}("{d}")' for name in ("zero_accumulators", "add_accumulators", "multiply_k_slices")
+            )
             self.scope.top.append(f"none{k}, add{k}, multiply{k} = {makers}")
             code.append(f"total{k} = none{k}()")
         strips: list[str] = []
@@ -173,8 +175,8 @@ class _Writer:
 
     def _strip(self, k: int, kind: str, body: Body) -> None:
         """Compute this thread's elements of a factor, and put them into shared memory."""
-        scope, along, d = self.scope, self.schedule.along[k], body.results[0].dtype
-        scope.top.append(f'places{k}, put{k} = strip_places({along}), put_strip("{d.name}", {along})')
+        scope, along, d = self.scope, self.schedule.k_contiguous[k], body.results[0].dtype
+        scope.top.append(f'places{k}, put{k} = k_slice_coordinates({along}), store_k_slice("{d.name}", {along})')
         scope.code.append(f"{kind}s_here, steps_here = places{k}()")
         scope.code += self._read({v.name for v in body.args}, (kind, STEP), f"find{k}")
         value = f"factor{k}"
@@ -189,7 +191,7 @@ class _Writer:
         """What follows the sums, for the elements of one of a thread's columns."""
         scope, phase = self.scope, self.kernel.phases[0]
         body = phase.row or Body((), (), ())
-        scope.top.append(f"places_of{part}, take{part} = square_places({part}), sums.part({4 * part}, 4)")
+        scope.top.append(f"places_of{part}, take{part} = output_coordinates({part}), sums.slice({4 * part}, 4)")
         if not part:
             scope.top.insert(-1, 'sums = Tile(width=1, vectors=16, step=1, checks="................")')
         scope.wide.clear()

@@ -1,7 +1,7 @@
-"""Products of matrices in a block: strips of both factors in shared memory, a square of sums in the threads' registers.
+"""Matmul intrinsics: K-slices of both factors in shared memory, an output tile in the threads' registers.
 
-A square has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) sums rows 4 r … 4 r + 3 of columns c, c + 16,
-c + 32 and c + 48; its 16 sums stand column by column.
+An output tile has EDGE x EDGE elements. Of the 16 x 16 threads, thread (r, c) accumulates rows 4 r … 4 r + 3 of columns
+c, c + 16, c + 32 and c + 48; its 16 accumulators are ordered column by column.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, intrinsic, ir, numba_type, types
-from ..tile.memory import ACCESS_BYTES, Room, element_type, read_shared, write, write_shared
+from ..tile.memory import ACCESS_BYTES, ValidElements, element_type, ld_shared, st_shared, store_vector
 from ..tile.thread_index import one_of
 from ..tile.tile import Tile
 from .schedule import DEPTH, EACH, EDGE, PADDED, THREADS
@@ -39,7 +39,7 @@ def _own_elements(e: Emitter, along: bool) -> list[tuple[ir.Value, ir.Value]]:
     return [(lane, b.add(step, I32(k * (THREADS // EDGE)))) for k in range(EACH)]
 
 
-def strip_places(along: bool) -> Callable:
+def k_slice_coordinates(along: bool) -> Callable:
     """`places()`: (lanes, steps) of the elements of a strip that this thread loads."""
     kind = types.UniTuple(types.int64, EACH)
     result = types.Tuple.from_types((kind, kind))
@@ -55,7 +55,7 @@ def strip_places(along: bool) -> Callable:
     return intrinsic(0)(rule)
 
 
-def square_places(part: int) -> Callable:
+def output_coordinates(part: int) -> Callable:
     """`places()`: (rows, columns) of the elements of a square that this thread sums, in one of its columns."""
     kind = types.UniTuple(types.int64, OWN)
     result = types.Tuple.from_types((kind, kind))
@@ -73,7 +73,7 @@ def square_places(part: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-def put_strip(name: str, along: bool) -> Callable:
+def store_k_slice(name: str, along: bool) -> Callable:
     """`put(at, values)`: this thread's elements of a strip into shared memory."""
     kind = dtype(name)
 
@@ -82,21 +82,21 @@ def put_strip(name: str, along: bool) -> Callable:
             b = e.builder
             for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
                 place = b.add(b.mul(step, I32(PADDED)), lane)
-                write_shared(e, kind, 1, _at(e, base, place, kind), [value])
+                st_shared(e, kind, 1, _at(e, base, place, kind), [value])
 
         return types.void, emit
 
     return intrinsic(2)(rule)
 
 
-def no_sums(name: str) -> Callable:
+def zero_accumulators(name: str) -> Callable:
     """`zero()`: a thread's sums before the first product."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
     return intrinsic(0)(lambda: (result, lambda e: e.pack(result, [element_type(kind)(0)] * (OWN * OWN))))
 
 
-def add_sums(name: str) -> Callable:
+def add_accumulators(name: str) -> Callable:
     """`add(one, other)`: two threads' worth of sums, one by one."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
@@ -112,7 +112,7 @@ def add_sums(name: str) -> Callable:
     return intrinsic(2)(rule)
 
 
-def multiply_strips(name: str) -> Callable:
+def multiply_k_slices(name: str) -> Callable:
     """`multiply(left, right, sums)`: the sums with the products of two strips added, step by step."""
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
@@ -141,7 +141,7 @@ def scatter(tile: Tile, name: str) -> Callable:
         def emit(e, places, held, flags):
             elements = tile.narrowed(e, kind, held, values)
             for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
-                write(e, kind, 1, place, [value], Room(e.builder.zext(flag, I32)))
+                store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
 
         return types.void, emit
 
@@ -149,7 +149,7 @@ def scatter(tile: Tile, name: str) -> Callable:
 
 
 @intrinsic(2)
-def whole_quotient(number, divisor):
+def udiv64(number, divisor):
     """number // divisor of int64, neither below 0, in 32 bits where both have no more."""
     if number != types.int64:
         return None
@@ -172,7 +172,7 @@ def _at(e: Emitter, base: ir.Value, place: ir.Value, kind: DType) -> ir.Value:
 
 def _read(e: Emitter, kind: DType, width: int, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:
     at = e.builder.add(_at(e, base, place, kind), I32(further * kind.itemsize))
-    return read_shared(e, kind, width, at)
+    return ld_shared(e, kind, width, at)
 
 
 def _neighbours(e: Emitter, kind: DType, base: ir.Value, place: ir.Value, further: int) -> list[ir.Value]:

@@ -1,4 +1,4 @@
-"""Products of matrices on threads: a block computes a square of the result, from strips of both factors in turn."""
+"""Matmul schedule: a block computes an output tile from K-slices of both factors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
+from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
@@ -17,31 +17,27 @@ SHARED_BYTES = 48 << 10  # that every GPU has for a block
 
 
 @dataclass(frozen=True)
-class ContractSchedule:
-    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them; `blocks` are to fit on an SM.
+class MatmulSchedule:
+    """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them."""
 
-    `along` has for each factor (see `factors`) whether neighbouring threads load neighbouring steps of the sum, rather
-    than neighbouring rows or columns.
-    """
-
-    along: tuple[bool, ...]
-    blocks: int
+    k_contiguous: tuple[bool, ...]  # of each of `unique_factors`: threads load neighbouring elements along K
+    blocks: int  # per SM
     threads: int = THREADS
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
 
-def factors(found: Sides) -> list[tuple[str, Body]]:
+def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
     """The values that strips are made of, each once: ("row" or "column", what computes it)."""
     return list(dict.fromkeys((side, body) for pair in found.factors for side, body in zip(("row", "column"), pair)))
 
 
-def schedule_contract(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ContractSchedule | None:
+def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MatmulSchedule | None:
     """How a kernel that sums products runs; None where it is better run row by row, or does not fit."""
-    found = sides(kernel)
-    if found is None or not kernel.resident or kernel.part or not worthwhile(kernel, found, extents):
+    found = matmul_axes(kernel)
+    if found is None or not kernel.resident or kernel.is_subkernel or not worth_tiling(kernel, found, extents):
         return None
-    packed = factors(found)
+    packed = unique_factors(found)
     if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
         return None
     along = tuple(_near_steps(kernel, body) for _, body in packed)
@@ -54,12 +50,12 @@ def schedule_contract(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
         f"product of matrices: {squares} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps in shared "
         "memory; a thread sums 4 × 4 elements"
     )
-    return ContractSchedule(along, blocks, THREADS, reason, registers)
+    return MatmulSchedule(along, blocks, THREADS, reason, registers)
 
 
-def contract_grid(kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def matmul_grid(kernel: KernelIR, extents: tuple[int, ...]) -> int:
     """Blocks of the launch."""
-    found = sides(kernel)
+    found = matmul_axes(kernel)
     assert found is not None
     squares = (-(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns))
     count = extent(found.batch, extents)

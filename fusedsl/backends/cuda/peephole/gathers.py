@@ -1,4 +1,4 @@
-"""Element bodies that fetch or draw, cut there: where they read comes first, then whole tiles, then the rest."""
+"""Gathers in element bodies: the body is split there, so that whole tiles are gathered between its parts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRAW = re.compile(r"(?P<name>\w+) = (?P<kind>philox_(?:word|pair))\((?P<first>\w
 
 
 @dataclass(frozen=True)
-class Fetch:
+class GatherCall:
     """A value of a tile's element that is not computed from that element alone, held as `stored`.
 
     `how` is the tile's method: gather (from an address, where it is wanted) or random (of a position, seed and stream).
@@ -30,14 +30,14 @@ class Fetch:
 
 
 @dataclass(frozen=True)
-class Stage:
+class GatherStage:
     """Fetches that need nothing of each other, and the body that computes where they read."""
 
     where: Body
-    fetches: tuple[Fetch, ...]
+    fetches: tuple[GatherCall, ...]
 
 
-def staged(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list[Stage], Body]:
+def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list[GatherStage], Body]:
     """A body without its fetches, whose values are arguments, and the stages that come before it.
 
     What is `fetched` is there: its row has read it for itself.
@@ -52,20 +52,20 @@ def staged(body: Body, fetched: Mapping[str, Value] | None = None) -> tuple[list
     while fetches:
         free = [f for f in fetches if not (names - set(computed)) & below(lines, {value.name for value in f.given})]
         wanted = tuple(dict.fromkeys(value for f in free for value in f.given))
-        stages.append(Stage(slice_of(lines, computed, wanted), tuple(free)))
+        stages.append(GatherStage(slice_of(lines, computed, wanted), tuple(free)))
         computed |= {f.name: Value(f.name, f.stored.compute) for f in free}
         fetches = [f for f in fetches if f not in free]
     return stages, slice_of(lines, computed, body.results)
 
 
-def _fetch(line: str) -> Fetch | None:
+def _fetch(line: str) -> GatherCall | None:
     """What a line of a body fetches or draws."""
     if found := FETCH.match(line):
         address, wanted = Value(found["first"], INT64), Value(found["second"], BOOL)
-        return Fetch(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
+        return GatherCall(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
     if found := DRAW.match(line):
         given = tuple(Value(found[part], UINT64) for part in ("first", "second", "third"))
-        return Fetch(found["name"], "random", found["kind"], UINT64, given)
+        return GatherCall(found["name"], "random", found["kind"], UINT64, given)
     return None
 
 

@@ -1,4 +1,4 @@
-"""What ends in 16-bit floats: quotients whose last bit of float32 is not worth correcting, exponentials likewise."""
+"""Cheaper quotients and exponentials for values that are only stored in 16 or 8 bits."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the 
 SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")
 QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), (?P<divisor>\w+), (?P<scale>\w+), (?P<inverse>\w+)\)")
 STORED_QUOTIENTS = {  # by what is stored: what computes it
-    BFLOAT16: r"\g<name> = near_quotient(\g<x>, \g<scale>, \g<inverse>)",
-    DTYPES["float8_e4m3fn"]: r"\g<name> = byte_quotient(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
+    BFLOAT16: r"\g<name> = div_for_bf16(\g<x>, \g<scale>, \g<inverse>)",
+    DTYPES["float8_e4m3fn"]: r"\g<name> = div_for_fp8(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
 }
 
 
@@ -38,7 +38,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     values, which are off by 2**-22: a long sum is rounded oftener.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
-    stores += kernel.finish.stores if kernel.finish is not None else ()
+    stores += kernel.column_epilogue.stores if kernel.column_epilogue is not None else ()
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
@@ -47,7 +47,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
         found, name = FUNCTION.match(line), line.split(" ", 1)[0]
         if found and _is_near(kernel, phase, name, found["function"], found["x"] in made):
             function = found["function"]
-            line = line.replace(f" = {function}(", " = stored_exp(" if function == "exp" else " = near_log(", 1)
+            line = line.replace(f" = {function}(", " = exp_for_half(" if function == "exp" else " = log_approx(", 1)
         lines.append(line)
         made.add(name)
     return dataclasses.replace(body, lines=tuple(lines))
@@ -68,7 +68,9 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[st
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
         other = [value for step in part.scans for use in step.scans for value in use.lifted]
-        other += [value for use in part.cross for value in use.lifted] + ([part.select.lifted] if part.select else [])
+        other += [value for use in part.column_reductions for value in use.lifted] + (
+            [part.select.lifted] if part.select else []
+        )
         other += [value for use in part.folds if use.name != "sum" for value in use.lifted]
         if any(value.name in names for value in other):
             return set()
@@ -102,7 +104,7 @@ def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     """Names that something but a store of this type reads."""
-    uses = [*phase.folds, *phase.cross, *(use for step in phase.scans for use in step.scans)]
+    uses = [*phase.folds, *phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not kind}

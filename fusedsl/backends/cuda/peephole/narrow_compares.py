@@ -1,4 +1,4 @@
-"""Positions along a row that are compared with what a row has one of: 32 bits of both are enough."""
+"""int32 compares of column indices with row values: indices are below 2^31, so the row value may be clamped."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from ....kernel_ir.phase import Body, Value
 
 COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")
 SHORT = "{}_short"
-CLAMPED = ["", "", '@once("int64 -> int32")', "def short(a):", "    return int32(minimum(maximum(a, -1), 2147483647))"]
+CLAMPED = [
+    "",
+    "",
+    '@uniform("int64 -> int32")',
+    "def short(a):",
+    "    return int32(minimum(maximum(a, -1), 2147483647))",
+]
 
 
-def short_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
+def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...], tuple[str, ...]]:
     """(the body with such comparisons in int32, the positions and the row values that it takes so).
 
     No position is less than 0 or as large as 2**31 - 1 where offsets have 32 bits: a row value that is clamped to -1
     … 2**31 - 1 compares with all of them as before.
     """
     along = {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes and p.value.dtype is INT64}
-    if kernel.wide or kernel.column_axes > 1 or not along:
+    if kernel.index64 or kernel.column_axes > 1 or not along:
         return body, (), ()
     ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
     lines, short = [], set()

@@ -13,7 +13,7 @@ PLACES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's 
 WORD: Range = (-(1 << 31), (1 << 31) - 1)
 
 
-def shortened(lines: Iterable[str], ranges: Mapping[str, Range]) -> list[str]:
+def narrowed_lines(lines: Iterable[str], ranges: Mapping[str, Range]) -> list[str]:
     """The lines of a body, whose integers of 64 bits keep their type; `ranges` are those of its arguments."""
     known, made = dict(ranges), []
     for line in lines:

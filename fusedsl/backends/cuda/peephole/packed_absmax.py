@@ -1,4 +1,4 @@
-"""Largest magnitudes of 16-bit floats: folds take numbers as they are held, and leave their signs out there."""
+"""Max of magnitudes of 16-bit floats, two to a register: the sign bits are masked in the reduction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .gathers import slice_of, target_of
 MAGNITUDE = re.compile(r"(?P<name>\w+) = absolute\((?P<value>\w+)\)")
 
 
-def magnitudes(kernel: KernelIR) -> dict[str, str]:
+def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
     """Magnitudes of loaded 16-bit floats that one fold reads, a maximum or a minimum, and nothing else -> what they are
     of."""
     rows, found = row_loads(kernel), {}
@@ -21,13 +21,13 @@ def magnitudes(kernel: KernelIR) -> dict[str, str]:
     for phase in kernel.phases:
         for match in filter(None, map(MAGNITUDE.match, phase.element.lines)):
             folds = [use for use in phase.folds if any(value.name == match["name"] for value in use.lifted)]
-            alone = len(folds) == 1 and bool(order_of(folds[0])) and match["name"] not in _read(kernel, phase)
+            alone = len(folds) == 1 and bool(min_max_of(folds[0])) and match["name"] not in _read(kernel, phase)
             if match["value"] in halves and alone:
                 found[match["name"]] = match["value"]
     return found
 
 
-def order_of(use: FoldUse) -> str:
+def min_max_of(use: FoldUse) -> str:
     """ "max" or "min" where a fold is nothing else."""
     a, b = use.merge.args[0].name, use.merge.args[-1].name
     expressions = [line.split("#", 1)[0].partition(" = ")[2].strip() for line in use.merge.lines]
@@ -35,7 +35,7 @@ def order_of(use: FoldUse) -> str:
     return orders.get(expressions[0], "") if len(expressions) == len(use.lifted) == 1 else ""
 
 
-def without(body: Body, left_out: dict[str, str]) -> Body:
+def without_values(body: Body, left_out: dict[str, str]) -> Body:
     """A body that gives what these magnitudes are of in their stead."""
     given = {value.name: value for value in body.args}
     results = (given[left_out[value.name]] if value.name in left_out else value for value in body.results)
@@ -44,7 +44,7 @@ def without(body: Body, left_out: dict[str, str]) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a fold along the row of this phase reads."""
-    uses = [*phase.cross, *(use for step in phase.scans for use in step.scans)]
+    uses = [*phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
     names = {value.name for use in uses for value in use.lifted} | {store.value for store in phase.stores}
     names |= {phase.select.lifted.name} if phase.select else set()
     for other in kernel.phases:

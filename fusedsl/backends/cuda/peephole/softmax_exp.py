@@ -1,4 +1,4 @@
-"""Exponentials that are measured from their row's maximum and only summed: the hardware's exp2 is enough for them."""
+"""Approximate exp2 for exponentials that are measured from the row's maximum and only summed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCALED = re.compile(r"(?P<value>\w+) \* float32\((?P<factor>[-+.e\d]+)\)$")
 CLEANED = re.compile(r"select\(\w+, (?P<value>\w+), float32\(0\.0\)\)$")
 
 
-def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
+def approximate_summed_exp(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     """The element body of a phase, with `near_exp` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
     exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is no more than
@@ -28,7 +28,7 @@ def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     for line in body.lines:
         found = EXPONENTIAL.match(line)
         if found and found["name"] in alone and _from_extreme(kernel, made, found["argument"]):
-            line = line.replace(" = exp(", " = near_exp(", 1)
+            line = line.replace(" = exp(", " = exp_for_sum(", 1)
         lines.append(line)
     return dataclasses.replace(body, lines=tuple(lines))
 
@@ -40,7 +40,9 @@ def _summed(phase: Phase) -> set[str]:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a sum of this phase reads."""
-    others = [use for use in (*phase.folds, *phase.cross) if use.name != "sum" or use in phase.cross]
+    others = [
+        use for use in (*phase.folds, *phase.column_reductions) if use.name != "sum" or use in phase.column_reductions
+    ]
     names = {value.name for use in others for value in use.lifted}
     names |= {phase.select.lifted.name} if phase.select else set()
     names |= {store.value for store in phase.stores}

@@ -1,27 +1,30 @@
-"""Where rows are worked on: in registers, in shared memory, or in loops."""
+"""Choice of a row schedule: rows in registers, in shared memory, or in loops."""
 
 from __future__ import annotations
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
-from .dynamic_threads import schedule_line
+from .dynamic_threads import schedule_dynamic_threads
 from .looped import schedule_looped
-from .persistent_cluster import schedule_staying
+from .persistent_cluster import schedule_persistent_cluster
 from .resident import schedule_resident
 from .schedule import RowSchedule, contiguous
-from .smem import schedule_shared
+from .smem import schedule_smem
 
 
-def schedule_row(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False) -> RowSchedule:
-    """How a row kernel runs. If a `resident` kernel does not fit, the schedule is not `resident`: build it anew.
+def schedule_rows(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = False
+) -> RowSchedule:
+    """Schedule of a row kernel.
 
-    Where `flexible`, how many threads work on a row need not be compiled.
+    If a `resident` kernel does not fit, the schedule is not `resident`: the caller builds the looped kernel instead.
+    If `flexible`, the number of threads of a row may be a launch parameter.
     """
     if kernel.resident:
-        found = schedule_line(kernel, extents, hardware) if flexible else None
+        found = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
         if found is None and contiguous(kernel):
             found = schedule_resident(kernel, extents, hardware)
-        found = schedule_staying(kernel, extents, hardware, found) or found
+        found = schedule_persistent_cluster(kernel, extents, hardware, found) or found
     else:
-        found = schedule_shared(kernel, extents, hardware)
+        found = schedule_smem(kernel, extents, hardware)
     return found or schedule_looped(kernel, extents, hardware)

@@ -1,4 +1,4 @@
-"""Rows in the registers of the blocks of a cluster, which share their SMs with those of other rows."""
+"""Cluster schedule: a row in the registers of the blocks of a thread-block cluster, several blocks per SM."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from math import prod
 from ....hardware import Hardware, registers_for
 from ....ir.op_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
-from .recompute import recomputed
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from .recompute import with_recomputed_values
 from .schedule import (
     LONG_ROW,
     VECTOR_CLASSES,
     RowSchedule,
     cluster_sizes,
-    fetches,
     full_operands,
+    has_gathers,
+    late_tile_registers,
     row_width,
-    streamed_words,
 )
 from .smem import COPY_FROM
-from .tile_shape import tiled
+from .tile_shape import tiled_schedule
 
 TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
 AGAIN_FROM = 1 << 17  # columns of 16-bit rows whose last phase computes again what it would hold …
@@ -31,7 +31,7 @@ LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or 
 SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
 
 
-def schedule_clustered(
+def schedule_cluster(
     kernel: KernelIR, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
 ) -> RowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
@@ -46,49 +46,57 @@ def schedule_clustered(
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in full_operands(kernel))
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
-    ends = reach > columns and width < 8 and columns >= APART_FROM and not (_dear(kernel) or fetches(kernel))
+    ends = reach > columns and width < 8 and columns >= APART_FROM and not (_dear(kernel) or has_gathers(kernel))
     apart = 2 * width - 2 if ends else 0
     if reach > columns and not apart and not _dear(kernel):
         return None
     if apart:
         reach = columns
-    teams = TEAMS if streamed_words(kernel) else tuple(reversed(TEAMS))
+    teams = TEAMS if late_tile_registers(kernel) else tuple(reversed(TEAMS))
     best, most = None, LEAST_ON_SM - 1
     for cluster in cluster_sizes(hardware.cluster):
         for threads, blocks in teams:
             size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in full_operands(kernel))
             if size <= most or reach > VECTOR_CLASSES[-1] * width * threads * cluster:
                 continue
-            found, need = tiled(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
+            found, need = tiled_schedule(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
             if apart:
-                found = replace(found, edges=1, whole=min(found.whole, (columns - apart) // found.step))
-            spare = SPARE if found.piece else 0 if width >= 8 or streamed_words(kernel) else -SPARE
+                found = replace(
+                    found,
+                    peeled_elements=1,
+                    full_vectors=min(found.full_vectors, (columns - apart) // found.vector_stride),
+                )
+            spare = SPARE if found.epilogue_vectors else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
             if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
                 best, most = found, size
     return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
 
 
 def _denser(found: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
-    """The schedule with a block more on an SM, if there are registers for it once the last phase computes again what it
-    would hold.
+    """The schedule with one more block per SM, if the last phase recomputes values instead of holding them.
 
-    Measured on an H200, softmax of bfloat16: rows of 131,072 take 251 us instead of 264, of 262,144 266 instead of 283.
+    measured: H200, softmax of bfloat16: rows of 131,072 take 251 us instead of 264, of 262,144 266 instead of 283.
     """
-    less = recomputed(kernel) if found.width >= 8 and not streamed_words(kernel) else None
+    less = with_recomputed_values(kernel) if found.width >= 8 and not late_tile_registers(kernel) else None
     if less is None:
         return found
-    need, blocks = needed(less, Tiling(found.width, found.vectors, piece=AGAIN_VECTORS)), found.blocks + 1
-    if need > registers_for(hardware, blocks, found.block):
+    need, blocks = (
+        required_registers(less, Tiling(found.width, found.vectors, epilogue_vectors=AGAIN_VECTORS)),
+        found.blocks + 1,
+    )
+    if need > registers_for(hardware, blocks, found.block_threads):
         return found
-    registers = predicted(less, hardware, need, blocks, found.block)
+    registers = predicted_registers(less, hardware, need, blocks, found.block_threads)
     reason = (
         f"{found.reason}; the last phase computes again what earlier ones made, which leaves room for {blocks} blocks"
     )
-    return replace(found, blocks=blocks, anew=True, piece=AGAIN_VECTORS, reason=reason, registers=registers)
+    return replace(
+        found, blocks=blocks, rematerialize=True, epilogue_vectors=AGAIN_VECTORS, reason=reason, registers=registers
+    )
 
 
 def _dear(kernel: KernelIR) -> bool:
-    """Whether a phase holds for later ones what takes special functions to compute again."""
+    """True if a later phase reads a held value that special functions computed: expensive to recompute."""
     for number, phase in enumerate(kernel.phases[:-1]):
         made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}
         later = {value.name for other in kernel.phases[number + 1 :] for value in other.reads}

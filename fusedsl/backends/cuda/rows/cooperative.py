@@ -1,4 +1,4 @@
-"""Few or very long rows on threads: gangs of blocks stream a row together and exchange the states of its folds."""
+"""Cooperative schedule: several blocks loop over one row and exchange partial reductions. For few or very long rows."""
 
 from __future__ import annotations
 
@@ -9,91 +9,90 @@ from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.op_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
-from ..split_heuristics import columns_of, finishes_at_once, meetings, parts_of
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_at_once, row_length
 from .looped import schedule_looped
 from .schedule import contiguous, row_width
 
 THREADS = 512  # of a block
 BLOCKS = 2  # on an SM
-AHEAD = (256, 3)  # the same of rows with special functions, whose next tile is loaded while they work
+PREFETCHING = (256, 3)  # the same of rows with special functions, whose next tile is loaded while they work
 SMALLER = (256, 3)  # … and of rows that are read again, where registers do not last for the others
 SPARE_REGISTERS = 3  # a thread's, beside the need: blocks that wait for each other cannot be fewer after a spill
 WIDE_REGISTERS = 16  # more where offsets have 64 bits
 IN_FLIGHT = 64  # bytes of loads that a thread should have under way
 MOST_ELEMENTS = 32  # … and the elements that it takes for it
-MEETING = 8e-6  # seconds of a row in which a gang meets, beside what it moves
+GRID_SYNC_SECONDS = 8e-6  # seconds of a row in which a gang meets, beside what it moves
 BUSY = 0.6  # of all SMs take the whole bandwidth
 FULL = 0.9  # of all blocks that fit do so, where they wait for each other
-PARTS = (3, 6, 12, 24)  # blocks of a gang that takes row after row: each number is a kernel of its own
+FIXED_BLOCKS = (3, 6, 12, 24)  # blocks of a gang that takes row after row: each number is a kernel of its own
 LEAST_MOVED = 16 << 20  # bytes of a row that gangs in turn take
-TURN = 10e-6  # seconds that a turn of all gangs takes beside what it moves
+ROUND_SECONDS = 10e-6  # seconds that a turn of all gangs takes beside what it moves
 ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 
 @dataclass(frozen=True)
-class GangSchedule:
-    """`threads` threads of each of `parts` blocks loop over a row, `vectors` vectors of `width` elements at a time.
+class CooperativeSchedule:
+    """Cooperative reduction: `threads` threads of each of `blocks_per_row` blocks loop over a row.
 
-    All blocks of a row leave the states of its folds in the workspace. Not `together`, the last one finishes the row;
-    else the blocks of all rows are resident at once, wait for each other after each fold and all go on. There is a gang
-    for each row, or so many `gangs` of a `fixed` number of blocks take row after row. Where `ahead`, a thread loads its
-    next tile while it works on one (measured on an H200, of log-sum-exp over 100,000,000 bfloat16: 0.97 of the speed of
-    reading instead of 0.93; where there is less to do, it makes no difference).
+    Every block stores its partial states in the workspace. Without `grid_sync`, the last block to arrive finishes a
+    row. With it, all blocks are resident at once and pass a grid barrier after each reduction.
     """
 
     width: int
     vectors: int
     threads: int
     blocks: int
-    together: bool
-    ahead: bool = False
-    fixed: int = 0
-    gangs: int = field(default=0, compare=False)
-    parts: int = field(default=1, compare=False)
+    grid_sync: bool  # all blocks are resident and pass grid barriers; else the last one finishes the row
+    # measured: H200, log-sum-exp of 100,000,000 bfloat16: 0.97 of read speed with prefetch, 0.93 without; no
+    # difference with less work per element
+    prefetch: bool = False  # a thread loads its next tile while it computes one
+    fixed_blocks: int = 0  # compiled blocks per row, if groups of blocks loop over rows
+    row_groups: int = field(default=0, compare=False)  # groups that loop over rows; 0: one per row
+    blocks_per_row: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     # A row in a loop, as RowSchedule describes it.
     resident = False
-    across = False
-    early = False
-    piece = 0
-    whole = 0
+    rows_across_lanes = False
+    load_all_first = False
+    epilogue_vectors = 0
+    full_vectors = 0
     rows = 1
-    blocked = False
-    linked = False
-    shared = False
+    blocked_layout = False
+    decoupled_lookback = False
+    smem = False
     cluster = 1
-    room = 0
+    max_threads = 0
 
     @property
-    def step(self) -> int:
+    def vector_stride(self) -> int:
         """Elements between one vector of a thread and its next."""
         return self.width * self.threads
 
     @property
-    def apart(self) -> int:
+    def thread_stride(self) -> int:
         """Elements between the first of a thread and that of the next."""
         return self.width
 
     @property
-    def span(self) -> int:
+    def tile_elements(self) -> int:
         """Elements that a block works on at once."""
-        return self.step * self.vectors
+        return self.vector_stride * self.vectors
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return self.threads
 
 
-def schedule_gang(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> GangSchedule | None:
+def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CooperativeSchedule | None:
     """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
-    rows, columns = prod(extents[: kernel.row_axes]), columns_of(kernel, extents)
+    rows, columns = prod(extents[: kernel.row_axes]), row_length(kernel, extents)
     width = row_width(kernel)
     of_rows = row_loads(kernel)
     full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
-    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.wide else 0)
+    spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
     dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
@@ -102,17 +101,17 @@ def schedule_gang(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     turning = together and not _pays(rows, moved, hardware)
     if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
         return None
-    threads, blocks = AHEAD if ahead else (THREADS, BLOCKS)
-    need = needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    threads, blocks = PREFETCHING if ahead else (THREADS, BLOCKS)
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     if turning and registers_for(hardware, BLOCKS, THREADS) < need <= registers_for(hardware, SMALLER[1], SMALLER[0]):
         threads, blocks = SMALLER
     room = registers_for(hardware, blocks, threads)
-    while vectors > 1 and needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare > room:
+    while vectors > 1 and required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare > room:
         vectors //= 2
     steps = -(-columns // (width * vectors * threads))
-    need = needed(kernel, Tiling(width, vectors, ahead=ahead)) + spare
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=ahead)) + spare
     blocks = min(blocks, blocks_for(hardware, need, threads))
-    registers = predicted(kernel, hardware, need, blocks, threads)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
     slots = hardware.multiprocessors * blocks
     gangs = fixed = 0
     if turning:
@@ -123,18 +122,18 @@ def schedule_gang(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     elif together:
         parts, how = min(slots // rows, steps), "they wait for each other after each fold"
     else:
-        parts, how = parts_of(rows, steps, slots), "the last one finishes it"
+        parts, how = choose_blocks_per_row(rows, steps, slots), "the last one finishes it"
     if parts <= 1:
         return None
     reason = (
         f"rows of {columns} are streamed by {threads} threads of several blocks, {vectors} vectors of {width} a thread "
         f"under way; {parts} blocks share a row, {how}"
     )
-    return GangSchedule(width, vectors, threads, blocks, together, ahead, fixed, gangs, parts, reason, registers)
+    return CooperativeSchedule(width, vectors, threads, blocks, together, ahead, fixed, gangs, parts, reason, registers)
 
 
 def _least_read(kernel: KernelIR, full: list[int]) -> int:
-    """Bytes of an element's loads, in the phase that has fewest: there too enough of them are to be under way."""
+    """Bytes of loads per element in the phase that loads fewest: it too needs enough bytes in flight."""
     found = []
     for phase in kernel.phases:
         read = {value.name for part in phase.passes for value in part.reads}
@@ -143,24 +142,24 @@ def _least_read(kernel: KernelIR, full: list[int]) -> int:
     return min((size for size in found if size), default=1)
 
 
-def gang_grid(schedule: GangSchedule, rows: int) -> int:
+def cooperative_grid(schedule: CooperativeSchedule, rows: int) -> int:
     """Blocks of the launch."""
-    return gangs_of(schedule, rows) * schedule.parts
+    return row_groups_of(schedule, rows) * schedule.blocks_per_row
 
 
-def gangs_of(schedule: GangSchedule, rows: int) -> int:
-    """Gangs of the launch."""
-    return schedule.gangs or rows
+def row_groups_of(schedule: CooperativeSchedule, rows: int) -> int:
+    """Groups of blocks in the launch: `row_groups`, or one per row."""
+    return schedule.row_groups or rows
 
 
 def record_bytes(kernel: KernelIR) -> int:
-    """What a block leaves for the others after a phase."""
+    """Bytes of the record that a block stores for the others after a phase."""
     return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
 
 
-def workspace_bytes(schedule: GangSchedule, kernel: KernelIR, rows: int) -> int:
-    """Records of all blocks of all rows after each phase with folds: nothing is written twice."""
-    return meetings(kernel) * rows * schedule.parts * record_bytes(kernel)
+def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) -> int:
+    """Bytes of the records of all blocks, rows and phases with reductions: no record is written twice."""
+    return exchange_count(kernel) * rows * schedule.blocks_per_row * record_bytes(kernel)
 
 
 def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware: Hardware) -> int:
@@ -176,13 +175,13 @@ def _in_turn(rows: int, moved: int, alone: int, slots: int, most: int, hardware:
     if not waves:
         return 0
     best, least = 0, (waves + (max(rest / alone, BUSY) if rest else 0)) * alone * seconds
-    for parts in PARTS:
+    for parts in FIXED_BLOCKS:
         if parts > min(most, slots):
             break
         turns = -(-rows // (slots // parts))
         gangs = -(-rows // turns)
         again = 1 - min(1.0, 2 * hardware.l2 / (gangs * moved)) / 3  # of what is moved: two reads and a write
-        time = turns * (gangs * seconds * again / min(1.0, gangs * parts / slots / FULL) + TURN)
+        time = turns * (gangs * seconds * again / min(1.0, gangs * parts / slots / FULL) + ROUND_SECONDS)
         if time < least:
             best, least = parts, time
     return best
@@ -195,4 +194,4 @@ def _pays(rows: int, moved: int, hardware: Hardware) -> bool:
     of 16,777,216: gangs at 0.97 of copy speed).
     """
     share = min(1.0, rows / (BUSY * hardware.multiprocessors))
-    return rows * 1.5 * moved / hardware.bandwidth * (1 / share - 1) > MEETING
+    return rows * 1.5 * moved / hardware.bandwidth * (1 / share - 1) > GRID_SYNC_SECONDS

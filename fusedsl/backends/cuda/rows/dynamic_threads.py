@@ -1,4 +1,4 @@
-"""Rows on lines of threads, whose length the launch says: a few binaries do for rows of all lengths."""
+"""Schedules with a launch-time number of threads per row: a few binaries serve rows of all lengths."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from .resident import FETCHING, HELD_WORDS, MOST_NEEDED, most_threads, overlaps
 from .schedule import (
     LOOP_BLOCK,
     WARP,
     RowSchedule,
-    alone,
     contiguous,
-    fetches,
-    later_of,
-    long_bodies,
-    per_element_of,
-    reach_of,
+    covered_columns,
+    has_expensive_elements,
+    has_gathers,
+    late_load_registers,
+    needs_whole_block,
+    registers_per_element,
     row_width,
 )
-from .tile_shape import EARLY_WORDS, PIECE_FROM, piece_of
+from .tile_shape import EARLY_WORDS, PIECE_FROM, epilogue_vectors_of
 
 WIDTHS = (4, 8)  # elements of a vector, of float32 and of 16 bits
 MOST = 1024  # threads of a line
@@ -39,7 +39,7 @@ FEWEST = 4  # threads of a row whose ends are apart
 LINE, AMPLE_VECTORS = 8, 4
 
 
-def schedule_line(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_dynamic_threads(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """How a `resident` row runs on a line of threads; None where its number of threads is compiled.
 
     Lines are for rows of which little is computed and nothing but that is stored, whose lengths then share a few
@@ -49,25 +49,31 @@ def schedule_line(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     layer norm, whose weights are read element by element at distances that the compiler does not know.
     """
     width, columns = row_width(kernel), extents[-1]
-    if not kernel.resident or not contiguous(kernel) or kernel.part or common(columns) or width not in WIDTHS:
+    if (
+        not kernel.resident
+        or not contiguous(kernel)
+        or kernel.is_subkernel
+        or is_common_length(columns)
+        or width not in WIDTHS
+    ):
         return None
-    split, single = reach_of(kernel, columns, width) > columns, prod(extents[: kernel.row_axes]) == 1
-    if split and (alone(kernel) or fetches(kernel)):
+    split, single = covered_columns(kernel, columns, width) > columns, prod(extents[: kernel.row_axes]) == 1
+    if split and (needs_whole_block(kernel) or has_gathers(kernel)):
         return None
-    sizes: Iterable[Size] = ()
+    sizes: Iterable[RowSizeClass] = ()
     if _folds_alone(kernel, width):
         sizes = _sizes(kernel, width, split, single, hardware)
     elif split and not single:
         sizes = _short(kernel, width, hardware)
     for size in sizes:
-        if columns > size.longest * size.vectors * size.width:
+        if columns > size.longest_threads * size.vectors * size.width:
             continue
         found, need = _on_line(kernel, columns, split, size, hardware)
-        return found if alone(kernel) or overlaps(kernel, columns, found, need, hardware) else None
+        return found if needs_whole_block(kernel) or overlaps(kernel, columns, found, need, hardware) else None
     return None
 
 
-def line_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them.
 
     Measured on an H200 beside those compiled for their length (20 lengths to 23,899): softmax of float32 has 0.80 to
@@ -75,61 +81,60 @@ def line_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     a multiple of 8, which is not known here, else 0.8 to 1.8; layer norm of bfloat16 from 200 columns on 0.58 to 1.0.
     """
     width, columns = row_width(kernel), extents[-1]
-    if width not in WIDTHS or alone(kernel) or fetches(kernel):
+    if width not in WIDTHS or needs_whole_block(kernel) or has_gathers(kernel):
         return None
     if not kernel.resident or not contiguous(kernel):
         return None
-    split = any(operand.access == "anchor" for operand in kernel.operands)
+    split = any(operand.access == "peeled" for operand in kernel.operands)
     for size in _sizes(kernel, width, split, False, hardware, COUNTS[:1]):
-        if columns <= size.longest * size.vectors * size.width:
+        if columns <= size.longest_threads * size.vectors * size.width:
             return _on_line(kernel, columns, split, size, hardware)[0]
     return None
 
 
 def _folds_alone(kernel: KernelIR, width: int) -> bool:
-    """Whether a row is read for little work, of which one value is stored."""
+    """True if a row is only reduced, with little work per element, and one value of it is stored."""
     first, *others = kernel.phases
-    plain = not others and not first.stores and not kernel.positions and not alone(kernel)
-    return plain and not long_bodies(kernel, width)
+    plain = not others and not first.stores and not kernel.positions and not needs_whole_block(kernel)
+    return plain and not has_expensive_elements(kernel, width)
 
 
-def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[Size]:
-    """Classes of short rows that are not aligned, and are stored."""
-    each, streams = HELD // width, later_of(kernel) > 0
+def _short(kernel: KernelIR, width: int, hardware: Hardware) -> list[RowSizeClass]:
+    """Size classes of short unaligned rows that are stored."""
+    each, streams = HELD // width, late_load_registers(kernel) > 0
     if not _room(kernel, width, each, hardware):
         return []
-    found = [Size(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)] if width < 8 or not streams else []
-    return found if streams else [*found, Size(width, each, 0, SHORT // HELD, LOOP_BLOCK)]
+    found = [RowSizeClass(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)] if width < 8 or not streams else []
+    return found if streams else [*found, RowSizeClass(width, each, 0, SHORT // HELD, LOOP_BLOCK)]
 
 
-def common(columns: int) -> bool:
-    """Is this a length of many models: a power of two (or one more, where a token stands before), or of ten?"""
+def is_common_length(columns: int) -> bool:
+    """True for lengths of many models: a power of two, one more than that (a class token), or a power of ten."""
     power = next(10**k for k in range(20) if 10**k >= columns)
     return columns >= COMMON_FROM and (
         columns & (columns - 1) == 0 or (columns - 1) & (columns - 2) == 0 or columns == power
     )
 
 
-def usual(kernel: KernelIR, extents: tuple[int, ...]) -> bool:
-    """Whether all axes that a row has are as long as in many models."""
-    return kernel.row_axes > 0 and all(map(common, extents[kernel.row_axes :]))
+def has_common_length(kernel: KernelIR, extents: tuple[int, ...]) -> bool:
+    """True if every column extent is a common length."""
+    return kernel.row_axes > 0 and all(map(is_common_length, extents[kernel.row_axes :]))
 
 
 @dataclass(frozen=True)
-class Size:
-    """A class of rows: the tile of a thread, threads of the longest row of the class before and of the longest one, and
-    threads that a block has room for."""
+class RowSizeClass:
+    """Class of row lengths that share a binary: the tile of a thread and the numbers of threads."""
 
     width: int
     vectors: int
-    below: int
-    longest: int
-    room: int
+    shorter_threads: int  # of the longest row of the class before
+    longest_threads: int  # of the longest row
+    max_threads: int  # of a block
 
 
 def _sizes(
     kernel: KernelIR, width: int, split: bool, single: bool, hardware: Hardware, tried: tuple[int, ...] = COUNTS
-) -> Iterator[Size]:
+) -> Iterator[RowSizeClass]:
     """From short rows to long ones; for a row that is `single` only those of long ones. Threads have up to as many
     vectors as are `tried`."""
     most = most_threads(kernel, width)
@@ -139,23 +144,22 @@ def _sizes(
     if single:
         counts = counts[-1:]
     elif split:
-        yield Size(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)
+        yield RowSizeClass(1, SINGLES, 0, WARP // 4, LOOP_BLOCK)
     if counts and not single:
         reached = WARP // 2 * counts[0]
-        yield Size(width, counts[0], 0, WARP // 2, LOOP_BLOCK)
+        yield RowSizeClass(width, counts[0], 0, WARP // 2, LOOP_BLOCK)
     for count in counts:
         longest = min(rooms[count], most) if len(counts) > 1 and count == counts[0] else rooms[count]
         if longest * count > reached:
-            yield Size(width, count, reached // count, longest, longest)
+            yield RowSizeClass(width, count, reached // count, longest, longest)
             reached = longest * count
 
 
 def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int:
-    """Threads of a block that leave each the registers for so many vectors, and some to spare; 0 where it is too much
-    for any."""
-    need, cap = needed(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
+    """Most threads of a block with registers for so many vectors and a margin; 0 if no block has them."""
+    need, cap = required_registers(kernel, Tiling(width, vectors)), FETCHING if kernel.pointers else MOST_NEEDED
     need += DOUBLE * any(operand.dtype.bits == 64 for operand in kernel.operands)
-    held = vectors * width * per_element_of(kernel, width)
+    held = vectors * width * registers_per_element(kernel, width)
     for room in (MOST, MOST // 2, MOST // 4) if need <= cap else ():
         words = next(words for size, words in HELD_WORDS.items() if room <= size)
         if held <= words and need <= AMPLE * registers_for(hardware, 1, room):
@@ -163,33 +167,39 @@ def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int
     return 0
 
 
-def _on_line(kernel: KernelIR, columns: int, split: bool, size: Size, hardware: Hardware) -> tuple[RowSchedule, int]:
-    """A row on as many threads as it takes, and the registers that each of them needs."""
-    width, vectors, room = size.width, size.vectors, size.room
+def _on_line(
+    kernel: KernelIR, columns: int, split: bool, size: RowSizeClass, hardware: Hardware
+) -> tuple[RowSchedule, int]:
+    """Schedule of a row on as many threads as it needs, and the registers of each."""
+    width, vectors, room = size.width, size.vectors, size.max_threads
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
     threads = max(-(-columns // each), FEWEST if apart else 1)
-    threads = 1 << (threads - 1).bit_length() if size.longest < WARP else -(-threads // WARP) * WARP
+    threads = 1 << (threads - 1).bit_length() if size.longest_threads < WARP else -(-threads // WARP) * WARP
     if not split:
         ample = columns // (AMPLE_VECTORS * width)
         threads = max(threads, min(LINE, 1 << max(0, ample.bit_length() - 1)))
-    shortest, fewest = max(1, size.below * each + 1 - apart), (size.below // WARP + 1) * WARP
-    later = later_of(kernel) * vectors
-    taken = (per_element_of(kernel, width) * vectors + later) * width
-    early = later > 0 and not split and taken <= next(words for n, words in EARLY_WORDS.items() if size.below <= n)
-    piece = piece_of(kernel, vectors, width) if taken > PIECE_FROM else 0
-    need = needed(kernel, Tiling(width, vectors, early, piece))
+    shortest, fewest = max(1, size.shorter_threads * each + 1 - apart), (size.shorter_threads // WARP + 1) * WARP
+    later = late_load_registers(kernel) * vectors
+    taken = (registers_per_element(kernel, width) * vectors + later) * width
+    early = (
+        later > 0
+        and not split
+        and taken <= next(words for n, words in EARLY_WORDS.items() if size.shorter_threads <= n)
+    )
+    piece = epilogue_vectors_of(kernel, vectors, width) if taken > PIECE_FROM else 0
+    need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks_for(hardware, need, room)
-    registers = predicted(kernel, hardware, need, blocks, room)
+    registers = predicted_registers(kernel, hardware, need, blocks, room)
     reason = (
         f"a row of {columns} fits {threads} threads: {vectors} vectors of {width} each, at most {registers} registers; "
-        f"rows of up to {size.longest * each} may share it, on more or fewer threads"
+        f"rows of up to {size.longest_threads * each} may share it, on more or fewer threads"
     )
     if early:
         reason += "; what later phases read is loaded with the row"
-    edges = -(-apart // (FEWEST if size.longest < WARP else WARP))
+    edges = -(-apart // (FEWEST if size.longest_threads < WARP else WARP))
     if apart:
         reason += f"; of what is before and after the aligned vectors each takes {edges}"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)
     found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
-    return replace(found, room=room, edges=edges, reason=reason, registers=registers), need
+    return replace(found, max_threads=room, peeled_elements=edges, reason=reason, registers=registers), need

@@ -1,4 +1,4 @@
-"""A last phase that streams arrays beside the row: a few vectors at a time, loaded, computed and stored."""
+"""Emits a chunked last phase: a few vectors at a time are loaded, computed and stored."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, Store
-from ..emit.source_text import indented, letter_of, signature
+from ..emit.source_text import access_kind, indented, signature
 from ..peephole.low_precision_stores import narrow_body
 
 if TYPE_CHECKING:
-    from .emit import RowWriter
+    from .emit import RowEmitter
 
 
-def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
+def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -> None:
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
     rows, body = row_loads(kernel), narrow_body(kernel, phase)
-    anew = not any(operand.access == "anchor" for operand in kernel.operands)  # unaligned rows have no time for it
+    anew = not any(operand.access == "peeled" for operand in kernel.operands)  # unaligned rows have no time for it
     fresh = {x.value.name: x for x in kernel.loads if x.value.name not in scope.ready and x.operand not in rows}
     for value in body.args:
         if value.name not in fresh:
@@ -31,17 +31,17 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
     name, results = f"phase_{number}", [v.name for v in body.results]
     scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
     scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
-    for first in writer.pieces():
-        piece = first // plan.piece
-        writer.before_piece(first)
-        count, tile = min(plan.piece, plan.vectors - first), f"piece_{piece}"
-        checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact}'
-        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.step}, {checks})")
+    for first in writer.chunks():
+        piece = first // plan.epilogue_vectors
+        writer.before_chunk(first)
+        count, tile = min(plan.epilogue_vectors, plan.vectors - first), f"piece_{piece}"
+        checks = f'checks="{writer.checks()[first : first + count]}"{writer.exact_reads}'
+        scope.top.append(f"{tile} = Tile(width={plan.width}, vectors={count}{writer.stride_argument}, {checks})")
         scope.functions.append(f'{name}_{piece} = {tile}.elementwise("{kinds}")({name})')
-        scope.top.append(f"take_{piece} = tile.part({first}, {count}, anew={anew})")
+        scope.top.append(f"take_{piece} = tile.slice({first}, {count}, rematerialize={anew})")
         start = f"start_{piece}"
         index = kernel.index
-        skipped = f"side() * {first * plan.width}" if plan.room else first * plan.step
+        skipped = f"block_dim_x() * {first * plan.width}" if plan.max_threads else first * plan.vector_stride
         scope.code.append(f"{start} = {index}(start + {skipped})")
         arguments = []
         for value in body.args:
@@ -56,27 +56,27 @@ def write_in_pieces(writer: RowWriter, number: int | str, phase: Phase) -> None:
         stores = [
             _store(writer, store, f"store_{number}_{place}_{piece}", piece) for place, store in enumerate(phase.stores)
         ]
-        scope.code += writer.where_there(stores)
+        scope.code += writer.if_in_bounds(stores)
 
 
-def _store(writer: RowWriter, store: Store, name: str, piece: int) -> str:
+def _store(writer: RowEmitter, store: Store, name: str, piece: int) -> str:
     """The line that stores a value of a piece, by a function of this name."""
     scope, width = writer.scope, writer.schedule.width
     operand = writer.kernel.operands[store.operand]
-    letter = letter_of(operand, width)
+    letter = access_kind(operand, width)
     scope.top.append(f'{name} = piece_{piece}.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     start, stride = f"start_{piece}", scope.stride(store.operand, letter)
-    at = writer.begins[store.operand]
+    at = writer.bases[store.operand]
     return f"{name}({at}, {start}, {store.value}_{piece}, {start}, {writer.limit}{stride})"
 
 
-def _load(writer: RowWriter, load: Load, tile: str, first: int, name: str, start: str) -> None:
+def _load(writer: RowEmitter, load: Load, tile: str, first: int, name: str, start: str) -> None:
     operand = writer.kernel.operands[load.operand]
-    if load.value.name in writer.kept:
-        writer.scope.top.append(f"kept_{name} = {writer.keeping(load, tile, first)}")
-        writer.code.append(f"{name} = kept_{name}(place)")
+    if load.value.name in writer.in_smem:
+        writer.scope.top.append(f"load_shared_{name} = {writer.load_shared_call(load, tile, first)}")
+        writer.code.append(f"{name} = load_shared_{name}(smem)")
         return
     letter = writer.load_letter(operand)
     writer.scope.top.append(f'load_{name} = {tile}.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
     stride = writer.scope.stride(load.operand, letter)
-    writer.code.append(f"{name} = load_{name}({writer.begins[load.operand]}, {start}, {writer.limit}{stride})")
+    writer.code.append(f"{name} = load_{name}({writer.bases[load.operand]}, {start}, {writer.limit}{stride})")

@@ -1,4 +1,4 @@
-"""Where the threads of a row kernel stand: its tiles, the row of a team, the columns of a thread."""
+"""Emits the index arithmetic of a row kernel: tiles, the row of a thread, its columns."""
 
 from __future__ import annotations
 
@@ -7,131 +7,139 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase
-from ..emit.multi_axis_index import Walk
-from ..emit.source_text import Writer, indented
-from .emit_prefetch import streamed
-from .emit_unaligned import find_edges
+from ..emit.multi_axis_index import MultiAxisIndex
+from ..emit.source_text import KernelEmitter, indented
+from .emit_prefetch import prefetched_of
+from .emit_unaligned import emit_peeled_index
 from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 
 @dataclass
-class Place(Writer):
-    """Writes where a thread stands, for one row kernel."""
+class RowIndexEmitter(KernelEmitter):
+    """Emitter of row and column indices, for one row kernel."""
 
     schedule: RowSchedule
-    walk: Walk | None = None
-    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
-    whole: bool = False  # the tile that is worked on needs no checks
-    edged: set[str] = field(default_factory=set)  # names that have a value at the edges
+    multi_axis: MultiAxisIndex | None = None
+    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
+    full: bool = False  # the tile that is worked on needs no checks
+    peeled: set[str] = field(default_factory=set)  # names that have a value at the edges
 
     @property
     def tile(self) -> str:
         """The tile that is worked on: one that is checked, or one that is there as a whole."""
-        return "whole" if self.whole else "tile"
+        return "whole" if self.full else "tile"
 
     @property
     def prefix(self) -> str:
         """Of the names of what depends on that."""
-        return "whole_" if self.whole else ""
+        return "whole_" if self.full else ""
 
     @property
     def limit(self) -> str:
         """Where the vectors of a row end."""
-        return "limit" if self.edges else "columns"
+        return "limit" if self.peeled_elements else "columns"
 
     @property
-    def edges(self) -> int:
+    def peeled_elements(self) -> int:
         """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
-        return getattr(self.schedule, "edges", 0)
+        return getattr(self.schedule, "peeled_elements", 0)
 
     def _define_tile(self) -> None:
         plan = self.schedule
-        split = any(operand.access == "anchor" for operand in self.kernel.operands)
+        split = any(operand.access == "peeled" for operand in self.kernel.operands)
         if not plan.resident:
             checks = ("b" if split else "v") * plan.vectors
         else:
             checks = self.checks()
         top = self.scope.top
-        shape = f"width={plan.width}, vectors={plan.vectors}{self.step}"
-        top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact})')
-        if self.splits:
+        shape = f"width={plan.width}, vectors={plan.vectors}{self.stride_argument}"
+        top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact_reads})')
+        if self.has_full_tiles:
             top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
-        top.append(f"team = Team({self._team()})")
+        top.append(f"thread_group = ThreadGroup({self._team()})")
 
     @property
-    def step(self) -> str:
+    def stride_argument(self) -> str:
         """How far the vectors of a thread are apart, if that is compiled."""
         plan = self.schedule
-        return "" if plan.room else f", step={plan.threads if self.kernel.column_axes > 1 else plan.step}"
+        return (
+            "" if plan.max_threads else f", step={plan.threads if self.kernel.column_axes > 1 else plan.vector_stride}"
+        )
 
     @property
-    def shares(self) -> bool:
+    def has_several_rows(self) -> bool:
         """Whether a block has several rows, so that the last ones may not be there."""
-        return self.schedule.rows > 1 or self.schedule.room > 0
+        return self.schedule.rows > 1 or self.schedule.max_threads > 0
 
     def _team(self) -> str:
         """The threads of a row."""
         plan = self.schedule
-        if plan.room:
-            return f"threads={WARP // 2 if plan.room <= LOOP_BLOCK else plan.room}, line=True"
+        if plan.max_threads:
+            return f"threads={WARP // 2 if plan.max_threads <= LOOP_BLOCK else plan.max_threads}, dynamic=True"
         meetings = sum(len(phase.folds) for phase in self.kernel.phases)
-        cluster = f", cluster={plan.cluster}, meetings={meetings}" if plan.cluster > 1 else ""
-        return f"threads={plan.threads}{f', across={WARP}' if plan.across else cluster}"
+        cluster = f", cluster={plan.cluster}, reductions={meetings}" if plan.cluster > 1 else ""
+        return f"threads={plan.threads}{f', rows_across={WARP}' if plan.rows_across_lanes else cluster}"
 
     @property
-    def exact(self) -> str:
+    def exact_reads(self) -> str:
         """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
-        split = [operand for operand in self.kernel.operands if operand.access == "anchor"]
+        split = [operand for operand in self.kernel.operands if operand.access == "peeled"]
         return ", exact=False" if any(operand.dtype.itemsize == 2 for operand in split) else ""
 
     def checks(self) -> str:
         """What a resident row checks of each vector (see Tile)."""
-        plan, split = self.schedule, any(operand.access == "anchor" for operand in self.kernel.operands)
-        split = split and not plan.edges and (plan.width > 1 or not plan.room)
-        found = "." * plan.whole + ("t" if split else "v") * (plan.vectors - plan.whole)
-        return ("h" if plan.whole else "b") + found[1:] if split else found
+        plan, split = self.schedule, any(operand.access == "peeled" for operand in self.kernel.operands)
+        split = split and not plan.peeled_elements and (plan.width > 1 or not plan.max_threads)
+        found = "." * plan.full_vectors + ("t" if split else "v") * (plan.vectors - plan.full_vectors)
+        return ("h" if plan.full_vectors else "b") + found[1:] if split else found
 
     @property
-    def splits(self) -> bool:
-        """Whether the work of a turn is written twice: for tiles that are there as a whole, and for others."""
+    def has_full_tiles(self) -> bool:
+        """True if a loop body is emitted twice: unchecked for full tiles, checked for others."""
         plan = self.schedule
-        return plan.shared or (not plan.resident and any(map(self._streams, self.kernel.phases)))
+        return plan.smem or (not plan.resident and any(map(self._streams, self.kernel.phases)))
 
     def _streams(self, phase: Phase) -> bool:
-        """Whether a loop loads its next tile ahead: rows of one axis, whose turns need nothing of one another."""
-        plain = not (phase.scans or phase.select or phase.ranks or self.schedule.linked or self.schedule.across)
-        return self.kernel.column_axes == 1 and plain and bool(streamed(self.kernel, phase))
+        """True if a loop prefetches its next tile: one column axis, independent iterations."""
+        plain = not (
+            phase.scans
+            or phase.select
+            or phase.ranks
+            or self.schedule.decoupled_lookback
+            or self.schedule.rows_across_lanes
+        )
+        return self.kernel.column_axes == 1 and plain and bool(prefetched_of(self.kernel, phase))
 
-    def stride(self) -> str:
-        """From one tile of a loop to the next: elements, or vectors where they are numbered."""
-        return str(self.schedule.vectors * self.schedule.threads if self.walk else self.schedule.span)
+    def tile_stride(self) -> str:
+        """Step of a loop: elements, or vectors if they are numbered over several axes."""
+        return str(self.schedule.vectors * self.schedule.threads if self.multi_axis else self.schedule.tile_elements)
 
     def last(self) -> str:
-        """Where a thread's last tile begins; a thread that has none stays behind the row."""
-        return f"start + (max(columns - 1 - start, 0) & -{self.stride()})"
+        """Start of a thread's last tile; a thread without one gets a position before its first."""
+        return f"start + (max(columns - 1 - start, 0) & -{self.tile_stride()})"
 
     def _find_row(self) -> None:
-        """The row of this thread; teams beyond the last row work on that one, and store nothing."""
+        """Emit the row of this thread; groups beyond the last row compute that row and store nothing."""
         plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
         rows = " * ".join(names.extent(axis) for axis in range(axes))
         self.code.append(f"rows = {rows}")
         index = self.kernel.index
-        team, block = f"(thread() >> {plan.threads.bit_length() - 1})", self.scope.block
-        block = "tile_row(number, tiles)" if plan.linked else block
-        if plan.across:
-            self.code.append(f"number = {block} * {plan.rows} + (thread() & {WARP - 1})")
-        elif plan.room:
-            self.code.append(f"number = {block} * depth() + line()")
+        team, block = f"(thread_idx() >> {plan.threads.bit_length() - 1})", self.scope.block
+        block = "tile_row(number, tiles)" if plan.decoupled_lookback else block
+        if plan.rows_across_lanes:
+            self.code.append(f"number = {block} * {plan.rows} + (thread_idx() & {WARP - 1})")
+        elif plan.max_threads:
+            self.code.append(f"number = {block} * block_dim_y() + thread_idx_y()")
         elif plan.rows > 1:
             self.code.append(f"number = {block} * {plan.rows} + {team}")
         else:
             self.code.append(f"row0 = {self._place()}" if axes == 1 else f"row = {index}({self._place()})")
-        if self.shares:
-            self.code.append("there = number < rows")
-            self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(there, number, rows - 1))")
-        self.begins |= self.find_begins(range(len(self.kernel.operands)))
+        if self.has_several_rows:
+            self.code.append("in_bounds = number < rows")
+            self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(in_bounds, number, rows - 1))")
+        self.bases |= self.emit_row_bases(range(len(self.kernel.operands)))
 
-    def find_begins(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
+    def emit_row_bases(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
         """Where the row of this number begins in operands: lines that compute it, and by operand the variable."""
         names, axes, found = self.scope.names, self.kernel.row_axes, {}
         rest = f"row{suffix}"
@@ -155,38 +163,38 @@ class Place(Writer):
 
     def _place(self) -> str:
         """The number of the row, where a block has one."""
-        if self.schedule.linked:
+        if self.schedule.decoupled_lookback:
             return "tile_row(number, tiles)"
         cluster = self.schedule.cluster.bit_length() - 1
         return f"{self.scope.block} >> {cluster}" if cluster else self.scope.block
 
     def _find_columns(self) -> None:
         plan, kernel, names = self.schedule, self.kernel, self.scope.names
-        if plan.across:
-            lane = f"(thread() >> {WARP.bit_length() - 1})"
+        if plan.rows_across_lanes:
+            lane = f"(thread_idx() >> {WARP.bit_length() - 1})"
         elif plan.cluster > 1:
-            thread = "thread()" if plan.rows == 1 else f"(thread() & {plan.threads - 1})"
-            lane = f"({thread} + (block() & {plan.cluster - 1}) * {plan.threads})"
-        elif plan.rows > 1 and not plan.room:
-            lane = f"(thread() & {plan.threads - 1})"
+            thread = "thread_idx()" if plan.rows == 1 else f"(thread_idx() & {plan.threads - 1})"
+            lane = f"({thread} + (block_idx() & {plan.cluster - 1}) * {plan.threads})"
+        elif plan.rows > 1 and not plan.max_threads:
+            lane = f"(thread_idx() & {plan.threads - 1})"
         else:
-            lane = "thread()"
-        self.code.append(f"lane = int32{lane}" if lane.startswith("(") else f"lane = {lane}")
+            lane = "thread_idx()"
+        self.code.append(f"thread_in_row = int32{lane}" if lane.startswith("(") else f"thread_in_row = {lane}")
         if kernel.column_axes > 1:
             self._find_scattered_columns()
             return
         index = kernel.index
         self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
-        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "anchor"), None)
-        begin = f"lane * {plan.apart}" if plan.apart > 1 else "lane"
+        anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "peeled"), None)
+        begin = f"thread_in_row * {plan.thread_stride}" if plan.thread_stride > 1 else "thread_in_row"
         if anchor is None or plan.width == 1:
             self.code.append(f"start = {index}({begin})")
             return
         size = kernel.operands[anchor].dtype.itemsize
-        position = f"({self.begins[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.begins[anchor]
+        position = f"({self.bases[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.bases[anchor]
         self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
-        if self.edges:
-            find_edges(self)
+        if self.peeled_elements:
+            emit_peeled_index(self)
             return
         self.code.append(f"start = {index}({begin} - skew)")
 
@@ -194,15 +202,15 @@ class Place(Writer):
         """Several column axes: vectors are numbered, and placed as the loop meets them."""
         kernel, rows = self.kernel, row_loads(self.kernel)
         axes = tuple(range(kernel.row_axes, kernel.axes))
-        self.walk = Walk(self.scope, axes, self.schedule.width, "column", "columns", self.begins)
+        self.multi_axis = MultiAxisIndex(self.scope, axes, self.schedule.width, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows]
-        self.walk.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
-        self.code.append(f"start = {self.walk.index}(lane)")
+        self.multi_axis.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
+        self.code.append(f"start = {self.multi_axis.index}(thread_in_row)")
 
     def _first(self) -> str:
-        """Whether this thread stores what there is one of in a row."""
-        return "(lane == 0) & there" if self.shares else "lane == 0"
+        """Condition under which this thread stores row values."""
+        return "(thread_in_row == 0) & in_bounds" if self.has_several_rows else "thread_in_row == 0"
 
-    def where_there(self, lines: list[str]) -> list[str]:
-        """Lines that only teams with a row of their own run."""
-        return ["if there:", *indented(lines)] if lines and self.shares else lines
+    def if_in_bounds(self, lines: list[str]) -> list[str]:
+        """The lines, under a condition if some groups have no row."""
+        return ["if in_bounds:", *indented(lines)] if lines and self.has_several_rows else lines

@@ -1,4 +1,4 @@
-"""Loops over columns whose next tile is on its way while one is worked on; and what a row reads, whatever its folds."""
+"""Emits loops that prefetch their next tile, and gathers that start before the reductions they precede."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from ..emit.source_text import either, indented
 from ..peephole.gathers import FETCH, below, slice_of, target_of
 
 if TYPE_CHECKING:
-    from .emit import RowWriter
+    from .emit import RowEmitter
 
 
-def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
-    """One pass over the columns: of each turn the next tile is loaded first, then this one is worked on."""
+def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
+    """Emit a loop over the columns: each iteration loads the next tile, then processes its own."""
     scope, index = writer.scope, writer.kernel.index
     backwards = writer.backwards(number, phase)
-    stride = writer.stride()
+    stride = writer.tile_stride()
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
-    loads = streamed(writer.kernel, phase)
+        scope.code.append(f"{use.state[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
+    loads = prefetched_of(writer.kernel, phase)
     last = f"column = {index}({writer.last()})  # what was read last is still in L2"
     scope.code.append(last if backwards else "column = start")
     for load in loads:
         writer.define_load(load)
         scope.stored[load.value.name] = writer.kernel.operands[load.operand].dtype
         scope.code.append(f"{load.value.name}_next = {writer.load_from(load, 'column')}")
-    read_ahead(writer)
+    emit_early_gathers(writer)
     inside = [f"{load.value.name} = {load.value.name}_next" for load in loads]
     if backwards:  # before the first tile there is nothing: as beyond the last
         inside.append(f"following = {index}(select(column >= start + {stride}, column - {stride}, columns))")
@@ -41,61 +41,61 @@ def write_loop_ahead(writer: RowWriter, number: int, phase: Phase) -> None:
     whole, checked = _works(writer, number, phase, loads)
     inside += [*either(_there(writer), whole, checked), "column = following"]
     scope.code += ["while column < columns:", *indented(inside)]
-    writer.join(phase)
+    writer.combine_accumulators(phase)
     writer.forget()
 
 
-def streamed(kernel: KernelIR, phase: Phase) -> list[Load]:
+def prefetched_of(kernel: KernelIR, phase: Phase) -> list[Load]:
     """What the elements of a phase load."""
     rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
     read |= {store.value for store in phase.stores}
     return [load for load in kernel.loads if load.value.name in read and load.operand not in rows]
 
 
-def _works(writer: RowWriter, number: int, phase: Phase, loads: list[Load]) -> list[list[str]]:
+def _works(writer: RowEmitter, number: int, phase: Phase, loads: list[Load]) -> list[list[str]]:
     """The work on a tile: one that is there as a whole, and one of which a part may be missing."""
     scope, outside, works = writer.scope, writer.scope.code, []
     ready, stored, wide = scope.ready, scope.stored, scope.wide
     for whole in (True, False):
-        writer.whole, scope.code = whole, []
+        writer.full, scope.code = whole, []
         scope.ready, scope.stored, scope.wide = ready | {x.value.name for x in loads}, dict(stored), dict(wide)
-        writer.turn_work(number, phase)
+        writer.emit_tile_work(number, phase)
         works.append(scope.code)
     scope.code, scope.ready = outside, ready
     return works
 
 
-def _there(writer: RowWriter) -> str:
+def _there(writer: RowEmitter) -> str:
     """Whether all of this thread's tile exists."""
     plan = writer.schedule
-    there = f"column + {(plan.vectors - 1) * plan.step + plan.width} <= columns"
-    split = any(operand.access == "anchor" for operand in writer.kernel.operands)
+    there = f"column + {(plan.vectors - 1) * plan.vector_stride + plan.width} <= columns"
+    split = any(operand.access == "peeled" for operand in writer.kernel.operands)
     return f"(column >= 0) & ({there})" if split else there
 
 
-def begin_ahead(writer: RowWriter) -> None:
-    """Load the row values that addresses are computed from: they come with the row's first elements."""
+def begin_gathers_early(writer: RowEmitter) -> None:
+    """Load the row values that addresses depend on: with the row's first elements."""
     kernel = writer.kernel
     known = {x.value.name for group in (kernel.loads, kernel.positions, kernel.pointers) for x in group}
     known |= {value.name for value in kernel.scalars}
     for number, phase in enumerate(kernel.phases):
         if phase.row is not None:
-            early, writer.rows[number] = split_row(phase.row, {v.name for v in phase.row.args} - known)
+            early, writer.rows[number] = split_row_body(phase.row, {v.name for v in phase.row.args} - known)
             if early is not None:
                 writer.ahead[number] = early
                 for value in early.args:
                     writer.provide(value, tiles=False)
 
 
-def read_ahead(writer: RowWriter) -> None:
-    """Read what rows' bodies fetch, once the first elements are on their way."""
+def emit_early_gathers(writer: RowEmitter) -> None:
+    """Emit the gathers of row bodies, once the first loads are in flight."""
     for number, early in writer.ahead.items():
         writer.row_body(f"ahead_{number}", early)
         writer.scope.fetched |= {value.name: value for value in early.results}
     writer.ahead.clear()
 
 
-def split_row(body: Body, late: set[str]) -> tuple[Body | None, Body]:
+def split_row_body(body: Body, late: set[str]) -> tuple[Body | None, Body]:
     """(what a row's body fetches and can, before any of the values `late` is known; the rest of the body).
 
     A read at an address that was read itself takes twice the time of a tile: it is under way during the folds.

@@ -1,4 +1,4 @@
-"""Rows that every phase loops over: too long to be held, scattered, or read but once."""
+"""Looped schedule: every phase loops over the row. For rows that are too long, scattered, or read once."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ....hardware import Hardware, blocks_for, occupancy, registers_for
 from ....ir.op_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..split_heuristics import finishes_at_once
-from .schedule import LOOP_BLOCK, WARP, RowSchedule, alone, contiguous, full_operands, row_width
+from .schedule import LOOP_BLOCK, WARP, RowSchedule, contiguous, full_operands, needs_whole_block, row_width
 
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed than held
@@ -36,7 +36,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         threads = _team(columns, rows, width * _loop_vectors(kernel, width), limit, hardware)
     vectors = _loop_vectors(kernel, width)
     shared_rows = WARP if across else max(1, LOOP_BLOCK // threads) if threads <= WARP else 1
-    need = needed(kernel, Tiling(width, vectors, ahead=not across))
+    need = required_registers(kernel, Tiling(width, vectors, prefetch=not across))
     while threads > WARP and (
         need > registers_for(hardware, 1, threads * shared_rows)
         or threads * blocks_for(hardware, need, threads) < threads // 2 * blocks_for(hardware, need, threads // 2)
@@ -46,7 +46,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     most = blocks
     if not across and finishes_at_once(kernel):
         blocks = _fuller(-(-rows // shared_rows), blocks, threads * shared_rows, hardware)
-    registers = predicted(kernel, hardware, need, blocks, threads * shared_rows)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads * shared_rows)
     how = "neighbouring rows on neighbouring threads" if across else f"{threads} threads a row"
     if contiguous(kernel) and finishes_at_once(kernel):
         reason = f"rows of {columns} are read once: {how} stream them, the next tile under way"
@@ -75,7 +75,7 @@ def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
     return least if fit(least) >= FEWEST * fit(blocks) and share(least) > FULLER * share(blocks) else blocks
 
 
-def loop_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
+def generic_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: a block to a row, or a warp to a short
     one, where there are to be `warps`."""
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
@@ -85,18 +85,18 @@ def loop_of(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warp
     return replace(found, reason=found.reason.replace(f"{like} columns", f"{columns} columns"))
 
 
-def streams(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
+def prefers_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
     """Whether a kernel that is not `resident` is better for these rows than one that is: it reads each element once as
     well, and its teams, which wait for nobody, are at different places of their rows.
 
     Measured on an H200 (cross-entropy in bfloat16): rows of 16,384 take 135 us instead of 170, rows of 8192 132 us
     instead of 130. Sums and variances, which take no special functions, are 2-4 % faster if they are held.
     """
-    if not kernel.row_axes or kernel.kept or kernel.steady or extents[-1] < STREAM_FROM:
+    if not kernel.row_axes or kernel.row_vector_width or kernel.batch_invariant_width or extents[-1] < STREAM_FROM:
         return False
     many = prod(extents[: kernel.row_axes]) >= STREAM_ROWS * hardware.multiprocessors
     dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
-    return many and dear and contiguous(kernel) and finishes_at_once(kernel) and not alone(kernel)
+    return many and dear and contiguous(kernel) and finishes_at_once(kernel) and not needs_whole_block(kernel)
 
 
 def _loop_vectors(kernel: KernelIR, width: int) -> int:
@@ -107,7 +107,7 @@ def _loop_vectors(kernel: KernelIR, width: int) -> int:
     rows = row_loads(kernel)
     loads = sum(load.operand not in rows for load in kernel.loads)
     if loads <= 1:
-        long = width >= 8 and needed(kernel, Tiling(width, 8, ahead=True)) <= LONG_TILE_NEED
+        long = width >= 8 and required_registers(kernel, Tiling(width, 8, prefetch=True)) <= LONG_TILE_NEED
         return 8 if long else 4
     return 2 if loads <= 3 else 1
 

@@ -1,4 +1,4 @@
-"""Clusters that stay: their teams work on row after row, of which the next one comes while one is worked on."""
+"""Persistent clusters: each processes many rows, keeps weights in shared memory, prefetches the next row (cp.async)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from math import prod
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.register_pressure import Tiling, needed
+from ....kernel_ir.register_pressure import Tiling, required_registers
 from ..split_heuristics import finishes_at_once
-from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, alone, cluster_sizes, row_width
+from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, cluster_sizes, needs_whole_block, row_width
 from .smem import COPY_BYTES, COPY_FROM
-from .tile_shape import in_pieces, piece_of
+from .tile_shape import can_chunk_epilogue, epilogue_vectors_of
 
 PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
@@ -27,8 +27,8 @@ SHORT, PIECE = 8, 2  # elements of a vector of 16 bits, of which half as much he
 TURNING = 10  # registers more that a loop over rows takes
 
 
-def held_operands(kernel: KernelIR) -> list[int]:
-    """Arrays that all rows read alike, element by element."""
+def smem_operands(kernel: KernelIR) -> list[int]:
+    """Operands that are the same in all rows, element by element: they are kept in shared memory."""
     found = []
     for load in kernel.loads:
         strides = kernel.operands[load.operand].strides
@@ -37,27 +37,29 @@ def held_operands(kernel: KernelIR) -> list[int]:
     return found
 
 
-def arriving(kernel: KernelIR) -> list[Load]:
-    """What the first phase reads of a row."""
-    rows, held = row_loads(kernel), held_operands(kernel)
+def prefetched_loads(kernel: KernelIR) -> list[Load]:
+    """Loads of the first phase that differ from row to row: the next row's are prefetched."""
+    rows, held = row_loads(kernel), smem_operands(kernel)
     read = {value.name for part in kernel.phases[0].passes for value in part.reads}
     loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows and x.operand not in held]
     return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
 
 
-def staying_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
-    """Dynamic shared memory of a block."""
+def persistent_smem_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
+    """Bytes of dynamic shared memory of a block."""
     held, come = _element_bytes(kernel)
-    return schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.ahead * come)
+    return (
+        schedule.width * schedule.threads * (schedule.vectors * held + schedule.rows * schedule.prefetch_vectors * come)
+    )
 
 
 def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
-    """Bytes of an element of what all rows read, and of what comes for each."""
-    held = sum(kernel.operands[k].dtype.itemsize for k in held_operands(kernel))
-    return held, sum(kernel.operands[x.operand].dtype.itemsize for x in arriving(kernel))
+    """Bytes per element of the operands kept in shared memory, and of the prefetched loads."""
+    held = sum(kernel.operands[k].dtype.itemsize for k in smem_operands(kernel))
+    return held, sum(kernel.operands[x.operand].dtype.itemsize for x in prefetched_loads(kernel))
 
 
-def schedule_staying(
+def schedule_persistent_cluster(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
 ) -> RowSchedule | None:
     """Rows in the registers of clusters that stay; None where another schedule is better `instead`, or they do not fit.
@@ -75,11 +77,17 @@ def schedule_staying(
     float32 3680 us instead of 4670.
     """
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
-    if kernel.column_axes != 1 or columns <= LONG_ROW or alone(kernel) or finishes_at_once(kernel) or kernel.steady:
+    if (
+        kernel.column_axes != 1
+        or columns <= LONG_ROW
+        or needs_whole_block(kernel)
+        or finishes_at_once(kernel)
+        or kernel.batch_invariant_width
+    ):
         return None
     if any(len(phase.folds) > 1 for phase in kernel.phases):  # what several of them fold would be held beside the row
         return None
-    loads, (held, come) = arriving(kernel), _element_bytes(kernel)
+    loads, (held, come) = prefetched_loads(kernel), _element_bytes(kernel)
     least = (LEAST_HELD if held >= REREAD * come else MUCH_HELD) // (2 if width >= SHORT else 1)
     if instead is not None and (instead.cluster == 1 or held * columns < least):
         return None
@@ -108,28 +116,31 @@ def _made(
     teams: int,
     hardware: Hardware,
 ) -> RowSchedule | None:
-    """The schedule of such clusters; None where registers or shared memory do not suffice."""
+    """Schedule of persistent clusters of this size; None if registers or shared memory do not suffice."""
     step = width * threads * cluster
     vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
     if not vectors:
         return None
     below = max((v for v in LONG_CLASSES if v < vectors and v * step <= columns), default=0)
-    piece = piece_of(kernel, vectors, width)
+    piece = epilogue_vectors_of(kernel, vectors, width)
     held, come = _element_bytes(kernel)
     if width >= SHORT and held >= REREAD * come:
         piece = min(piece, PIECE)
     bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
-    bare = replace(bare, stays=True, clusters=hardware.multiprocessors // cluster)
-    room = hardware.block_shared - STATES - staying_bytes(bare, kernel)
-    each = staying_bytes(replace(bare, ahead=1), kernel) - staying_bytes(bare, kernel)
+    bare = replace(bare, persistent=True, max_clusters=hardware.multiprocessors // cluster)
+    room = hardware.block_shared - STATES - persistent_smem_bytes(bare, kernel)
+    each = persistent_smem_bytes(replace(bare, prefetch_vectors=1), kernel) - persistent_smem_bytes(bare, kernel)
     ahead = min(vectors, room // each)
     ahead = vectors // 2 if teams > 1 and ahead == vectors else ahead
-    registers = registers_for(hardware, 1, bare.block)
+    registers = registers_for(hardware, 1, bare.block_threads)
     least = vectors // 2 if teams == 1 else 1
     often = sum(bool(phase.folds) for phase in kernel.phases) > 1
-    late = ahead < vectors and in_pieces(kernel) and not (often and columns >= LATE_BELOW)
+    late = ahead < vectors and can_chunk_epilogue(kernel) and not (often and columns >= LATE_BELOW)
     piece = piece or LATE_PIECE * late
-    if ahead < least or needed(kernel, Tiling(width, vectors, piece=piece)) + TURNING > registers:
+    if (
+        ahead < least
+        or required_registers(kernel, Tiling(width, vectors, epilogue_vectors=piece)) + TURNING > registers
+    ):
         return None
     reason = (
         f"a row of {columns} fits {threads} threads in each of a cluster of {cluster} blocks: {vectors} vectors of "
@@ -137,4 +148,6 @@ def _made(
         f"all rows read; {ahead} of the next row's vectors come meanwhile"
     )
     reason += ", the others once the last phase is done with this row's" if late else ""
-    return replace(bare, ahead=ahead, piece=piece, late=late, reason=reason, registers=registers)
+    return replace(
+        bare, prefetch_vectors=ahead, epilogue_vectors=piece, prefetch_rest=late, reason=reason, registers=registers
+    )

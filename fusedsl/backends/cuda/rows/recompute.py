@@ -1,22 +1,24 @@
-"""What a last phase computes again instead of holding it: exponentials of long rows, of which more then fit an SM."""
+"""Rematerialisation: the last phase recomputes exponentials of long rows, so that more rows fit on an SM."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ....kernel_ir.kernel import KernelIR
-from .schedule import fetches
+from .schedule import has_gathers
 
 
-def recomputed(kernel: KernelIR) -> KernelIR | None:
-    """The kernel with a last phase that reads of earlier phases' elements loads alone, and can be worked on in pieces;
-    None where there is none, or nothing to compute again."""
+def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
+    """The kernel whose last phase reads loads only and recomputes the values of earlier phases.
+
+    None if its last phase cannot be chunked, or nothing is to be recomputed.
+    """
     *earlier, last = kernel.phases
     made = {v.name for phase in earlier for v in phase.element.results}
     made -= {load.value.name for load in kernel.loads}
     if not made & {v.name for v in last.element.args} or last.folds or any(p.scans or p.select for p in kernel.phases):
         return None
-    if not last.stores or fetches(kernel) or any(store.value in made for store in last.stores):
+    if not last.stores or has_gathers(kernel) or any(store.value in made for store in last.stores):
         return None
     lines: list[str] = []
     args = {v.name: v for v in last.element.args}

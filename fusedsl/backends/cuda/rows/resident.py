@@ -1,23 +1,23 @@
-"""Rows in the registers of 1 to 1024 threads of a block."""
+"""Resident schedule: a row in the registers of 1 to 1024 threads of a block."""
 
 from __future__ import annotations
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
-from .cluster import schedule_clustered
+from .cluster import schedule_cluster
 from .schedule import (
     LONG_ROW,
     RowSchedule,
-    alone,
-    dear_rows,
-    long_bodies,
-    per_element_of,
-    reach_of,
+    covered_columns,
+    has_expensive_elements,
+    has_expensive_row_body,
+    late_tile_registers,
+    needs_whole_block,
+    registers_per_element,
     row_width,
-    streamed_words,
 )
 from .smem import COPY_FROM
-from .tile_shape import tiled
+from .tile_shape import tiled_schedule
 
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
@@ -30,24 +30,24 @@ STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a r
 def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
     width, columns = row_width(kernel), extents[-1]
-    reach = reach_of(kernel, columns, width)
-    per_element, once = per_element_of(kernel, width), dear_rows(kernel)
-    longer = reach > columns or once or long_bodies(kernel, width)
-    lonely, single = alone(kernel), None
+    reach = covered_columns(kernel, columns, width)
+    per_element, once = registers_per_element(kernel, width), has_expensive_row_body(kernel)
+    longer = reach > columns or once or has_expensive_elements(kernel, width)
+    lonely, single = needs_whole_block(kernel), None
     addresses = {x.value.name for x in kernel.pointers}
     fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
     threads = _threads(reach, width, per_element, longer, once, reach > columns, most_threads(kernel, width))
     while threads is not None:
         cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
-        found, need = tiled(kernel, columns, reach, width, threads, 1, per_element, hardware)
-        room = registers_for(hardware, 1, found.block)
+        found, need = tiled_schedule(kernel, columns, reach, width, threads, 1, per_element, hardware)
+        room = registers_for(hardware, 1, found.block_threads)
         if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
             if lonely or overlaps(kernel, columns, found, need, hardware):
                 return found
             single = found if width < 8 else None
             break
         threads = threads * 2 if threads < hardware.block_threads else None
-    return single if lonely or fetching else schedule_clustered(kernel, extents, reach, per_element, hardware) or single
+    return single if lonely or fetching else schedule_cluster(kernel, extents, reach, per_element, hardware) or single
 
 
 def aim_of(width: int, longer: bool) -> int:
@@ -57,18 +57,18 @@ def aim_of(width: int, longer: bool) -> int:
 
 def most_threads(kernel: KernelIR, width: int) -> int:
     """Threads of a row, beyond which waiting for each other costs more than larger tiles."""
-    return 512 if width < 8 and streamed_words(kernel) < 4 else 256
+    return 512 if width < 8 and late_tile_registers(kernel) < 4 else 256
 
 
 def overlaps(kernel: KernelIR, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
-    """Whether an SM reads a row while it computes another; if not, a cluster or shared memory makes room for that.
+    """True if an SM loads one row while it computes another; if not, a cluster or shared memory makes that possible.
 
-    Measured on an H200 with rows of 64 KB, one in the registers of an SM at a time: 0.98 of the speed of a copy in
-    float32 (0.87 where two arrays are streamed beside it), but 0.73 in bfloat16, which computes twice as long.
+    measured: H200, rows of 64 KB, one at a time in the registers of an SM: 0.98 of copy speed in float32 (0.87 if two
+    arrays are streamed beside it), 0.73 in bfloat16, whose computation takes twice as long.
     """
-    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block) > 1:
+    if hardware.cc < COPY_FROM or columns <= LONG_ROW or blocks_for(hardware, need, found.block_threads) > 1:
         return True
-    return found.width < 8 and streamed_words(kernel) < STREAMS_MUCH
+    return found.width < 8 and late_tile_registers(kernel) < STREAMS_MUCH
 
 
 def _threads(

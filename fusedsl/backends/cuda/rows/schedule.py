@@ -1,4 +1,4 @@
-"""Rows on threads: what a schedule of rows says, and the facts of a kernel that it follows from."""
+"""Row schedule: how the elements of a row map to threads, and the kernel facts that decide it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from dataclasses import dataclass, field, replace
 
 from ....ir.op_cost import instructions
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import held, row_loads, words
+from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import vector_width
-from ....kernel_ir.register_pressure import element_work
-from ..scan_sort.sort_method import Ranking
+from ....kernel_ir.register_pressure import instructions_per_element
+from ..scan_sort.sort_method import SortMethod
 
 WARP = 32
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -22,85 +22,74 @@ LONG_BODIES = 14  # instructions an element, from which on rows want longer thre
 
 @dataclass(frozen=True)
 class RowSchedule:
-    """`threads` work on a row, `rows` rows share a block; a thread holds `vectors` vectors of `width` elements.
+    """Row reduction: `threads` threads per row, `rows` rows per block, `vectors` vectors of `width` elements a thread.
 
-    `whole` of the vectors are always there, the others are checked. Where `across`, neighbouring threads belong to
-    neighbouring rows. Where `early`, what later phases load is loaded at once; where there is a `piece`, the last
-    phase takes so many vectors at a time. Not `resident`: every phase loops over the row. Where `blocked`, the vectors
-    of a thread are neighbours. Where `linked`, every tile of a row is a block's, which hands its state on. Where
-    `shared`, what the phases read again is copied to shared memory first. Where there is a `cluster` of so many blocks,
-    `threads` of each of them work on the row; where it `stays`, on one row after the other, beside the other teams of
-    such blocks: what all rows read is in shared memory, where `ahead` vectors of a thread's next row come meanwhile.
-    Where `late`, the rest of the next row is loaded into the registers that the last phase has done with.
-    Where `anew`, the last phase computes again what earlier ones made of the row.
-    Where there is `room`, for so many threads in a block, how many of them work on a row is not compiled: the launch
-    says it. Where there are `edges`, the tiles of rows that are not aligned have their whole vectors alone, and of the
-    elements before and after those each thread takes so many.
+    If `resident`, a whole row is in registers; otherwise every phase loops over the row.
     """
 
     resident: bool
     width: int
     vectors: int
-    whole: int
+    full_vectors: int  # leading vectors that are always in bounds; the others are checked
     threads: int
     rows: int
-    blocks: int
-    across: bool = False
-    early: bool = False
-    piece: int = 0
-    cluster: int = 1
-    shared: bool = False
+    blocks: int  # per SM
+    rows_across_lanes: bool = False  # neighbouring threads belong to neighbouring rows
+    load_all_first: bool = False  # loads of later phases are issued with those of the first
+    epilogue_vectors: int = 0  # vectors of a chunk of the last phase; 0: all at once
+    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
+    smem: bool = False  # operands that phases reread are copied to shared memory first
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
-    blocked: bool = False
-    ranking: Ranking | None = None
-    linked: bool = False
-    room: int = 0
-    edges: int = 0
-    stays: bool = False
-    ahead: int = 0
-    late: bool = False
-    anew: bool = False
-    clusters: int = field(default=0, compare=False)  # that stay at once, at most
+    blocked_layout: bool = False  # the vectors of a thread are neighbours; else striped
+    sort_method: SortMethod | None = None  # if the row is sorted
+    decoupled_lookback: bool = False  # every tile of a row is a block's, which passes its state on
+    max_threads: int = 0  # threads of a row are a launch parameter, up to this; 0: compiled
+    peeled_elements: int = 0  # of unaligned rows: scalar elements per thread before and after the aligned vectors
+    persistent: bool = False  # clusters loop over rows, with operands shared by rows in shared memory
+    prefetch_vectors: int = 0  # vectors of a thread's next row that cp.async copies meanwhile
+    prefetch_rest: bool = False  # load the next row's tail into registers freed by the last phase
+    rematerialize: bool = False  # the last phase recomputes what earlier phases computed
+    max_clusters: int = field(default=0, compare=False)  # persistent clusters that are resident at once
 
     def __post_init__(self) -> None:
-        own = self.threads <= WARP or self.across or self.cluster > 1  # whose blocks meet elsewhere
+        own = self.threads <= WARP or self.rows_across_lanes or self.cluster > 1  # whose blocks meet elsewhere
         assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
 
     @property
-    def binary(self) -> RowSchedule:
-        """What of it machine code depends on."""
-        return replace(self, threads=0, rows=0) if self.room else self
+    def compiled_form(self) -> RowSchedule:
+        """The fields that machine code depends on."""
+        return replace(self, threads=0, rows=0) if self.max_threads else self
 
     @property
-    def step(self) -> int:
-        """Elements between one vector of a thread and its next."""
-        return self.width if self.blocked else self.width * self.threads * self.cluster
+    def vector_stride(self) -> int:
+        """Elements between two neighbouring vectors of a thread."""
+        return self.width if self.blocked_layout else self.width * self.threads * self.cluster
 
     @property
-    def apart(self) -> int:
-        """Elements between the first of a thread and that of the next."""
-        return self.width * self.vectors if self.blocked else self.width
+    def thread_stride(self) -> int:
+        """Elements between the first vectors of two neighbouring threads."""
+        return self.width * self.vectors if self.blocked_layout else self.width
 
     @property
-    def span(self) -> int:
-        """Elements that a team works on at once."""
+    def tile_elements(self) -> int:
+        """Elements that all threads of a row process at once."""
         return self.width * self.vectors * self.threads * self.cluster
 
     @property
-    def block(self) -> int:
+    def block_threads(self) -> int:
         return self.threads * self.rows
 
 
 def contiguous(kernel: KernelIR) -> bool:
-    """One column axis, along which an array that is read or written in full is contiguous."""
+    """True if there is one column axis and an array with an element per column is contiguous along it."""
     whole = full_operands(kernel)
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
-def alone(kernel: KernelIR) -> bool:
-    """Whether a row has to be one block's: other blocks share its launch, or a row is put in order or scanned."""
-    return kernel.part or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
+def needs_whole_block(kernel: KernelIR) -> bool:
+    """True if one block has to process a row: in a subkernel, or if a row is scanned or sorted."""
+    return kernel.is_subkernel or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
 
 
 def full_operands(kernel: KernelIR) -> list[int]:
@@ -110,48 +99,51 @@ def full_operands(kernel: KernelIR) -> list[int]:
 
 def row_width(kernel: KernelIR) -> int:
     """Elements of a vector."""
-    if kernel.steady:
-        return kernel.steady
+    if kernel.batch_invariant_width:
+        return kernel.batch_invariant_width
     if all(operand.access == "element" for operand in kernel.operands):
         return 1
     return vector_width([o.dtype for o in kernel.operands], [o.strides for o in kernel.operands])
 
 
-def reach_of(kernel: KernelIR, columns: int, width: int) -> int:
-    """Columns that a row may cover once it is aligned down."""
-    return columns + (width - 1 if any(o.access == "anchor" for o in kernel.operands) else 0)
+def covered_columns(kernel: KernelIR, columns: int, width: int) -> int:
+    """Columns that a row covers once its start is aligned down to a vector."""
+    return columns + (width - 1 if any(o.access == "peeled" for o in kernel.operands) else 0)
 
 
-def later_of(kernel: KernelIR) -> float:
-    """Registers an element of the loads that only a later phase needs."""
+def late_load_registers(kernel: KernelIR) -> float:
+    """Registers per element of the loads that only later phases need."""
     first = {value.name for value in kernel.phases[0].element.args}
     rows = row_loads(kernel)
     later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
-    return words([kernel.operands[k].dtype for k in later], packed=True)
+    return register_count([kernel.operands[k].dtype for k in later], packed=True)
 
 
-def streamed_words(kernel: KernelIR) -> float:
-    """Registers an element that those take beside what is held: two vectors of each at a time."""
-    return 2 * later_of(kernel)
+def late_tile_registers(kernel: KernelIR) -> float:
+    """Registers per element of late loads in flight: two vectors of each at a time."""
+    return 2 * late_load_registers(kernel)
 
 
-def per_element_of(kernel: KernelIR, width: int) -> float:
-    """Registers of an element that is held."""
-    return max(words(held(kernel), packed=width > 1), words([kernel.operands[0].dtype], packed=width > 1))
+def registers_per_element(kernel: KernelIR, width: int) -> float:
+    """Registers of an element that is held between phases."""
+    return max(
+        register_count(live_between_phases(kernel), packed=width > 1),
+        register_count([kernel.operands[0].dtype], packed=width > 1),
+    )
 
 
-def dear_rows(kernel: KernelIR) -> bool:
-    """Whether there is much to do once a row, which every thread does."""
+def has_expensive_row_body(kernel: KernelIR) -> bool:
+    """True if the row bodies are long: every thread of the row executes them."""
     return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
-def long_bodies(kernel: KernelIR, width: int) -> bool:
-    """Whether there is much to do for each element."""
-    return element_work(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
+def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
+    """True if there are many instructions per element."""
+    return instructions_per_element(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
 
 
-def fetches(kernel: KernelIR) -> bool:
-    """Whether elements are read, or drawn, where a body says: vector by vector."""
+def has_gathers(kernel: KernelIR) -> bool:
+    """True if bodies gather elements or draw random bits: vector by vector."""
     lines = [line for phase in kernel.phases for line in phase.element.lines]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
 

@@ -1,4 +1,4 @@
-"""Rows in the shared memory of a block or of a cluster's blocks, over which every phase loops."""
+"""Shared-memory schedule: a row in the shared memory of a block or a cluster; every phase loops over it there."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.register_pressure import Tiling, needed, predicted, row_share
-from .schedule import RowSchedule, alone, cluster_sizes, contiguous, reach_of, row_width
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers, row_share
+from .schedule import RowSchedule, cluster_sizes, contiguous, covered_columns, needs_whole_block, row_width
 
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
 SHARED_BLOCKS = 3  # of which so many share an SM
@@ -15,8 +15,8 @@ SHARED_RESERVE = 4 << 10  # bytes of shared memory beside the row: the system's,
 COPY_BYTES, COPY_FROM = (4, 8, 16), (8, 0)  # what cp.async copies, and the architecture that has it
 
 
-def kept_operands(kernel: KernelIR) -> list[int]:
-    """Arrays that several phases read, in vectors that can be copied to shared memory as they are."""
+def smem_copied_operands(kernel: KernelIR) -> list[int]:
+    """Operands that several phases read in vectors that cp.async can copy."""
     width, found = row_width(kernel), []
     for load in kernel.loads:
         operand = kernel.operands[load.operand]
@@ -27,16 +27,16 @@ def kept_operands(kernel: KernelIR) -> list[int]:
     return found
 
 
-def shared_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
-    """Dynamic shared memory of a block whose team keeps its part of a row there."""
-    if not schedule.shared:
+def smem_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
+    """Bytes of dynamic shared memory of a block for its part of a row."""
+    if not schedule.smem:
         return 0
-    turns = -(-reach_of(kernel, columns, schedule.width) // schedule.span)
-    each = sum(kernel.operands[k].dtype.itemsize for k in kept_operands(kernel))
+    turns = -(-covered_columns(kernel, columns, schedule.width) // schedule.tile_elements)
+    each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     return turns * schedule.vectors * schedule.width * schedule.threads * each
 
 
-def schedule_shared(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
 
     Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
@@ -44,12 +44,19 @@ def schedule_shared(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     blocks of the largest on an SM are slower than reading a row twice (softmax of 393,216 float32: 5398 and 4666 us).
     """
     columns, width = extents[-1], row_width(kernel)
-    if kernel.steady:  # of a single row nothing says which arrays it shares with others, and which are copied
+    if (
+        kernel.batch_invariant_width
+    ):  # of a single row nothing says which arrays it shares with others, and which are copied
         return None
-    if hardware.cc < COPY_FROM or alone(kernel) or not contiguous(kernel) or not kept_operands(kernel):
+    if (
+        hardware.cc < COPY_FROM
+        or needs_whole_block(kernel)
+        or not contiguous(kernel)
+        or not smem_copied_operands(kernel)
+    ):
         return None
     made = [_shared_by(size, kernel, width, hardware) for size in cluster_sizes(hardware.cluster)]
-    needs = [shared_bytes(schedule, kernel, columns) for schedule in made]
+    needs = [smem_bytes(schedule, kernel, columns) for schedule in made]
     fits = [schedule for schedule, need in zip(made, needs) if need <= hardware.block_shared - SHARED_RESERVE]
     if not fits:
         return None
@@ -59,7 +66,7 @@ def schedule_shared(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     if crowded and len(kernel.phases) <= 2:
         return None
     where = "a block" if chosen.cluster == 1 else f"each of a cluster of {chosen.cluster} blocks"
-    need = shared_bytes(chosen, kernel, columns)
+    need = smem_bytes(chosen, kernel, columns)
     reason = (
         f"{columns} columns do not fit registers: {need} bytes of shared memory in {where} keep the row, "
         f"and phases loop over it there, {chosen.threads} threads each"
@@ -69,10 +76,12 @@ def schedule_shared(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
 
 def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -> RowSchedule:
     vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
-    while vectors > 1 and row_share(needed(kernel, Tiling(width, vectors))) > registers_for(hardware, 1, threads):
+    while vectors > 1 and row_share(required_registers(kernel, Tiling(width, vectors))) > registers_for(
+        hardware, 1, threads
+    ):
         vectors //= 2
-    need = needed(kernel, Tiling(width, vectors))
+    need = required_registers(kernel, Tiling(width, vectors))
     blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
     found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
-    registers = predicted(kernel, hardware, need, blocks, threads)
-    return replace(found, shared=True, cluster=cluster, registers=registers)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads)
+    return replace(found, smem=True, cluster=cluster, registers=registers)

@@ -1,4 +1,4 @@
-"""A row in the registers of so many threads: the vectors of each, what is loaded early, the pieces of a last phase."""
+"""Tile of a thread in a resident row: its vectors, early loads, and the chunks of the last phase."""
 
 from __future__ import annotations
 
@@ -7,8 +7,17 @@ from dataclasses import replace
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.memory_access import ACCESS_BYTES
-from ....kernel_ir.register_pressure import Tiling, needed, predicted
-from .schedule import LONG_CLASSES, LONG_ROW, LOOP_BLOCK, VECTOR_CLASSES, WARP, RowSchedule, full_operands, later_of
+from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from .schedule import (
+    LONG_CLASSES,
+    LONG_ROW,
+    LOOP_BLOCK,
+    VECTOR_CLASSES,
+    WARP,
+    RowSchedule,
+    full_operands,
+    late_load_registers,
+)
 
 EARLY_WORDS = {
     16: 32,
@@ -20,7 +29,7 @@ IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
 
 
-def tiled(
+def tiled_schedule(
     kernel: KernelIR,
     columns: int,
     reach: int,
@@ -40,13 +49,13 @@ def tiled(
     vectors = next(v for v in classes if v * step >= reach)
     below = max((v for v in classes if v < vectors and v * step <= columns), default=0)
     rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
-    later, split = later_of(kernel) * vectors, reach > columns
+    later, split = late_load_registers(kernel) * vectors, reach > columns
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
     early = later > 0 and (per_element * vectors + later) * width <= limit and not split
-    piece = piece_of(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
-    need = needed(kernel, Tiling(width, vectors, early, piece))
+    piece = epilogue_vectors_of(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
+    need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks or blocks_for(hardware, need, threads * rows)
-    registers = predicted(kernel, hardware, need, blocks, threads * rows)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
     team = f"{threads} threads" if cluster == 1 else f"{threads} threads in each of a cluster of {cluster} blocks"
     reason = (
         f"a row of {columns} fits {team}: {vectors} vectors of {width} each, at most {registers} registers; "
@@ -70,18 +79,18 @@ def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: 
     return max(1, block // threads)
 
 
-def in_pieces(kernel: KernelIR) -> bool:
-    """Whether the last phase may be worked on a few vectors at a time."""
+def can_chunk_epilogue(kernel: KernelIR) -> bool:
+    """True if the last phase can process a few vectors at a time."""
     last = kernel.phases[-1]
     given = {value.name for value in last.element.args}
     simple = last.stores and not last.folds and not any(store.value in given for store in last.stores)
     return bool(simple) and not given & {p.value.name for p in kernel.positions}
 
 
-def piece_of(kernel: KernelIR, vectors: int, width: int) -> int:
-    """Vectors of a piece of the last phase; 0 where the phase is better, or has to be, worked on as a whole."""
-    later = later_of(kernel)
-    if width < 8 or not later or not in_pieces(kernel):
+def epilogue_vectors_of(kernel: KernelIR, vectors: int, width: int) -> int:
+    """Vectors of a chunk of the last phase; 0 if the phase is not chunked."""
+    later = late_load_registers(kernel)
+    if width < 8 or not later or not can_chunk_epilogue(kernel):
         return 0
     pieces = -(-vectors // max(1, int(PIECE_WORDS / (later * width))))
     return -(-vectors // pieces)

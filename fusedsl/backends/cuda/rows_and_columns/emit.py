@@ -1,4 +1,4 @@
-"""The cross skeleton: teams walk over rows and fold them; a thread keeps what its columns come to."""
+"""Emits a mixed reduction: a loop over rows, column states in registers, then their combination over blocks."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from dataclasses import dataclass, field
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, FoldUse, Phase, Value
-from ..emit.source_text import Names, Scope, Writer, header, indented, letter_of, signature
+from ..emit.source_text import KernelEmitter, Names, SourceBuilder, access_kind, header, indented, signature
 from ..peephole.low_precision_stores import narrow_body
-from .schedule import LINE, CrossSchedule, row_places, state_parts
+from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
 
-NEXT = "_next"  # suffix of what belongs to the row after this one
-FAR = "_far"  # … and to the row whose copies are begun
+NEXT_ROW = "_next"  # suffix of what belongs to the row after this one
+PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
 
 
-def cross_source(kernel: KernelIR, schedule: CrossSchedule) -> str:
+def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
-    what = f"rows and columns; {schedule.threads} threads to a row, {schedule.teams} rows at a time in a block"
-    writer = CrossWriter(Scope(kernel, Names(kernel)), schedule)
+    what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
+    writer = MixedReductionEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
 
 
 @dataclass
-class CrossWriter(Writer):
-    """Writes one kernel: where a thread stands, the walk over its rows, then the columns' states to their results."""
+class MixedReductionEmitter(KernelEmitter):
+    """Emitter of one mixed reduction: indices, the loop over rows, then the column epilogue."""
 
-    schedule: CrossSchedule
-    begins: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
+    schedule: MixedReductionSchedule
+    bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     fixed: frozenset[str] = frozenset()
 
     def write(self) -> None:
@@ -39,8 +39,8 @@ class CrossWriter(Writer):
         self._stand()
         for load in self.once:
             self._load(load, "")
-        for use in self.kernel.cross:
-            self.code.append(f"{', '.join(_so_far(use))} = none_{_key(use)}()")
+        for use in self.kernel.column_reductions:
+            self.code.append(f"{', '.join(_so_far(use))} = no_{_key(use)}()")
         self._set_out()
         outside, self.scope.code = self.scope.code, []
         self._row()
@@ -66,9 +66,9 @@ class CrossWriter(Writer):
             if load.value.name not in read:
                 continue
             still = set(self.kernel.operands[load.operand].strides[: self.kernel.row_axes]) <= {"0"}
-            if load.operand in plan.ahead:
+            if load.operand in plan.prefetched:
                 self.ahead.append(load)
-            elif still and (load.operand in plan.kept or load.operand in rows):
+            elif still and (load.operand in plan.hoisted or load.operand in rows):
                 self.once.append(load)
             else:
                 (self.anew if still else self.carried).append(load)
@@ -76,71 +76,73 @@ class CrossWriter(Writer):
     def _define(self) -> None:
         """Tiles, teams, copies and folds."""
         plan, top = self.schedule, self.scope.top
-        checks = "." * plan.whole + "v" * (plan.vectors - plan.whole)
-        shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.step}"
+        checks = "." * plan.full_vectors + "v" * (plan.vectors - plan.full_vectors)
+        shape = f"width={plan.width}, vectors={plan.vectors}, step={plan.vector_stride}"
         top.append(f'tile = Tile({shape}, checks="{checks}")')
         top.append(f'lines = Tile({shape}, checks="{"v" * plan.vectors}")  # of states, padded to whole vectors')
-        top.append(f"crew = Crew(threads={plan.threads}, teams={plan.teams})")
-        places, self.size = row_places(plan, self.kernel)
-        for k, begin in zip(plan.ahead, places):
+        top.append(f"row_groups = RowGroups(threads={plan.threads}, groups={plan.row_groups})")
+        places, self.size = smem_row_layout(plan, self.kernel)
+        for k, begin in zip(plan.prefetched, places):
             name, d = self.scope.names.operand(k), self.kernel.operands[k].dtype.name
-            top.append(f'ring_{name} = Ring(tile, "{d}", begin={begin}, threads={plan.block})')
-            top += [f"fetch_{name} = ring_{name}.fetch()", f"take_{name} = ring_{name}.take()"]
-        if plan.ahead:
-            top.append(f"come = arrived({plan.stages - 2})")
+            top.append(f'ring_{name} = CpAsyncRing(tile, "{d}", begin={begin}, threads={plan.block_threads})')
+            top += [f"copy_async_{name} = ring_{name}.copy_async()", f"load_{name} = ring_{name}.load()"]
+        if plan.prefetched:
+            top.append(f"wait_for_row = wait_group({plan.stages - 2})")
         for number, phase in enumerate(self.kernel.phases):
             for use in phase.folds:
                 self._define_fold(use)
-                self.scope.functions.append(f"fold_{_key(use)} = fold_tile(tile, rule_{_key(use)})")
+                self.scope.functions.append(f"reduce_{_key(use)} = reduce_tile(tile, reduction_{_key(use)})")
             if phase.folds:
-                rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
-                self.scope.functions.append(f"join_{number} = crew.join({rules})")
-            for use in phase.cross:
+                rules = ", ".join(f"reduction_{_key(use)}" for use in phase.folds)
+                self.scope.functions.append(f"all_reduce_{number} = row_groups.all_reduce({rules})")
+            for use in phase.column_reductions:
                 self._define_cross(use)
-        rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.cross)
-        self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.at_once})")
+        rules = ", ".join(f"reduction_{_key(use)}" for use in self.kernel.column_reductions)
+        self.scope.functions.append(f"all_blocks = row_groups.reduce_blocks({rules}, at_once={plan.loads_in_flight})")
 
     def _define_fold(self, use: FoldUse) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
         functions, merge, key = self.scope.functions, use.merge, _key(use)
         kinds = ", ".join(value.dtype.name for value in use.state)
         lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
-        functions += ["", "", f"def merging_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
-        functions += ["", "", f"def nothing_{key}():", *indented([f"return {', '.join(use.identity)}"])]
-        functions += ["", "", f'rule_{key} = fold("{kinds}", merging_{key}, nothing_{key})']
+        functions += ["", "", f"def combine_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
+        functions += ["", "", f"def identity_{key}():", *indented([f"return {', '.join(use.identity)}"])]
+        functions += ["", "", f'reduction_{key} = reduction("{kinds}", combine_{key}, identity_{key})']
 
     def _define_cross(self, use: FoldUse) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
         self._define_fold(use)
         key, types = _key(use), [value.dtype for value in use.state]
         self.scope.functions += [
-            f'none_{key} = tile.elementwise("{signature((), types)}")(nothing_{key})',
-            f'collect_{key} = tile.elementwise("{signature(types + types, types)}")(merging_{key})',
-            f"gather_{key} = crew.gather(tile, rule_{key})",
+            f'no_{key} = tile.elementwise("{signature((), types)}")(identity_{key})',
+            f'accumulate_{key} = tile.elementwise("{signature(types + types, types)}")(combine_{key})',
+            f"reduce_block_{key} = row_groups.reduce_block(tile, reduction_{key})",
         ]
         for value in use.state:
-            self.scope.functions.append(f'leave_{value.name} = lines.store("{value.dtype.name}")')
+            self.scope.functions.append(f'store_partial_{value.name} = lines.store("{value.dtype.name}")')
 
     # Where a thread stands.
 
     def _stand(self) -> None:
         plan, names, kernel = self.schedule, self.scope.names, self.kernel
         rows = " * ".join(names.extent(axis) for axis in range(kernel.row_axes))
-        team = f"share(thread(), {plan.threads})" if plan.teams > 1 else "int32(0)"
+        team = f"udiv(thread_idx(), {plan.threads})" if plan.row_groups > 1 else "int32(0)"
         self.code.extend(
             [
                 f"rows = {self.index}({rows})",
                 f"columns = {self.index}({names.extent(kernel.axes - 1)})",
-                f"team = {team}",
-                f"lane = int32(thread() - team * {plan.threads})",
-                f"start = {self.index}(lane * {plan.width})" if plan.width > 1 else f"start = {self.index}(lane)",
-                f"stride = {self.index}(blocks() * {plan.teams})",
-                f"row = {self.index}(team * blocks() + block())",
+                f"row_group = {team}",
+                f"thread_in_row = int32(thread_idx() - row_group * {plan.threads})",
+                f"start = {self.index}(thread_in_row * {plan.width})"
+                if plan.width > 1
+                else f"start = {self.index}(thread_in_row)",
+                f"stride = {self.index}(grid_dim() * {plan.row_groups})",
+                f"row = {self.index}(row_group * grid_dim() + block_idx())",
             ]
         )
         for k, operand in enumerate(kernel.operands):
             if set(operand.strides[: kernel.row_axes]) <= {"0"}:
-                self.begins[k] = names.pointer(k)
+                self.bases[k] = names.pointer(k)
 
     def _find_row(self, row: str, suffix: str, operands: list[int]) -> list[str]:
         """Lines that place a row: its index on each axis, and where it begins in the operands."""
@@ -162,7 +164,7 @@ class CrossWriter(Writer):
             if terms:
                 offset = " + ".join(terms)
                 size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
-                self.begins[k] = f"{names.operand(k)}_row"
+                self.bases[k] = f"{names.operand(k)}_row"
                 lines.append(f"{names.operand(k)}_row{suffix} = {names.pointer(k)} + ({offset}){size}")
         return lines
 
@@ -171,8 +173,8 @@ class CrossWriter(Writer):
     def _set_out(self) -> None:
         """Begin the copies of the first rows, and load what the first row has in registers."""
         plan, code = self.schedule, self.code
-        if plan.ahead:
-            code.append("first_stage = shared_start()")
+        if plan.prefetched:
+            code.append("first_stage = dynamic_smem_base()")
             for stage in range(plan.stages - 1):
                 code.append(f"far = {self.index}(row + {stage} * stride)" if stage else "far = row")
                 self._fetch(f"int32(first_stage + {stage * self.size})" if stage else "first_stage")
@@ -186,33 +188,33 @@ class CrossWriter(Writer):
     def _fetch(self, stage: str) -> None:
         """Begin the copies of row `far` into a stage, and send them off."""
         operands = list(dict.fromkeys(load.operand for load in self.ahead))
-        lines = self._find_row("far", FAR, operands)
+        lines = self._find_row("far", PREFETCH_ROW, operands)
         for k in operands:
             name = self.scope.names.operand(k)
-            lines.append(f"fetch_{name}({self._begin(k, FAR)}, start, columns, {stage})")
-        self.code.extend(["if far < rows:", *indented(lines), "send()"])
+            lines.append(f"copy_async_{name}({self._begin(k, PREFETCH_ROW)}, start, columns, {stage})")
+        self.code.extend(["if far < rows:", *indented(lines), "commit_group()"])
 
     def _carry(self) -> None:
         """Load what row `next_row` has in registers."""
-        self.code.extend(self._find_row("next_row", NEXT, [load.operand for load in self.carried]))
+        self.code.extend(self._find_row("next_row", NEXT_ROW, [load.operand for load in self.carried]))
         for load in self.carried:
-            self._load(load, NEXT)
+            self._load(load, NEXT_ROW)
 
     def _begin(self, k: int, suffix: str) -> str:
-        found = self.begins[k]
+        found = self.bases[k]
         return found if found == self.scope.names.pointer(k) else found + suffix
 
     def _row(self) -> None:
         """The work on one row."""
         plan, code = self.schedule, self.code
-        if plan.ahead:
-            code += ["come()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
+        if plan.prefetched:
+            code += ["wait_for_row()", f"far = {self.index}(row + {plan.stages - 1} * stride)"]
             self._fetch("free")
         stores = [s.operand for phase in self.kernel.phases for s in phase.stores + phase.row_stores]
         code += self._find_row("row", "", list(dict.fromkeys(stores)))
         code.append(f"after = {self.index}(row + stride)")
         if self.carried:
-            code += [f"{load.value.name} = {load.value.name}{NEXT}" for load in self.carried]
+            code += [f"{load.value.name} = {load.value.name}{NEXT_ROW}" for load in self.carried]
             code.append(f"next_row = {self.index}(select(after < rows, after, row))")
             self._carry()
         for number, phase in enumerate(self.kernel.phases):
@@ -220,7 +222,7 @@ class CrossWriter(Writer):
             self._phase(number, phase)
         if any(phase.folds for phase in self.kernel.phases):
             code.append("turn = int32(1 - turn)")
-        if plan.ahead:
+        if plan.prefetched:
             last = f"first_stage + {(plan.stages - 1) * self.size}"
             code += ["free = stage", f"stage = int32(select(stage == {last}, first_stage, stage + {self.size}))"]
         code.append("row = after")
@@ -237,17 +239,17 @@ class CrossWriter(Writer):
         for value in phase.element.args:
             self._provide(value)
         self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
-        for use in phase.cross:
+        for use in phase.column_reductions:
             so_far = ", ".join(_so_far(use))
-            code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")
+            code.append(f"{so_far} = accumulate_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
-            states = [f"fold_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
+            states = [f"reduce_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
             names = [value.name for use in phase.folds for value in use.state]
-            code.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
+            code.append(f"{', '.join(names)} = all_reduce_{number}(turn, {', '.join(states)})")
             self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
             operand, name = self.kernel.operands[store.operand], f"store_{number}_{place}"
-            letter = letter_of(operand, self.schedule.width)
+            letter = access_kind(operand, self.schedule.width)
             self.scope.top.append(f'{name} = tile.store("{operand.dtype.name}", "{"s" if letter == "u" else letter}")')
             elements, stride = self.scope.element(store.value), self.scope.stride(store.operand, letter)
             code.append(f"{name}({self._begin(store.operand, '')}, start, {elements}, start, columns{stride})")
@@ -259,7 +261,7 @@ class CrossWriter(Writer):
                     self._provide(position.value)
             name = f"store_row_{number}_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
-            code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, lane == 0)")
+            code.append(f"{name}({self._begin(store.operand, '')}, {store.value}, thread_in_row == 0)")
 
     def _provide(self, value: Value) -> None:
         """See that an argument of a body has its value."""
@@ -269,7 +271,7 @@ class CrossWriter(Writer):
             if load.value.name == value.name:
                 self.scope.ready.add(value.name)
                 self.scope.stored[value.name] = self.kernel.operands[load.operand].dtype
-                self.code.append(f"{value.name} = take_{self.scope.names.operand(load.operand)}(stage)")
+                self.code.append(f"{value.name} = load_{self.scope.names.operand(load.operand)}(stage)")
         for load in self.anew:
             if load.value.name == value.name:
                 self._load(load, "")
@@ -292,7 +294,7 @@ class CrossWriter(Writer):
             define, code = f'load_value("{operand.dtype.name}")', f"load_{name}({self._begin(k, suffix)})"
         else:
             self.scope.stored[name] = operand.dtype
-            letter = letter_of(operand, self.schedule.width)
+            letter = access_kind(operand, self.schedule.width)
             define = f'tile.load("{operand.dtype.name}", "{"s" if letter == "u" else letter}")'
             code = f"load_{name}({self._begin(k, suffix)}, start, columns{self.scope.stride(k, letter)})"
         if f"load_{name} = {define}" not in self.scope.top:
@@ -308,7 +310,7 @@ class CrossWriter(Writer):
         if made:
             kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
             functions, arguments = self.scope.functions, ", ".join(v.name for v in body.args)
-            functions += ["", "", f'@once("{kinds}")', f"def {name}({arguments}):"]
+            functions += ["", "", f'@uniform("{kinds}")', f"def {name}({arguments}):"]
             functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.scope.ready |= {value.name for value in made}
@@ -318,37 +320,37 @@ class CrossWriter(Writer):
     def _leave_states(self) -> None:
         """A line of states from each block, in the workspace; then wait for all blocks."""
         code = self.code
-        for use in self.kernel.cross:
+        for use in self.kernel.column_reductions:
             so_far = ", ".join(_so_far(use))
-            code.append(f"{so_far} = gather_{_key(use)}({so_far})")
+            code.append(f"{so_far} = reduce_block_{_key(use)}({so_far})")
         code.append(f"line = int64((columns + {LINE - 1}) // {LINE} * {LINE})")
         lines, offset = [], 0
-        for name, dtype in state_parts(self.kernel):
-            place = f" + int64(blocks()) * line * {offset}" if offset else ""
+        for name, dtype in state_layout(self.kernel):
+            place = f" + int64(grid_dim()) * line * {offset}" if offset else ""
             code.append(f"{name}_lines = workspace{place}")
-            own = f"{name}_lines + int64(block()) * line * {dtype.itemsize}"
-            lines.append(f"leave_{name}({own}, start, {name}_so_far, start, {self.index}(line))")
+            own = f"{name}_lines + int64(block_idx()) * line * {dtype.itemsize}"
+            lines.append(f"store_partial_{name}({own}, start, {name}_accumulator, start, {self.index}(line))")
             offset += dtype.itemsize
-        code += ["if team == 0:", *indented(lines), "everyone(tickets, blocks())"]
+        code += ["if row_group == 0:", *indented(lines), "grid_barrier(semaphores, grid_dim())"]
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
-        states = [value.name for use in self.kernel.cross for value in use.state]
+        states = [value.name for use in self.kernel.column_reductions for value in use.state]
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
-        self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, blocks())")
-        self.code.append(f"there = (thread() < {LINE}) & (strip + thread() < columns)")
-        self.code.append(f"column = {self.index}(select(there, strip + thread(), 0))")
+        self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, grid_dim())")
+        self.code.append(f"in_bounds = (thread_idx() < {LINE}) & (strip + thread_idx() < columns)")
+        self.code.append(f"column = {self.index}(select(in_bounds, strip + thread_idx(), 0))")
         self.scope.ready = {*self.fixed, *states}
         self._finish_columns()
-        self.code.append(f"strip = {self.index}(strip + blocks() * {LINE})")
+        self.code.append(f"strip = {self.index}(strip + grid_dim() * {LINE})")
         inside, self.scope.code = self.scope.code, outside
-        self.code.extend([f"strip = {self.index}(block() * {LINE})", "while strip < columns:", *indented(inside)])
-        self.code.append("leave(tickets, blocks())")
+        self.code.extend([f"strip = {self.index}(block_idx() * {LINE})", "while strip < columns:", *indented(inside)])
+        self.code.append("grid_barrier_exit(semaphores, grid_dim())")
 
     def _finish_columns(self) -> None:
         """The results of a column from its states."""
-        finish = self.kernel.finish
+        finish = self.kernel.column_epilogue
         assert finish is not None
         for value in finish.body.args if finish.body else ():
             load = next((x for x in self.kernel.loads if x.value.name == value.name), None)
@@ -365,7 +367,7 @@ class CrossWriter(Writer):
         for place, store in enumerate(finish.stores):
             name = f"store_column_{place}"
             self.scope.top.append(f'{name} = store_value("{self.kernel.operands[store.operand].dtype.name}")')
-            self.code.append(f"{name}({self._column(store.operand)}, {store.value}, there)")
+            self.code.append(f"{name}({self._column(store.operand)}, {store.value}, in_bounds)")
 
     def _column(self, k: int) -> str:
         """The address of a column's element."""
@@ -382,4 +384,4 @@ def _key(use: FoldUse) -> str:
 
 def _so_far(use: FoldUse) -> list[str]:
     """The variables that collect a fold over rows: a tile for each part of its state."""
-    return [f"{value.name}_so_far" for value in use.state]
+    return [f"{value.name}_accumulator" for value in use.state]

@@ -1,4 +1,4 @@
-"""Blocks of several teams that walk over rows: what teams, blocks and the grid leave for each other, in fixed order."""
+"""Row-and-column reductions: several thread groups per block; deterministic combination over groups, blocks, grid."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 from ..tile.cp_async import dynamic_shared
-from ..tile.reduce import Fold, State, state_of
+from ..tile.reduce import ReduceOp, State, state_of
 from ..tile.shuffle import WARP, shuffle
 from ..tile.tile import Tile
 
@@ -32,13 +32,13 @@ def _wide(e: Emitter, part: ir.Value, kind: ir.Type) -> ir.Value:
 
 
 @dataclass(frozen=True)
-class Crew:
-    """A block of `teams` teams of `threads` threads each (whole warps); every team has rows of its own."""
+class RowGroups:
+    """A block of `groups` groups of `threads` threads (whole warps); every group has rows of its own."""
 
     threads: int
-    teams: int
+    groups: int
 
-    def join(self, *rules: Fold) -> Callable:
+    def all_reduce(self, *rules: ReduceOp) -> Callable:
         """`join(turn, states…)`: the states of all threads of the team merged, the same bits in each of them.
 
         `turn` is 0 and 1 in alternation: a warp may leave its next state where nobody reads its last one any more.
@@ -56,7 +56,7 @@ class Crew:
 
         return intrinsic(1 + len(rules))(rule)
 
-    def _through_shuffles(self, e: Emitter, rules: Sequence[Fold], states: list[State]) -> list[State]:
+    def _through_shuffles(self, e: Emitter, rules: Sequence[ReduceOp], states: list[State]) -> list[State]:
         """Lane 0 merges all of its warp, in order; every step is taken for all folds at once, which hides its latency.
 
         In a team of one warp all lanes get a copy.
@@ -70,18 +70,20 @@ class Crew:
             return states
         return [[shuffle(e, "idx", part, 0, WARP) for part in state] for state in states]
 
-    def _through_shared(self, e: Emitter, rules: Sequence[Fold], states: list[State], turn: ir.Value) -> list[State]:
+    def _through_shared(
+        self, e: Emitter, rules: Sequence[ReduceOp], states: list[State], turn: ir.Value
+    ) -> list[State]:
         b, warps = e.builder, self.threads // WARP
         thread = e.special_register("tid.x")
         team = b.udiv(thread, I32(self.threads))
-        first = b.mul(b.add(b.mul(turn, I32(self.teams)), team), I32(warps))
+        first = b.mul(b.add(b.mul(turn, I32(self.groups)), team), I32(warps))
         warp = b.urem(b.lshr(thread, I32(5)), I32(warps))
-        arrays = [[e.shared_array(stored(p.type), 2 * self.teams * warps) for p in state] for state in states]
+        arrays = [[e.shared_array(stored(p.type), 2 * self.groups * warps) for p in state] for state in states]
         with b.if_then(b.icmp_unsigned("==", b.and_(thread, I32(WARP - 1)), I32(0))):
             for own, state in zip(arrays, states):
                 for array, part in zip(own, state):
                     b.store(_narrow(e, part), b.gep(array, [b.add(first, warp)]))
-        if self.teams == 1:
+        if self.groups == 1:
             e.barrier()
         else:
             e.asm(VOID, "bar.sync $0, $1;", "r,n,~{memory}", [b.add(team, I32(1)), I32(self.threads)], effect=True)
@@ -94,7 +96,7 @@ class Crew:
             joined.append(r.tree(e, found))
         return joined
 
-    def gather(self, tile: Tile, rule_of: Fold) -> Callable:
+    def reduce_block(self, tile: Tile, rule_of: ReduceOp) -> Callable:
         """`gather(parts…)`: the tiles of states of all teams of the block merged, for the threads of the first team.
 
         Takes teams · elements · threads states of dynamic shared memory; all threads of the block must come.
@@ -106,7 +108,7 @@ class Crew:
             def emit(e, *values):
                 tiles = [e.unpack(value, tile.count) for value in values]
                 states = [list(parts) for parts in zip(*tiles)]
-                if self.teams > 1:
+                if self.groups > 1:
                     states = self._gathered(e, rule_of, states)
                 made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
                 return made[0] if len(made) == 1 else e.pack(result, made)
@@ -115,7 +117,7 @@ class Crew:
 
         return intrinsic(len(kinds))(rule)
 
-    def _gathered(self, e: Emitter, rule_of: Fold, states: list[State]) -> list[State]:
+    def _gathered(self, e: Emitter, rule_of: ReduceOp, states: list[State]) -> list[State]:
         b, thread = e.builder, e.special_register("tid.x")
         lane = b.urem(thread, I32(self.threads))
         team = b.udiv(thread, I32(self.threads))
@@ -124,7 +126,7 @@ class Crew:
         for part in states[0]:
             lines.append(len(states) * self.threads * _bytes(part.type))
             places.append(begin)
-            begin += lines[-1] * (self.teams - 1)
+            begin += lines[-1] * (self.groups - 1)
 
         def place(which: ir.Value, element: int, n: int) -> ir.Value:
             kind = states[0][n].type
@@ -138,19 +140,19 @@ class Crew:
                 for n, part in enumerate(state):
                     b.store(_narrow(e, part), place(b.sub(team, I32(1)), k, n))
         e.barrier()
-        for other in range(self.teams - 1):
+        for other in range(self.groups - 1):
             for k, state in enumerate(states):
                 read = [_wide(e, b.load(place(I32(other), k, n)), part.type) for n, part in enumerate(state)]
                 states[k] = rule_of.merge.emit(e, state + read)
         return states
 
-    def finish(self, *rules: Fold, at_once: int) -> Callable:
+    def reduce_blocks(self, *rules: ReduceOp, at_once: int) -> Callable:
         """`finish(addresses…, column, line, blocks)`: a column's states of all blocks merged, in the first warp.
 
         Lane l of each warp stands for column `column` + l. Each part of each state has an address; there is a line of
         `line` columns for each block. A warp has so many loads `at_once` under way.
         """
-        result, warps = _together(rules), self.threads * self.teams // WARP
+        result, warps = _together(rules), self.threads * self.groups // WARP
 
         def rule(*kinds):
             def emit(e, *values):
@@ -239,23 +241,23 @@ def _read(e: Emitter, base: ir.Value, offset: ir.Value, kind: ir.Type) -> ir.Val
     return b.bitcast(bits, kind)
 
 
-def _together(rules: Sequence[Fold]) -> types.Type:
+def _together(rules: Sequence[ReduceOp]) -> types.Type:
     """The parts of several states, one after another."""
     parts = [part for r in rules for part in r.state]
     return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
 
 
 @intrinsic(0)
-def blocks():
+def grid_dim():
     """The number of blocks in the grid, int32."""
     return types.int32, lambda e: e.special_register("nctaid.x")
 
 
 @intrinsic(2)
-def everyone(tickets, count):
-    """`everyone(tickets, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
+def grid_barrier(semaphores, count):
+    """`grid_barrier(semaphores, count)`: wait until all `count` blocks are here and what each wrote can be read by all.
 
-    All blocks must be resident. There are two counters, which are 0 before the launch; `leave` has to follow.
+    All blocks must be resident. There are two counters, 0 before the launch; `grid_barrier_exit` has to follow.
     """
 
     def emit(e, at, number):
@@ -279,8 +281,8 @@ def everyone(tickets, count):
 
 
 @intrinsic(2)
-def leave(tickets, count):
-    """`leave(tickets, count)`: this block has waited for everyone; the last one sets the counters to 0 again."""
+def grid_barrier_exit(semaphores, count):
+    """`grid_barrier_exit(semaphores, count)`: the last block to call it resets both counters to 0."""
 
     def emit(e, at, number):
         _by_the_first(

@@ -1,4 +1,4 @@
-"""Rows and columns folded from one read: teams that walk over rows, with the states of their columns in registers."""
+"""Mixed reduction schedule: rows and columns reduced from one read; column states stay in registers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from math import prod
 from ....hardware import Hardware, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import row_loads, words
+from ....kernel_ir.liveness import register_count, row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
-from ....kernel_ir.register_pressure import predicted
-from ..split_heuristics import meetings
+from ....kernel_ir.register_pressure import predicted_registers
+from ..split_heuristics import exchange_count
 
 WARP = 32
 ADDRESSING = 16  # registers beside those that hold elements, at least
@@ -29,32 +29,31 @@ AT_ONCE = 12  # loads of states that a warp has under way, at most
 
 
 @dataclass(frozen=True)
-class CrossSchedule:
-    """`threads` work on a row and hold `vectors` vectors of `width` elements; a block has `teams` such teams.
+class MixedReductionSchedule:
+    """Mixed reduction: `threads` threads per row, `row_groups` rows at a time in a block, one block per SM.
 
-    The operands `ahead` are copied into shared memory while earlier rows are worked on, `stages` rows deep; `kept` are
-    loaded once, the same in all rows. One block stays on each of `multiprocessors`.
+    Every group loops over rows; a thread holds the states of its columns until the end.
     """
 
     width: int
     vectors: int
-    whole: int
+    full_vectors: int  # leading vectors that are always in bounds
     threads: int
-    teams: int
-    ahead: tuple[int, ...]
-    kept: tuple[int, ...]
+    row_groups: int
+    prefetched: tuple[int, ...]  # operands copied to shared memory `stages` rows ahead
+    hoisted: tuple[int, ...]  # operands that are the same in all rows, loaded once
     stages: int
-    at_once: int
+    loads_in_flight: int  # of a warp that combines the states of blocks
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
-    def block(self) -> int:
-        return self.threads * self.teams
+    def block_threads(self) -> int:
+        return self.threads * self.row_groups
 
     @property
-    def step(self) -> int:
+    def vector_stride(self) -> int:
         """Elements between one vector of a thread and its next."""
         return self.width * self.threads
 
@@ -64,7 +63,9 @@ class CrossSchedule:
         return 1
 
 
-def schedule_cross(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CrossSchedule | None:
+def schedule_rows_and_columns(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
+) -> MixedReductionSchedule | None:
     """How a kernel that folds rows and columns runs; None where two kernels have to do it.
 
     That is where columns are no one line of neighbours, where there is nothing to fold, and where a row's states do
@@ -86,23 +87,23 @@ def schedule_cross(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwar
     kept = tuple(k for k in range(kernel.inputs) if _same_in_all_rows(kernel, k))
     packed = width > 1
     load = [kernel.operands[k].dtype for k in _varying(kernel) if k not in ahead]
-    own = words(_computed(kernel)) + 2 * words(load, packed)
-    fixed = words((kernel.operands[k].dtype for k in kept), packed)
+    own = register_count(_computed(kernel)) + 2 * register_count(load, packed)
+    fixed = register_count((kernel.operands[k].dtype for k in kept), packed)
     per_element += own + WORK_WORDS
     need = round(ADDRESSING + (per_element + fixed) * width * vectors)
     if kept and need > registers_for(hardware, 1, threads):
         kept, need = (), round(ADDRESSING + per_element * width * vectors)
     whole = columns // (width * threads) if columns % width == 0 else 0
     row = sum(_line(kernel.operands[k].dtype, width, vectors, threads) for k in ahead)
-    for teams in range(_teams(hardware, need, threads, meetings(kernel), width), 0, -1):
+    for teams in range(_teams(hardware, need, threads, exchange_count(kernel), width), 0, -1):
         stages = min(STAGES, max(2, 1 + -(-IN_FLIGHT // (row * teams)))) if ahead else 1
         at_once = min(AT_ONCE, -(-min(hardware.multiprocessors, rows) * WARP // (threads * teams)))
-        found = CrossSchedule(width, vectors, whole, threads, teams, ahead, kept, stages, at_once)
+        found = MixedReductionSchedule(width, vectors, whole, threads, teams, ahead, kept, stages, at_once)
         while found.stages > 2 and not _fits(found, kernel, hardware):
             found = replace(found, stages=found.stages - 1)
         if _fits(found, kernel, hardware):
-            most = registers_for(hardware, 1, found.block)
-            registers = max(predicted(kernel, hardware, need, 1, found.block), min(most, FINISHING))
+            most = registers_for(hardware, 1, found.block_threads)
+            registers = max(predicted_registers(kernel, hardware, need, 1, found.block_threads), min(most, FINISHING))
             reason = (
                 f"{threads} threads to a row of {columns} keep its columns' states in registers, {vectors} vectors of "
                 f"{width} each; {teams} teams on each of {hardware.multiprocessors} SMs walk over the rows, "
@@ -119,15 +120,15 @@ def _shape(columns: int, width: int, words_each: float) -> tuple[int, int]:
     return -(-columns // (width * vectors * WARP)) * WARP, vectors
 
 
-def _fits(schedule: CrossSchedule, kernel: KernelIR, hardware: Hardware) -> bool:
+def _fits(schedule: MixedReductionSchedule, kernel: KernelIR, hardware: Hardware) -> bool:
     """Whether a block's shared memory holds what the schedule keeps there."""
-    return cross_shared(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
+    return mixed_smem_bytes(schedule, kernel) + _joined_bytes(schedule, kernel) <= hardware.block_shared - RESERVED
 
 
-def _joined_bytes(schedule: CrossSchedule, kernel: KernelIR) -> int:
+def _joined_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
     states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
-    return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
+    return 2 * schedule.block_threads // WARP * states if schedule.threads > WARP else 0
 
 
 def _in_lines(kernel: KernelIR) -> bool:
@@ -165,7 +166,7 @@ def _width(kernel: KernelIR, columns: int) -> int:
 
 def _state_words(kernel: KernelIR) -> float:
     """Registers of the states of a column."""
-    return words(value.dtype for use in kernel.cross for value in use.state)
+    return register_count(value.dtype for use in kernel.column_reductions for value in use.state)
 
 
 def _computed(kernel: KernelIR) -> list[DType]:
@@ -203,41 +204,41 @@ def _teams(hardware: Hardware, need: int, threads: int, folds: int, width: int) 
     return next((n for n in fits if registers_for(hardware, 1, threads * n) >= need), 0)
 
 
-def cross_grid(schedule: CrossSchedule, rows: int) -> int:
+def mixed_grid(schedule: MixedReductionSchedule, rows: int) -> int:
     """Blocks of the launch: one an SM, or one a row."""
     return max(1, min(schedule.multiprocessors, rows))
 
 
-def line_of(columns: int) -> int:
+def padded_columns(columns: int) -> int:
     """Columns of a line of states."""
     return -(-columns // LINE) * LINE
 
 
-def state_parts(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
+def state_layout(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
     multiple of its size."""
-    parts = [(value.name, value.dtype) for use in kernel.cross for value in use.state]
+    parts = [(value.name, value.dtype) for use in kernel.column_reductions for value in use.state]
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
-def cross_workspace(kernel: KernelIR, blocks: int, columns: int) -> int:
+def mixed_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
     """Bytes of what blocks leave for each other: a line of states each."""
-    return blocks * line_of(columns) * sum(dtype.itemsize for _, dtype in state_parts(kernel))
+    return blocks * padded_columns(columns) * sum(dtype.itemsize for _, dtype in state_layout(kernel))
 
 
-def cross_shared(schedule: CrossSchedule, kernel: KernelIR) -> int:
+def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
-    rings = row_places(schedule, kernel)[1] * schedule.stages
-    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
-    teams = (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
-    return max(rings, teams, schedule.block * sum(states))
+    rings = smem_row_layout(schedule, kernel)[1] * schedule.stages
+    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.column_reductions]
+    teams = (schedule.row_groups - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
+    return max(rings, teams, schedule.block_threads * sum(states))
 
 
-def row_places(schedule: CrossSchedule, kernel: KernelIR) -> tuple[list[int], int]:
+def smem_row_layout(schedule: MixedReductionSchedule, kernel: KernelIR) -> tuple[list[int], int]:
     """Where each operand begins in a row of every team that is ahead, and the size of such rows."""
     places, end = [], 0
-    for k in schedule.ahead:
+    for k in schedule.prefetched:
         places.append(end)
         line = _line(kernel.operands[k].dtype, schedule.width, schedule.vectors, schedule.threads)
-        end += line * schedule.teams
+        end += line * schedule.row_groups
     return places, end

@@ -14,9 +14,9 @@ from functools import partial
 
 from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
 from ..tile.loops import looped, repeated
-from ..tile.reduce import Fold, State
+from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, shuffle
-from ..tile.thread_group import Team
+from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile
 from .scan_intrinsics import Scan, scanned
 
@@ -25,13 +25,13 @@ FENCE = "fence.acq_rel.gpu;"
 
 
 @dataclass(frozen=True)
-class Board:
-    """Where tiles leave states for each other: a slot is written once, and 0 until then.
+class TileStates:
+    """Tile states in global memory: a slot is written once, and 0 until then.
 
-    States of up to 32 bits share a word with their mark; wider ones stand before it, released and acquired.
+    States of up to 32 bits share a word with their flag; wider ones precede it, with release and acquire.
     """
 
-    rule: Fold
+    rule: ReduceOp
 
     @property
     def wide(self) -> bool:
@@ -49,7 +49,7 @@ class Board:
     def _at(self, e: Emitter, base: ir.Value, place: ir.Value) -> ir.Value:
         return e.builder.add(base, e.builder.mul(e.builder.sext(place, I64), I64(self.slot)))
 
-    def leave(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
+    def store(self, e: Emitter, base: ir.Value, place: ir.Value, state: State) -> None:
         """By one thread."""
         b, at = e.builder, self._at(e, base, place)
         if self.wide:
@@ -59,7 +59,7 @@ class Board:
         word = b.or_(b.shl(b.zext(self._word(e, state[0]), I64), I64(32)), I64(1))
         e.asm(VOID, "st.relaxed.gpu.global.b64 [$0], $1;", "l,l", [at, word], True)
 
-    def look(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
+    def load(self, e: Emitter, base: ir.Value, place: ir.Value) -> tuple[ir.Value, State]:
         """(whether something has been left there, what)."""
         b, at = e.builder, self._at(e, base, place)
         if self.wide:
@@ -86,10 +86,10 @@ class Board:
 
 
 @dataclass(frozen=True)
-class Link:
-    """What lies before a tile, found by a block's first warp: `turn` is the tile's number in its row."""
+class Lookback:
+    """The look-back of a tile by a block's first warp: `turn` is the tile's number in its row."""
 
-    board: Board
+    board: TileStates
     row: ir.Value
     turn: ir.Value
     tiles: ir.Value  # of a row
@@ -103,7 +103,7 @@ class Link:
         first = b.icmp_unsigned("==", lane, I32(0))
         tile = b.add(b.mul(self.row, self.tiles), self.turn)
         with b.if_then(first):
-            board.leave(e, self.base, tile, total)
+            board.store(e, self.base, tile, total)
         place, group = b.and_(self.turn, I32(WARP - 1)), b.lshr(self.turn, I32(5))
         groups = b.lshr(b.add(self.tiles, I32(WARP - 1)), I32(5))
         whole = b.add(self.base, b.mul(b.sext(self.slots, I64), I64(board.slot)))
@@ -118,10 +118,10 @@ class Link:
         last = b.icmp_unsigned("==", place, I32(WARP - 1))
         sums = rule.merge.emit(e, near + total)
         with b.if_then(b.and_(first, last)):
-            board.leave(e, whole, own, sums)
+            board.store(e, whole, own, sums)
         far = self._groups(e, early, probe)
         with b.if_then(b.and_(first, last)):
-            board.leave(e, ends, own, rule.merge.emit(e, far + sums))
+            board.store(e, ends, own, rule.merge.emit(e, far + sums))
         return rule.merge.emit(e, far + near)
 
     def _within(self, e: Emitter, lane: ir.Value, place: ir.Value, start: ir.Value) -> State:
@@ -144,10 +144,10 @@ class Link:
         """What is left in a slot by each lane that wants it."""
         b, board = e.builder, self.board
         safe = b.select(wanted, place, I32(0))
-        ready, state = board.look(e, base, safe)
+        ready, state = board.load(e, base, safe)
         waiting = b.and_(wanted, b.not_(ready))
         with looped(e, [waiting, *state], lambda more, *_: _any(e, more)) as (held, following):
-            again, seen = board.look(e, base, safe)
+            again, seen = board.load(e, base, safe)
             late = b.and_(again, held[0])
             following += [b.and_(held[0], b.not_(again))]
             following += [b.select(late, new, old) for new, old in zip(seen, held[1:])]
@@ -158,8 +158,8 @@ class Link:
         each lane's group its end, and its total)."""
         b, board = e.builder, self.board
         none = b.not_(there)  # before the first group there is nothing: its end is known
-        end, after = board.look(e, ends, place)
-        total, sums = board.look(e, whole, place)
+        end, after = board.load(e, ends, place)
+        total, sums = board.load(e, whole, place)
         nearest = e.call(I32, "llvm.cttz.i32", [_ballot(e, b.or_(none, end)), ir.Constant(I1, 0)])
         missing = b.and_(b.icmp_unsigned("<", lane, nearest), b.not_(total))
         found = b.and_(b.icmp_unsigned("<", nearest, I32(WARP)), b.not_(_any(e, missing)))
@@ -206,8 +206,8 @@ def _shuffle_from(e: Emitter, value: ir.Value, lane: ir.Value) -> ir.Value:
 
 
 @intrinsic(1)
-def next_tile(tickets):
-    """`next_tile(tickets)`: the number of the block's tile; blocks take them in order."""
+def take_tile(semaphores):
+    """`take_tile(semaphores)`: the number of the block's tile; blocks take them in order."""
 
     def emit(e, address):
         b = e.builder
@@ -228,8 +228,8 @@ def tile_row(number, tiles):
 
 
 @intrinsic(3)
-def tiles_done(tickets, tiles, size):
-    """`tiles_done(tickets, tiles, size)`: the block is done; the last one leaves the tickets (`size` bytes) at 0."""
+def reset_lookback(semaphores, tiles, size):
+    """`reset_lookback(semaphores, tiles, size)`: the last block to call it clears the semaphores (`size` bytes)."""
 
     def emit(e, address, count, size):
         b, thread = e.builder, e.special_register("tid.x")
@@ -251,20 +251,20 @@ def tiles_done(tickets, tiles, size):
     return types.void, emit
 
 
-def scan_linked(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False) -> Callable:
-    """`scan(lifted, start, limit, tickets, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
+def scan_with_lookback(tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False) -> Callable:
+    """`scan(lifted, start, limit, semaphores, offset, row, turn, tiles, slots)`: the prefixes of a row's elements.
 
     The tile is number `turn` of `tiles` in its row, of `slots` in all; its states stand `offset` bytes behind the
-    tickets' header.
+    semaphores' header.
     """
-    plan, board = Scan(tile, team, rule_of, reverse), Board(rule_of)
+    plan, board = Scan(tile, team, rule_of, reverse), TileStates(rule_of)
     result = types.UniTuple(rule_of.state[0], tile.count)
 
     def rule(*kinds):
-        def emit(e, lifted, start, limit, tickets, offset, row, turn, tiles, slots):
+        def emit(e, lifted, start, limit, semaphores, offset, row, turn, tiles, slots):
             b = e.builder
-            base = b.add(b.add(tickets, I64(HEADER)), offset)
-            link = Link(board, row, turn, tiles, base, slots)
+            base = b.add(b.add(semaphores, I64(HEADER)), offset)
+            link = Lookback(board, row, turn, tiles, base, slots)
             elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
             made, _ = plan.emit(e, elements, link.before)
             return e.pack(result, [state[0] for state in made])

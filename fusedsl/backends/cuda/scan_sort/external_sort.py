@@ -1,4 +1,4 @@
-"""Orders of rows that are looped over: the best few gathered tile by tile, and runs merged in global memory."""
+"""Top-k and sorting of looped rows: a buffer of the best so far, and a merge sort in global memory."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, intrinsic, ir, types
 from ..tile.loops import looped, repeated, when
-from .sort_keys import ONES, Entry, Order, tree
+from .sort_keys import ONES, Entry, KeyCodec, best_of_entries
 
 
-class Choice:
-    """The best `count` entries so far in a room of `size` slots, in order; behind `keep` slots what is to be sorted.
+class TopKBuffer:
+    """The best `count` entries so far, sorted, in `size` slots; new candidates follow from slot `keep` on.
 
-    What reaches the bound, the last of the best so far, is not kept. Behind the slots stands a counter.
+    Entries that do not beat the bound, the last of the best so far, are dropped. A counter follows the slots.
     """
 
-    def __init__(self, order_of: Order, count: int, keep: int, size: int, limit: int) -> None:
+    def __init__(self, order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> None:
         self.order, self.count, self.keep, self.size, self.limit = order_of, count, keep, size, limit
 
     def _groups(self, entries: list[Entry]) -> int:
@@ -34,17 +34,17 @@ class Choice:
             e.builder.store(I32(0), self.counter(e, room))
         order.wait(e)
 
-    def push(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
-        """Keep what is better than the bound; the bound after that."""
+    def insert(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry, first: ir.Value) -> Entry:
+        """Append the entries that beat the bound; returns the new bound."""
         order = self.order
         if self.count <= self._groups(entries) * order.threads <= self.size:
             bound = when(e, first, bound, lambda: self._first_bound(e, room, entries))
         some = max(1, self.size // 2 // order.threads)  # entries of a thread for which there is always room
         for k in range(0, len(entries), some):
-            bound = self._push_some(e, room, entries[k : k + some], bound)
+            bound = self._insert_some(e, room, entries[k : k + some], bound)
         return bound
 
-    def _push_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
+    def _insert_some(self, e: Emitter, room: ir.Value, entries: list[Entry], bound: Entry) -> Entry:
         b, order, counter = e.builder, self.order, self.counter(e, room)
         for entry in entries:
             with b.if_then(order.less(e, entry, bound)):
@@ -53,14 +53,14 @@ class Choice:
         order.wait(e)
         held = b.load(counter)
         order.wait(e)
-        return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.settle(e, room, held))
+        return when(e, b.icmp_signed(">", held, I32(self.limit)), bound, lambda: self.flush(e, room, held))
 
     def _first_bound(self, e: Emitter, room: ir.Value, entries: list[Entry]) -> Entry:
         """What the best of as many groups of entries as are wanted do not exceed: so many are not worse."""
         b, order, groups = e.builder, self.order, self._groups(entries)
         for k in range(groups):
             slot = b.add(order.lane(e), I32(k * order.threads))
-            order.put(e, room, slot, tree(e, order, entries[k::groups]))
+            order.put(e, room, slot, best_of_entries(e, order, entries[k::groups]))
         order.wait(e)
         order.sort(e, room, I32(groups * order.threads))
         last = order.get(e, room, I32(self.count - 1))
@@ -71,8 +71,8 @@ class Choice:
         following = b.select(missing, ONES, b.add(last[-1], I64(1)))
         return [*last[:-1], following]
 
-    def settle(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
-        """Sort what is kept and what came after it; the new bound."""
+    def flush(self, e: Emitter, room: ir.Value, held: ir.Value) -> Entry:
+        """Sort the buffer; returns the new bound."""
         b, order = e.builder, self.order
         total = b.add(held, I32(self.keep))
         zeros = e.call(I32, "llvm.ctlz.i32", [b.sub(total, I32(1)), ir.Constant(ir.IntType(1), 0)])
@@ -85,13 +85,13 @@ class Choice:
         return order.get(e, room, I32(self.count - 1))
 
 
-def choice(order_of: Order, count: int, keep: int, size: int, limit: int) -> Choice:
-    """How the best `count` of a row are gathered."""
-    return Choice(order_of, count, keep, size, limit)
+def topk_buffer(order_of: KeyCodec, count: int, keep: int, size: int, limit: int) -> TopKBuffer:
+    """The buffer of the best `count` entries of a row."""
+    return TopKBuffer(order_of, count, keep, size, limit)
 
 
-def reset(choice_of: Choice) -> Callable:
-    """`reset(room)`: nothing is kept; the bound that everything passes."""
+def reset(choice_of: TopKBuffer) -> Callable:
+    """`reset(room)`: clear the buffer; returns a bound that everything beats."""
     result = choice_of.order.tuple_of(1)
 
     def rule(_):
@@ -104,14 +104,14 @@ def reset(choice_of: Choice) -> Callable:
     return intrinsic(1)(rule)
 
 
-def push(choice_of: Choice) -> Callable:
-    """`push(room, entries, bound, first)`: keep a tile's entries that pass the bound; the bound after that."""
+def insert(choice_of: TopKBuffer) -> Callable:
+    """`insert(room, entries, bound, first)`: append a tile's entries that beat the bound; returns the new bound."""
     order = choice_of.order
 
     def rule(*kinds):
         def emit(e, room, entries, bound, first):
             held = order.entries(e, entries, order.tile.count)
-            made = choice_of.push(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
+            made = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
             return order.packed(e, [made])
 
         return order.tuple_of(1), emit
@@ -119,22 +119,22 @@ def push(choice_of: Choice) -> Callable:
     return intrinsic(4)(rule)
 
 
-def settle(choice_of: Choice) -> Callable:
-    """`settle(room)`: the first slots hold the best entries, in order."""
+def flush(choice_of: TopKBuffer) -> Callable:
+    """`flush(room)`: the first slots hold the best entries, sorted."""
 
     def rule(_):
         def emit(e, room):
             held = e.builder.load(choice_of.counter(e, room))
             choice_of.order.wait(e)
-            choice_of.settle(e, room, held)
+            choice_of.flush(e, room, held)
 
         return types.void, emit
 
     return intrinsic(1)(rule)
 
 
-def keep_run(order_of: Order, size: int) -> Callable:
-    """`keep(room, work, at)`: a room's `size` entries to slots at … in global memory."""
+def store_run(order_of: KeyCodec, size: int) -> Callable:
+    """`store_run(room, work, at)`: copy a sorted run of `size` entries to slots from `at` on in global memory."""
 
     def rule(_, __, ___):
         def emit(e, room, work, at):
@@ -151,7 +151,7 @@ def keep_run(order_of: Order, size: int) -> Callable:
     return intrinsic(3)(rule)
 
 
-def merge_runs(order_of: Order, size: int) -> Callable:
+def merge_runs(order_of: KeyCodec, size: int) -> Callable:
     """`merge(work, total)`: sorted runs of `size` entries become one; where its slots begin.
 
     `total` slots hold the runs, as many behind them are free: every turn merges pairs of runs from one half into the
@@ -185,7 +185,7 @@ def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple
     return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
 
 
-def _merge_one(e: Emitter, order: Order, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
+def _merge_one(e: Emitter, order: KeyCodec, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
     """An entry to its place behind the entries of its own run and of the other that come before it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))

@@ -1,4 +1,4 @@
-"""Scans in a row kernel: in a resident row where its phase is worked on, in a loop with a state that is carried."""
+"""Emits scans of a row kernel: on a resident row, in a loop with a carried state, or by decoupled look-back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, ScanUse
-from .scan_schedule import HEADER, skewed, slot_bytes
+from .scan_schedule import HEADER, max_misalignment, tile_state_bytes
 
 if TYPE_CHECKING:
-    from ..rows.emit import RowWriter
+    from ..rows.emit import RowEmitter
 
 
 def scans_of(phase: Phase) -> tuple[ScanUse, ...]:
@@ -22,26 +22,26 @@ def name_of(use: ScanUse) -> str:
     return use.state[0].name
 
 
-def carried(use: ScanUse) -> str:
+def carried_state(use: ScanUse) -> str:
     """The variable with the state of the row's earlier tiles."""
-    return f"{name_of(use)}_so_far"
+    return f"{name_of(use)}_accumulator"
 
 
-def write_scans(writer: RowWriter, number: int | str, phase: Phase) -> None:
+def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
     """The scans of a phase and the bodies after them, once the first body has run."""
     resident = writer.schedule.resident
     for place, step in enumerate(phase.scans):
         for use in step.scans:
-            if writer.schedule.linked:
+            if writer.schedule.decoupled_lookback:
                 _write_linked(writer, use)
                 continue
-            before = carried(use)
+            before = carried_state(use)
             if resident:
                 define_scan(writer, use)
-                before = f"empty_{name_of(use)}()"
+                before = f"initial_{name_of(use)}()"
             lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
             states = ", ".join(value.name for value in use.state)
-            after = "_" if resident else carried(use)
+            after = "_" if resident else carried_state(use)
             column = "start" if resident else "column"
             writer.code.append(f"{states}, {after} = scan_{name_of(use)}({lifted}, {column}, columns, {before})")
             writer.scope.ready |= {value.name for value in use.state}
@@ -50,37 +50,37 @@ def write_scans(writer: RowWriter, number: int | str, phase: Phase) -> None:
         writer.scope.map_body(f"phase_{number}_{place}", step.element)
 
 
-def _write_linked(writer: RowWriter, use: ScanUse) -> None:
+def _write_linked(writer: RowEmitter, use: ScanUse) -> None:
     """A scan whose earlier tiles are other blocks'."""
     name, names = name_of(use), [name_of(other) for other in _all_scans(writer)]
-    writer.define_rule(use, name)
+    writer.define_reduce_op(use, name)
     how = ", reverse=True" if use.reverse else ""
-    writer.scope.functions.append(f"scan_{name} = scan_linked(tile, team, rule_{name}{how})")
+    writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, thread_group, reduction_{name}{how})")
     lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
     offset = f"offset_{names.index(name)}"
-    where = f"tickets, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
+    where = f"semaphores, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
     writer.code.append(f"{name} = scan_{name}({lifted}, column, columns, {where})")
     writer.scope.ready.add(name)
 
 
-def _all_scans(writer: RowWriter) -> list[ScanUse]:
+def _all_scans(writer: RowEmitter) -> list[ScanUse]:
     return [use for phase in writer.kernel.phases for use in scans_of(phase)]
 
 
-def _row(writer: RowWriter) -> str:
+def _row(writer: RowEmitter) -> str:
     return "int32(row0)" if writer.kernel.row_axes == 1 else "int32(row)"
 
 
-def begin_linked(writer: RowWriter) -> None:
+def begin_lookback(writer: RowEmitter) -> None:
     """The block takes the number of its tile."""
     plan, kernel = writer.schedule, writer.kernel
-    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.span.bit_length() - 1
-    reach = skewed(kernel, plan.width) + plan.span - 1
+    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.tile_elements.bit_length() - 1
+    reach = max_misalignment(kernel, plan.width) + plan.tile_elements - 1
     writer.code.append(f"tiles = int32(({extent} + {reach}) >> {shift})")
-    writer.code.append("number = next_tile(tickets)")
+    writer.code.append("number = take_tile(semaphores)")
 
 
-def write_linked(writer: RowWriter) -> None:
+def emit_lookback(writer: RowEmitter) -> None:
     """The one phase of a linked kernel: a tile's work, and a note that it is done."""
     (phase,) = writer.kernel.phases
     plan, index = writer.schedule, writer.kernel.index
@@ -90,42 +90,44 @@ def write_linked(writer: RowWriter) -> None:
     code.append("groups = int32(rows * ((tiles + 31) >> 5))")
     place = "0"
     for k, use in enumerate(_all_scans(writer)):
-        size = slot_bytes(use.state[0].dtype.bits)
+        size = tile_state_bytes(use.state[0].dtype.bits)
         code.append(f"offset_{k} = int64({place})")
         place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
     backwards = any(use.reverse for use in scans_of(phase))
     turn = "(tiles - 1 - turn)" if backwards else "turn"
-    code.append(f"column = {index}(start + {index}({turn}) * {plan.span})")
-    writer.element_work(0, phase)
-    writer.code.append(f"tiles_done(tickets, rows_tiles, int64({HEADER}) + {place})")
+    code.append(f"column = {index}(start + {index}({turn}) * {plan.tile_elements})")
+    writer.emit_elements(0, phase)
+    writer.code.append(f"reset_lookback(semaphores, rows_tiles, int64({HEADER}) + {place})")
 
 
-def define_scan(writer: RowWriter, use: ScanUse) -> None:
+def define_scan(writer: RowEmitter, use: ScanUse) -> None:
     """The rule of a scan, and the intrinsics made of it."""
     name = name_of(use)
-    writer.define_rule(use, name)
-    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked else ''}"
-    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, team, rule_{name}{how})")
-    writer.scope.functions.append(f"empty_{name} = empty_state(rule_{name})")
+    writer.define_reduce_op(use, name)
+    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked_layout else ''}"
+    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, thread_group, reduction_{name}{how})")
+    writer.scope.functions.append(f"initial_{name} = identity_state(reduction_{name})")
 
 
-Turns = tuple[list[str], str, list[str], list[str]]  # of a loop: lines before it, its head, first and last lines inside
+LoopText = tuple[
+    list[str], str, list[str], list[str]
+]  # of a loop: lines before it, its head, first and last lines inside
 
 
-def turns(writer: RowWriter, phase: Phase) -> Turns:
+def scan_loop(writer: RowEmitter, phase: Phase) -> LoopText:
     """The loop of a phase that scans: a tile's loads are on their way while the tile before it is scanned.
 
     All threads of a block take as many turns, since they wait for each other in each.
     """
     plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
-    index, span = kernel.index, plan.span
+    index, span = kernel.index, plan.tile_elements
     backwards = any(use.reverse for use in scans_of(phase))
-    skew = skewed(kernel, plan.width)
+    skew = max_misalignment(kernel, plan.width)
     reach = f"columns + {skew}" if skew else "columns"
     outside, scope.code = scope.code, []
     for use in scans_of(phase):
         define_scan(writer, use)
-        scope.code.append(f"{carried(use)} = empty_{name_of(use)}()")
+        scope.code.append(f"{carried_state(use)} = initial_{name_of(use)}()")
     shift = span.bit_length() - 1
     scope.code.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"at = {index}(0)")
     scope.code.append(f"column = {index}(start + at)")

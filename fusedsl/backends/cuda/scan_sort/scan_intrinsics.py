@@ -1,4 +1,4 @@
-"""Scanning: the prefixes of a thread's elements, then of the threads of a row, always merged in the same order."""
+"""Prefix scans: over a thread's elements, then over the threads of a row, always combined in the same order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir, types
-from ..tile.reduce import Fold, State, column_of, state_of
+from ..tile.reduce import ReduceOp, State, column_of, state_of
 from ..tile.shuffle import WARP, shuffle
-from ..tile.thread_group import Team, shared_type
+from ..tile.thread_group import ThreadGroup, shared_type
 from ..tile.tile import Tile
 
 Before = State | Callable[[Emitter, State], State]
@@ -23,14 +23,14 @@ class Scan:
     """
 
     tile: Tile
-    team: Team
-    rule: Fold
+    team: ThreadGroup
+    rule: ReduceOp
     reverse: bool = False
     blocked: bool = False
 
     @property
     def lanes(self) -> int:
-        return 1 if self.team.across else min(self.team.threads, WARP)
+        return 1 if self.team.rows_across else min(self.team.threads, WARP)
 
     @property
     def parts(self) -> int:
@@ -40,7 +40,7 @@ class Scan:
     @property
     def groups(self) -> int:
         """Groups of threads that leave a total each in shared memory."""
-        return self.team.threads if self.team.across else self.team.threads // WARP
+        return self.team.threads if self.team.rows_across else self.team.threads // WARP
 
     def emit(self, e: Emitter, elements: list[State], before: Before) -> tuple[list[State], State]:
         """(prefixes of the elements, in the order of the tile; the state of them all, the same in each thread).
@@ -102,7 +102,7 @@ class Scan:
 
     def _groups(self, e: Emitter, ends: list[State], before: Before) -> tuple[list[State], State]:
         """(what lies before each run of this group of threads, the state of all) through shared memory."""
-        b, thread, spread = e.builder, e.special_register("tid.x"), self.team.across or 1
+        b, thread, spread = e.builder, e.special_register("tid.x"), self.team.rows_across or 1
         count = self.groups * len(ends)
         arrays = [e.shared_array(shared_type(part), (count + 1) * spread) for part in ends[0]]
         row = b.and_(thread, I32(spread - 1))
@@ -111,7 +111,7 @@ class Scan:
         places = [b.add(group, I32(k * self.groups)) for k in range(len(ends))]
         e.barrier()  # the tile before has been read
         leaves = None
-        if not self.team.across:
+        if not self.team.rows_across:
             lane = b.and_(thread, I32(WARP - 1))
             leaves = b.icmp_unsigned("==", lane, I32(0 if self.reverse else WARP - 1))
         for end, place in zip(ends, places):
@@ -150,7 +150,7 @@ class Scan:
             for one, place in zip(there, held)
         ]
         run = self._run(e, totals)
-        warp = Scan(self.tile, Team(WARP), self.rule)
+        warp = Scan(self.tile, ThreadGroup(WARP), self.rule)
         exclusive, inclusive = warp._lanes(e, run[-1])
         if callable(before):
             before = before(e, [shuffle(e, "idx", part, WARP - 1, WARP) for part in inclusive])
@@ -163,7 +163,7 @@ class Scan:
         self._leave(e, arrays, last, I32(count), b.icmp_unsigned("==", lane, I32(WARP - 1)))
 
     def _at(self, e: Emitter, place: ir.Value, row: ir.Value) -> ir.Value:
-        spread = self.team.across or 1
+        spread = self.team.rows_across or 1
         return e.builder.add(e.builder.mul(place, I32(spread)), row) if spread > 1 else place
 
     def _leave(self, e: Emitter, arrays: Sequence[ir.Value], state: State, place, wanted: ir.Value | None) -> None:
@@ -184,7 +184,9 @@ class Scan:
         return [e.builder.trunc(v, I1) if k == types.boolean else v for v, k in zip(found, kinds)]
 
 
-def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, blocked: bool = False) -> Callable:
+def scan_tile(
+    tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse: bool = False, blocked: bool = False
+) -> Callable:
     """`scan(lifted…, start, limit, before)`: (the prefixes of a row's elements as tiles, the state of all so far).
 
     Elements that are not there count for nothing; `before` is the state of the row's earlier tiles.
@@ -205,17 +207,17 @@ def scan_tile(tile: Tile, team: Team, rule_of: Fold, reverse: bool = False, bloc
     return intrinsic(parts + 3)(rule)
 
 
-def scanned(e: Emitter, tile: Tile, rule_of: Fold, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:
+def scanned(e: Emitter, tile: Tile, rule_of: ReduceOp, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:
     """The states of a tile's elements (`values` are lifted…, start, limit); of those that are not there, nothing."""
     parts = len(rule_of.state)
     columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-    rooms = tile.room_of(e, kinds[parts], *values[parts : parts + 2])
+    rooms = tile.valid_of(e, kinds[parts], *values[parts : parts + 2])
     empty = rule_of.empty.emit(e, []) if any(rooms) else []
     elements = []
     for number in range(tile.count):
         state, room = [column[number] for column in columns], rooms[number // tile.width]
         if room is not None:
-            there = room.holds(e.builder, number % tile.width)
+            there = room.has(e.builder, number % tile.width)
             state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
         elements.append(state)
     return elements

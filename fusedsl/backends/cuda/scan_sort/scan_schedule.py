@@ -1,4 +1,4 @@
-"""Scans on threads: a resident row like any other, else a loop over a row's tiles that carries the state along."""
+"""Scan schedule: a resident row, a loop over tiles that carries the state, or decoupled look-back."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import body_registers, row_loads, words
+from ....kernel_ir.liveness import body_registers, register_count, row_loads
 from ....kernel_ir.phase import Phase
-from ....kernel_ir.register_pressure import predicted
-from ..rows.choose import schedule_row
+from ....kernel_ir.register_pressure import predicted_registers
+from ..rows.choose import schedule_rows
 from ..rows.schedule import WARP, RowSchedule, contiguous, row_width
 
 ADDRESSING = 16  # registers beside those that hold tiles
@@ -36,13 +36,13 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     """How a row kernel with scans runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     if kernel.resident and contiguous(kernel):
         folds = any(phase.folds for phase in kernel.phases)
-        found = schedule_row(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
+        found = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
         if found is not None and found.resident and found.threads * found.rows <= 1024:
-            return replace(found, piece=0)
+            return replace(found, epilogue_vectors=0)
     return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
 
-def scan_of(
+def generic_scan(
     held: KernelIR | None, kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> tuple[KernelIR, RowSchedule]:
     """The kernel with scans, if short rows may be `held` that one, and how it runs, in few forms for all extents.
@@ -54,7 +54,7 @@ def scan_of(
         if held is not None and contiguous(held) and extents[-1] <= longest:
             found = schedule_scan(held, (*extents[:-1], longest), hardware)
             if found.resident:
-                return held, replace(found, whole=0, reason=f"{extents[-1]} columns are held: {found.reason}")
+                return held, replace(found, full_vectors=0, reason=f"{extents[-1]} columns are held: {found.reason}")
     columns = SHORT if extents[-1] <= SHORT else LONGEST
     like = (*extents[:-1], columns)
     found = _across(kernel, like, hardware) or _linked(kernel, extents, hardware) or _along(kernel, like, hardware)
@@ -66,7 +66,7 @@ def _registers(kernel: KernelIR, elements: int) -> int:
     rows, width = row_loads(kernel), row_width(kernel)
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
     scanned = [v.dtype for p in kernel.phases for step in p.scans for use in step.scans for v in use.state]
-    tiles = words(scanned) + 2 * words(read, packed=width > 1)
+    tiles = register_count(scanned) + 2 * register_count(read, packed=width > 1)
     return round(ADDRESSING + tiles * elements) + body_registers(kernel.phases)
 
 
@@ -75,7 +75,7 @@ def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> Ro
     size = max(operand.dtype.itemsize for operand in kernel.operands)
     found = _tiles(kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
     reason = (
-        f"{extents[-1]} columns are scanned in tiles of {found.span} by {found.threads} threads, "
+        f"{extents[-1]} columns are scanned in tiles of {found.tile_elements} by {found.threads} threads, "
         f"and the state of a tile's end is carried to the next"
     )
     return replace(found, reason=reason)
@@ -90,16 +90,16 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
         return None
     wide = any(v.dtype.bits == 64 for step in phase.scans for use in step.scans for v in use.state)
     # 64-bit states take temporaries of two registers; split vectors and lone elements are masked one by one
-    masked = row_width(kernel) == 1 or skewed(kernel, row_width(kernel))
+    masked = row_width(kernel) == 1 or max_misalignment(kernel, row_width(kernel))
     elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
     found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
-        f"few rows: each tile of {found.span} of {columns} columns is a block of {found.threads} threads, that finds "
-        f"what lies before it from the totals that earlier tiles leave"
+        f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, "
+        f"that finds what lies before it from the totals that earlier tiles leave"
     )
-    return replace(found, linked=True, reason=reason)
+    return replace(found, decoupled_lookback=True, reason=reason)
 
 
 def _alive(kernel: KernelIR, phase: Phase) -> float:
@@ -109,7 +109,7 @@ def _alive(kernel: KernelIR, phase: Phase) -> float:
     states = [v.dtype for step in phase.scans for use in step.scans for v in use.state]
     later = {v.name for step in phase.scans for v in step.element.args}
     kept = [kinds[x.value.name] for x in kernel.loads if x.value.name in later and x.operand not in rows]
-    return max(words(loaded), words([*states, *kept]))
+    return max(register_count(loaded), register_count([*states, *kept]))
 
 
 def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
@@ -120,34 +120,34 @@ def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, mo
     while threads < most and columns > width * vectors * threads:
         threads *= 2
     rows = ROWS if threads == WARP else 1
-    need = _registers(kernel, width * vectors) + WIDE * kernel.wide
+    need = _registers(kernel, width * vectors) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, threads * rows)
-    registers = predicted(kernel, hardware, need, blocks, threads * rows)
+    registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
     return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
 
 
 def tiles_of(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
     """(tiles of all rows, uint32 that their blocks share) of a linked scan."""
-    rows, skew = prod(extents[: kernel.row_axes]), skewed(kernel, schedule.width)
-    tiles = -(-(extents[-1] + skew) // schedule.span)
-    return rows * tiles, (HEADER + sum(link_bytes(kernel, rows, tiles))) // 4
+    rows, skew = prod(extents[: kernel.row_axes]), max_misalignment(kernel, schedule.width)
+    tiles = -(-(extents[-1] + skew) // schedule.tile_elements)
+    return rows * tiles, (HEADER + sum(lookback_bytes(kernel, rows, tiles))) // 4
 
 
-def link_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
+def lookback_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
     """Bytes of each scan's slots: one for every tile, and two for every group of 32."""
     uses = [use for phase in kernel.phases for step in phase.scans for use in step.scans]
     slots = rows * (tiles + 2 * -(-tiles // WARP))
-    return [slots * slot_bytes(use.state[0].dtype.bits) for use in uses]
+    return [slots * tile_state_bytes(use.state[0].dtype.bits) for use in uses]
 
 
-def slot_bytes(bits: int) -> int:
+def tile_state_bytes(bits: int) -> int:
     """What a tile leaves: a state and its mark."""
     return 16 if bits == 64 else 8
 
 
-def skewed(kernel: KernelIR, width: int) -> int:
+def max_misalignment(kernel: KernelIR, width: int) -> int:
     """Columns by which a row may begin behind the start of its first vector."""
-    return width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0
+    return width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0
 
 
 def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
@@ -158,12 +158,12 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     lanes = 1
     while lanes < ACROSS_LANES and extents[-1] > lanes * ACROSS_COLUMNS:
         lanes *= 2
-    need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.wide
+    need = _registers(kernel, ACROSS_COLUMNS) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, lanes * WARP)
-    registers = predicted(kernel, hardware, need, blocks, lanes * WARP)
+    registers = predicted_registers(kernel, hardware, need, blocks, lanes * WARP)
     reason = (
         f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
         f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
     )
-    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, across=True, blocked=True)
+    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
     return replace(found, reason=reason, registers=registers)

@@ -1,7 +1,7 @@
-"""Entries: the elements of a row as unsigned words whose order is the wanted one, in registers and in slots.
+"""Sort keys: row elements as unsigned words that ascend in the wanted order (CUB: twiddling), in registers and slots.
 
-An entry is an element's key (its value, mapped so that it ascends in the wanted order) above its tag (its column, and
-whether it is -0.0): entries differ, and the lower column comes first among equals. What is not there is all ones.
+An entry is an element's key above its tag (its column, and whether it is -0.0): entries differ, and the lower column
+comes first among equals. A missing element is all ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, 
 from ..tile.loops import repeated
 from ..tile.memory import element_type
 from ..tile.shuffle import WARP
-from ..tile.thread_group import Team
+from ..tile.thread_group import ThreadGroup
 from ..tile.tile import Tile
 
 Entry = list[ir.Value]  # one 64-bit word (key above tag), or two (64-bit keys)
@@ -23,13 +23,13 @@ ONES = I64(-1)
 
 
 @dataclass(frozen=True)
-class Order:
-    """How elements of a dtype (as bodies compute with it) are put in order."""
+class KeyCodec:
+    """Encodes elements of a dtype as sort keys, and decodes them; loads, stores and sorts entries."""
 
     kind: DType
     descending: bool
     tile: Tile
-    team: Team
+    team: ThreadGroup
 
     @property
     def words(self) -> int:
@@ -197,15 +197,15 @@ class Order:
             self.put(e, room, slot, self.empty())
 
 
-def order(name: str, descending: bool, tile: Tile, team: Team) -> Order:
+def key_codec(name: str, descending: bool, tile: Tile, team: ThreadGroup) -> KeyCodec:
     """The order of elements of this dtype, which the tiles of a team hold."""
-    return Order(dtype(name).compute, descending, tile, team)
+    return KeyCodec(dtype(name).compute, descending, tile, team)
 
 
-def local_order(e: Emitter, order_of: Order, entries: list[Entry], count: int) -> list[Entry]:
+def sort_in_registers(e: Emitter, order_of: KeyCodec, entries: list[Entry], count: int) -> list[Entry]:
     """The first `count` of a thread's entries, in order: Batcher's network, less what does not reach them."""
     if count == 1:
-        return [tree(e, order_of, entries)]
+        return [best_of_entries(e, order_of, entries)]
     there, size, half = len(entries), 1 << (len(entries) - 1).bit_length(), 1  # what lacks to a power of two stays last
     entries = list(entries)
     while half < size:
@@ -220,13 +220,13 @@ def local_order(e: Emitter, order_of: Order, entries: list[Entry], count: int) -
     return entries[:count]
 
 
-def _in_order(e: Emitter, order_of: Order, x: Entry, y: Entry) -> tuple[Entry, Entry]:
+def _in_order(e: Emitter, order_of: KeyCodec, x: Entry, y: Entry) -> tuple[Entry, Entry]:
     less, b = order_of.less(e, y, x), e.builder
     first = [b.select(less, q, p) for p, q in zip(x, y)]
     return first, [b.select(less, p, q) for p, q in zip(x, y)]
 
 
-def tree(e: Emitter, order_of: Order, entries: list[Entry]) -> Entry:
+def best_of_entries(e: Emitter, order_of: KeyCodec, entries: list[Entry]) -> Entry:
     """The first of a thread's entries."""
     while len(entries) > 1:
         merged = [order_of.first(e, x, y) for x, y in zip(entries[::2], entries[1::2])]

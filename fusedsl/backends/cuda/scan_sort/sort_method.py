@@ -1,4 +1,4 @@
-"""How the order of a row is found: the methods, and their sizes."""
+"""Sort methods: how a row is sorted or its top k found, with their sizes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ....kernel_ir.phase import Selection
 
 
 @dataclass(frozen=True)
-class Ranking:
-    """How the order of a row is found; a thread holds `each` places of it (0: they are looped over).
+class SortMethod:
+    """How the order of a row is found; a thread holds `per_thread` places of it (0: they are looped over).
 
     "rounds": the best is taken out again and again. "sort": the row is sorted in `size` slots of shared memory.
     "choose": what passes the last of the best so far is gathered behind `keep` slots, and sorted where it comes to
@@ -18,12 +18,12 @@ class Ranking:
     """
 
     method: str
-    each: int
+    per_thread: int
     size: int = 0
     keep: int = 0
     limit: int = 0
 
 
-def selection(kernel: KernelIR) -> Selection | None:
+def sort_of(kernel: KernelIR) -> Selection | None:
     """The order that a kernel finds."""
     return next((phase.select for phase in kernel.phases if phase.select), None)

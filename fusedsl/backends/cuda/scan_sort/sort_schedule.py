@@ -1,4 +1,4 @@
-"""Orders on threads: the best of a short row by a warp, rows sorted in shared memory, longer rows tile by tile."""
+"""Sort schedule: top k by a warp, sort in shared memory, top-k buffer, or merge sort in global memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import body_registers, row_loads, words
+from ....kernel_ir.liveness import body_registers, register_count, row_loads
 from ....kernel_ir.phase import Value
-from ....kernel_ir.register_pressure import predicted
+from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
-from .sort_method import Ranking, selection
+from .sort_method import SortMethod, sort_of
 
 ADDRESSING = 20  # registers beside those that hold entries
 ROUNDS, ROUNDS_COLUMNS = 32, 1024  # the best so many of so many columns are taken out one after the other
@@ -27,13 +27,13 @@ MANY = 1 << 20  # columns: more than any tile has
 SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
-def schedule_select(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
-    select, columns = selection(kernel), extents[-1]
+    select, columns = sort_of(kernel), extents[-1]
     assert select is not None
     slots = _slots(select.lifted.dtype.bits)
     width = row_width(kernel)
-    reach = columns + (width - 1 if any(operand.access == "anchor" for operand in kernel.operands) else 0)
+    reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
     few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
     if kernel.resident and few and select.count is not None:
         return _rounds(kernel, columns, reach, width, select.count, hardware)
@@ -48,11 +48,11 @@ def schedule_select(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     return _merged(kernel, columns, width, slots, hardware)
 
 
-def select_of(
+def generic_sort(
     held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
 ) -> tuple[KernelIR, RowSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
-    select, columns, width = selection(held), extents[-1], row_width(held)
+    select, columns, width = sort_of(held), extents[-1], row_width(held)
     assert select is not None
     slots = _slots(select.lifted.dtype.bits)
     keep, reach = _power(select.count or columns), columns + width - 1
@@ -86,10 +86,10 @@ def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule)
     rows = row_loads(kernel)
     read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
     elements = found.width * found.vectors
-    registers = round(ADDRESSING + elements * (entry + words(read)) + body_registers(kernel.phases))
-    registers += ADDRESSING if kernel.wide else 0
-    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block), found.block)
-    registers = predicted(kernel, hardware, registers, blocks, found.block)
+    registers = round(ADDRESSING + elements * (entry + register_count(read)) + body_registers(kernel.phases))
+    registers += ADDRESSING if kernel.index64 else 0
+    blocks = blocks_for(hardware, min(registers, hardware.registers // found.block_threads), found.block_threads)
+    registers = predicted_registers(kernel, hardware, registers, blocks, found.block_threads)
     return replace(found, blocks=blocks, reason=reason, registers=registers)
 
 
@@ -105,9 +105,9 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     vectors = next(v for v in VECTOR_CLASSES if v >= needed)
     below = max((v for v in VECTOR_CLASSES if v < vectors and v * width * threads <= columns), default=0)
     reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
-    rank = Ranking("rounds", -(-count // threads))
+    rank = SortMethod("rounds", -(-count // threads))
     rows = TEAMS * WARP // threads
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, sort_method=rank))
 
 
 def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
@@ -115,8 +115,8 @@ def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Ha
     threads = min(BLOCK, max(WARP, size // max(TILE, width)))
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
-    rank = Ranking("sort", size // threads, size)
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, ranking=rank))
+    rank = SortMethod("sort", size // threads, size)
+    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def _chosen(
@@ -134,26 +134,26 @@ def _chosen(
         f"the best {count} of {columns} columns are gathered by {threads} threads, "
         f"a tile of {threads * width * vectors} at a time"
     )
-    rank = Ranking("choose", -(-count // threads), slots, keep, limit)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+    rank = SortMethod("choose", -(-count // threads), slots, keep, limit)
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
     threads = min(BLOCK, slots // max(TILE, width))
-    select = selection(kernel)
+    select = sort_of(kernel)
     held = select is not None and select.count is not None and select.count <= slots
     each = -(-select.count // threads) if held and select is not None and select.count is not None else 0
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
-    rank = Ranking("merge", each, slots)
+    rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, ranking=rank))
+    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def merge_bytes(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
     """The workspace of a merge: two halves of whole runs for each row."""
-    if schedule.ranking is None or schedule.ranking.method != "merge":
+    if schedule.sort_method is None or schedule.sort_method.method != "merge":
         return 0
-    rows, size = prod(extents[: kernel.row_axes]), schedule.ranking.size
+    rows, size = prod(extents[: kernel.row_axes]), schedule.sort_method.size
     return rows * 2 * runs(extents[-1], schedule.width, size) * ROOM_BYTES
 
 

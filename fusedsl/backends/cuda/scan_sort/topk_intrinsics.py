@@ -1,4 +1,4 @@
-"""Orders of a row that one team holds: the best few, and sorting in shared memory."""
+"""Top-k and sorting of a row that one thread group holds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import I32, I64, SHARED, Emitter, intrinsic, ir, numba_type, types
 from ..tile.shuffle import WARP, shuffle
-from .sort_keys import ONES, Entry, Order, local_order
+from .sort_keys import ONES, Entry, KeyCodec, sort_in_registers
 
 
-def enter(order_of: Order) -> Callable:
+def make_entries(order_of: KeyCodec) -> Callable:
     """`enter(values, start, limit)`: the entries of a thread's tile."""
     tile, kind = order_of.tile, numba_type(order_of.kind.name)
 
@@ -19,12 +19,12 @@ def enter(order_of: Order) -> Callable:
                 elements = [e.cast(v, values.dtype, kind) for v in e.unpack(held, tile.count)]
             else:
                 elements = [e.cast(held, values, kind)] * tile.count
-            rooms, found = tile.room_of(e, start, first, last), []
+            rooms, found = tile.valid_of(e, start, first, last), []
             begin = first if first.type == I64 else e.builder.sext(first, I64)
             for number, value in enumerate(elements):
                 vector, within = divmod(number, tile.width)
                 room = rooms[vector]
-                there = room.holds(e.builder, within) if room is not None else None
+                there = room.has(e.builder, within) if room is not None else None
                 column = e.builder.add(begin, I64(vector * tile.step + within))
                 found.append(order_of.entry(e, value, column, there))
             return order_of.packed(e, found)
@@ -34,18 +34,18 @@ def enter(order_of: Order) -> Callable:
     return intrinsic(3)(rule)
 
 
-def values_of(order_of: Order, count: int) -> Callable:
+def values_of(order_of: KeyCodec, count: int) -> Callable:
     """`values(entries)`: the elements of that many entries, as a tile; of one entry, the element."""
     kind = numba_type(order_of.kind.name)
     return _decoded(order_of, count, kind, order_of.value)
 
 
-def columns_of(order_of: Order, count: int) -> Callable:
+def columns_of(order_of: KeyCodec, count: int) -> Callable:
     """`columns(entries)`: the same for their columns, as int64."""
     return _decoded(order_of, count, types.int64, order_of.column)
 
 
-def _decoded(order_of: Order, count: int, kind: types.Type, decode: Callable) -> Callable:
+def _decoded(order_of: KeyCodec, count: int, kind: types.Type, decode: Callable) -> Callable:
     result = types.UniTuple(kind, count) if count else kind
 
     def rule(_):
@@ -58,7 +58,7 @@ def _decoded(order_of: Order, count: int, kind: types.Type, decode: Callable) ->
     return intrinsic(1)(rule)
 
 
-def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
+def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
     """`best(entries)`: (the places that the thread holds: lane, lane + threads …; then some places, for all threads).
 
     Each thread puts its own entries in order; then the best of their first entries is taken out `count` times. The
@@ -70,7 +70,7 @@ def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -
     def rule(_):
         def emit(e, value):
             b = e.builder
-            left = local_order(e, order_of, order_of.entries(e, value, order_of.tile.count), count)
+            left = sort_in_registers(e, order_of, order_of.entries(e, value, order_of.tile.count), count)
             kept, picked, lane = [order_of.empty() for _ in range(each)], {}, order_of.lane(e)
             for turn in range(count):
                 winner, won = _team_first(e, order_of, left[0])
@@ -89,7 +89,7 @@ def best(order_of: Order, count: int, each: int, places: tuple[int, ...] = ()) -
     return intrinsic(1)(rule)
 
 
-def _team_first(e: Emitter, order_of: Order, entry: Entry) -> tuple[Entry, ir.Value]:
+def _team_first(e: Emitter, order_of: KeyCodec, entry: Entry) -> tuple[Entry, ir.Value]:
     """(the first of all threads of the team, in each of them; whether it is this thread's)."""
     b = e.builder
     if order_of.threads == WARP and order_of.words == 1 and e.cc >= (8, 0):
@@ -112,7 +112,7 @@ def _warp_least(e: Emitter, value: ir.Value) -> ir.Value:
     return e.asm(I32, "redux.sync.min.u32 $0, $1, 0xffffffff;", "=r,r", [value], effect=True)
 
 
-def shared_room(order_of: Order, size: int, teams: int = 1) -> Callable:
+def sort_smem(order_of: KeyCodec, size: int, teams: int = 1) -> Callable:
     """`room()`: the address of `size` slots in shared memory for the thread's team, and of a counter behind them."""
     stride = size * order_of.words + 1
 
@@ -130,7 +130,7 @@ def shared_room(order_of: Order, size: int, teams: int = 1) -> Callable:
     return intrinsic(0)(rule)
 
 
-def sort_tile(order_of: Order, size: int) -> Callable:
+def sort_tile(order_of: KeyCodec, size: int) -> Callable:
     """`sort(room, entries)`: the team's tiles in the room, in order; they have `size` slots together."""
 
     def rule(_, __):
@@ -149,7 +149,7 @@ def sort_tile(order_of: Order, size: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def take(order_of: Order, each: int, space: int = SHARED) -> Callable:
+def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable:
     """`take(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
 
     def rule(_, __, ___):
@@ -167,7 +167,7 @@ def take(order_of: Order, each: int, space: int = SHARED) -> Callable:
     return intrinsic(3)(rule)
 
 
-def pick(order_of: Order, place: int, space: int = SHARED) -> Callable:
+def load_entry(order_of: KeyCodec, place: int, space: int = SHARED) -> Callable:
     """`pick(room)`: the entry in one slot."""
 
     def rule(_):

@@ -1,4 +1,4 @@
-"""Rows that are on their way while others are worked on: asynchronous copies into shared memory, a ring of stages."""
+"""cp.async: asynchronous copies of rows into a ring of shared-memory stages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....ir.types import dtype
 from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
-from .memory import read_shared, stored_type
+from .memory import ld_shared, stored_type
 from .tile import Tile
 
 
@@ -22,8 +22,8 @@ def dynamic_shared(e: Emitter) -> ir.Value:
 
 
 @intrinsic(0)
-def shared_start():
-    """The same as an int32 that stays in a register (the compiler would find it anew at each use)."""
+def dynamic_smem_base():
+    """The address of dynamic shared memory as an int32 in a register (the compiler would recompute it at each use)."""
 
     def emit(e):
         found = e.builder.ptrtoint(dynamic_shared(e), I32)
@@ -33,10 +33,10 @@ def shared_start():
 
 
 @dataclass(frozen=True)
-class Ring:
+class CpAsyncRing:
     """The tiles of one operand, `begin` bytes into each row that shared memory holds for a block of `threads`.
 
-    A thread reads what it fetched itself, so that nobody waits for anybody else.
+    A thread loads only what it copied itself, so that no barrier is needed.
     """
 
     tile: Tile
@@ -55,10 +55,10 @@ class Ring:
     def _place(self, number: int) -> int:
         return self.begin + number * self.threads * self.bytes
 
-    def fetch(self) -> Callable:
-        """`fetch(address, start, limit, row)`: begin to copy a tile of a line of elements; zeros where none is.
+    def copy_async(self) -> Callable:
+        """`copy_async(address, start, limit, row)`: start the copy of a tile; zeros for elements out of bounds.
 
-        `row` is where the row begins in shared memory.
+        `row` is the address of the row in shared memory.
         """
         kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
 
@@ -67,12 +67,12 @@ class Ring:
                 b, own = e.builder, self._own(e, where)
                 begin = first if first.type == I64 else b.sext(first, I64)
                 source = b.add(at, b.mul(begin, I64(kind.itemsize)))
-                for k, room in enumerate(self.tile.room_of(e, start, first, last)):
+                for k, room in enumerate(self.tile.valid_of(e, start, first, last)):
                     skipped = k * self.tile.step * kind.itemsize
                     text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
                     values = [own, source]
                     if room is not None:
-                        there = b.icmp_signed(">", room.room, I32(0))
+                        there = b.icmp_signed(">", room.count, I32(0))
                         values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
                         values.append(b.select(there, I32(self.bytes), I32(0)))
                     text += ", $2;" if room is not None else ";"
@@ -83,8 +83,8 @@ class Ring:
 
         return intrinsic(4)(rule)
 
-    def take(self) -> Callable:
-        """`take(row)`: the tile as `Tile.load` holds it."""
+    def load(self) -> Callable:
+        """`load(row)`: the tile from shared memory, as `Tile.load` holds it."""
         kind = dtype(self.name)
         result = stored_type(kind, self.tile.count, self.tile.width)
 
@@ -92,7 +92,7 @@ class Ring:
             def emit(e, where):
                 own, found = e.builder.zext(self._own(e, where), I64), []
                 for k in range(self.tile.vectors):
-                    found += read_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+                    found += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
                 return e.pack(result, found)
 
             return result, emit
@@ -101,8 +101,8 @@ class Ring:
 
 
 @intrinsic(0)
-def send():
-    """The fetches since the last `send` are one group."""
+def commit_group():
+    """cp.async.commit_group: the copies since the last one are a group."""
 
     def emit(e):
         e.asm(VOID, "cp.async.commit_group;", "~{memory}", [], effect=True)
@@ -110,8 +110,8 @@ def send():
     return types.void, emit
 
 
-def arrived(groups: int) -> Callable:
-    """`arrived()`: wait until all but the last so many groups have come."""
+def wait_group(groups: int) -> Callable:
+    """`wait_group()`: cp.async.wait_group: wait until at most so many groups are in flight."""
 
     def rule():
         def emit(e):

@@ -1,7 +1,7 @@
-"""Blocks of a cluster exchange states: they write to each other's shared memory, where barriers count what has come.
+"""Distributed shared memory: blocks of a cluster exchange states with st.async and mbarriers.
 
-A barrier of the whole cluster would do, but waits until all of a thread's reads and writes are done, and forgets what
-the L1 holds: on an H200 that is about a microsecond, twice a row.
+A cluster barrier would do, but waits until all of a thread's loads and stores are done, and invalidates the L1.
+measured: H200, about a microsecond, twice a row.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..compiler.numba_backend import F32, F64, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
 
-MEETINGS = "meetings"  # the shared memory of the barriers
+CLUSTER_MBARRIERS = "meetings"  # the shared memory of the barriers
 SENT = "st.async.shared::cluster.mbarrier::complete_tx::bytes"
 WAIT = """{
 .reg .pred come;
@@ -20,27 +20,27 @@ mbarrier.try_wait.parity.shared::cta.b64 come, [$0], $1;
 }"""
 
 
-def meeting(e: Emitter, count: int, number: ir.Value) -> ir.Value:
-    """The 32-bit address of one of `count` barriers."""
+def cluster_mbarrier(e: Emitter, count: int, number: ir.Value) -> ir.Value:
+    """The 32-bit shared address of one of `count` mbarriers."""
     module, b = e.builder.module, e.builder
-    array = module.globals.get(MEETINGS)
+    array = module.globals.get(CLUSTER_MBARRIERS)
     if array is None:
         kind = ir.ArrayType(I64, count)
-        array = ir.GlobalVariable(module, kind, MEETINGS, addrspace=SHARED)
+        array = ir.GlobalVariable(module, kind, CLUSTER_MBARRIERS, addrspace=SHARED)
         array.linkage, array.align, array.initializer = "internal", 8, ir.Constant(kind, ir.Undefined)
     number = number if number.type == I32 else b.trunc(number, I32)
     return b.add(b.ptrtoint(array, I32), b.mul(number, I32(8)))
 
 
-def enter(count: int) -> Callable:
-    """`enter()`: make ready so many barriers, and tell the blocks of the cluster that this one runs; does not wait."""
+def cluster_init(count: int) -> Callable:
+    """`cluster_init()`: initialise so many mbarriers and arrive at the cluster barrier; does not wait."""
 
     def rule():
         def emit(e):
             b = e.builder
             with b.if_then(b.icmp_unsigned("==", e.special_register("tid.x"), I32(0))):
                 for number in range(count):
-                    where = [meeting(e, count, I32(number)), I32(1)]
+                    where = [cluster_mbarrier(e, count, I32(number)), I32(1)]
                     e.asm(VOID, "mbarrier.init.shared::cta.b64 [$0], $1;", "r,r,~{memory}", where, effect=True)
                 e.asm(VOID, "fence.mbarrier_init.release.cluster;", "~{memory}", [], effect=True)
             text = "bar.warp.sync 0xffffffff;\nbarrier.cluster.arrive.relaxed.aligned;"
@@ -51,15 +51,14 @@ def enter(count: int) -> Callable:
     return intrinsic(0)(rule)
 
 
-def expect(e: Emitter, barrier: ir.Value, size: int) -> None:
-    """One thread says how many bytes are to come."""
+def mbarrier_expect_tx(e: Emitter, barrier: ir.Value, size: int) -> None:
+    """mbarrier.arrive.expect_tx by one thread: the bytes of this phase."""
     text = "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], $1;"
     e.asm(VOID, text, "r,r,~{memory}", [barrier, I32(size)], effect=True)
 
 
-def send(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
-    """Write a part of a state to the place in a block's shared memory that corresponds to this address, and tell the
-    barrier there that it has come."""
+def st_async(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block: ir.Value) -> None:
+    """st.async: store a part of a state at this address in another block, and complete_tx on the mbarrier there."""
     b = e.builder
     value = b.zext(part, I32) if isinstance(part.type, ir.IntType) and part.type.width < 32 else part
     register = {I32: "r", I64: "l", F32: "f", F64: "d"}[value.type]
@@ -71,8 +70,8 @@ def send(e: Emitter, address: ir.Value, part: ir.Value, barrier: ir.Value, block
     e.asm(VOID, text, f"r,{register},r,~{{memory}}", [places[0], value, places[1]], effect=True)
 
 
-def wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
-    """Wait until all has come that was expected: for the first time, or in a turn of this parity."""
+def mbarrier_wait(e: Emitter, barrier: ir.Value, parity: ir.Value | None = None) -> None:
+    """mbarrier.try_wait.parity in a loop: wait for the first phase, or for that of this parity."""
     if parity is None:
         e.asm(VOID, WAIT.replace("$1", "0"), "r,~{memory}", [barrier], effect=True)
     else:

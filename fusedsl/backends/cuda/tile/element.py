@@ -1,4 +1,4 @@
-"""Elements as memory and as bodies hold them: narrow floats as halves of a word, bools as bytes; one in memory."""
+"""Elements in memory and in bodies: packed pairs of 16-bit floats, bools as bytes, single loads and stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ....ir.types import DType, dtype
 from ..compiler.numba_backend import I8, I32, Emitter, intrinsic, ir, numba_type, types
 from ..math import convert
-from .memory import is_packed, read, read_wanted, write
+from .memory import is_packed, load_predicated, load_vector, store_vector
 
 
 def narrowed_value(e: Emitter, kind: DType, element: ir.Value, source: types.Type) -> ir.Value:
@@ -59,7 +59,7 @@ def load_value(name: str) -> Callable:
 
     def rule(address):
         def emit(e, at):
-            bits = read(e, kind, 1, at, None)[0]
+            bits = load_vector(e, kind, 1, at, None)[0]
             if kind.kind == "b":
                 return e.builder.icmp_unsigned("!=", bits, I8(0))
             return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
@@ -76,7 +76,7 @@ def fetch(name: str) -> Callable:
 
     def rule(address, wanted):
         def emit(e, at, when):
-            bits = read_wanted(e, kind, at, when)
+            bits = load_predicated(e, kind, at, when)
             if kind.kind == "b":
                 return e.builder.icmp_unsigned("!=", bits, I8(0))
             return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
@@ -94,7 +94,7 @@ def store_value(name: str) -> Callable:
         def emit(e, at, element, when):
             stored = stored_elements(e, kind, [narrowed_value(e, kind, element, value)])
             with e.builder.if_then(e.cast(when, wanted, types.boolean)):
-                write(e, kind, 1, at, stored, None)
+                store_vector(e, kind, 1, at, stored, None)
 
         return types.void, emit
 
@@ -102,7 +102,7 @@ def store_value(name: str) -> Callable:
 
 
 @intrinsic(2)
-def together(first, second):
+def concat_tiles(first, second):
     """The elements of two tiles of one type, as one tile."""
     result = types.UniTuple(first.dtype, len(first) + len(second))
     return result, lambda e, a, b: e.pack(result, e.unpack(a, len(first)) + e.unpack(b, len(second)))

@@ -1,25 +1,25 @@
-"""Blocks that share a row: each leaves its state in global memory, and the last one to come finds all of them."""
+"""Synchronisation of blocks: partial states in global memory, arrival counters, grid barriers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, intrinsic, ir, types
-from .reduce import Fold, state_of
+from .reduce import ReduceOp, state_of
 
 ALIGNMENT = 8  # bytes, of each part of a state
 WAIT = "AWAIT_OTHERS_${:uid}"
 
 
-def put(e: Emitter, address: ir.Value, value: ir.Value) -> None:
-    """Write one part of a state to global memory."""
+def st_global(e: Emitter, address: ir.Value, value: ir.Value) -> None:
+    """st.global of one part of a state."""
     word, bits = _word(e, value)
     register = {8: "h", 16: "h", 32: "r", 64: "l"}[bits]
     e.asm(VOID, f"st.global.b{bits} [$0], $1;", f"l,{register},~{{memory}}", [address, word], effect=True)
 
 
-def get(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
-    """Read it past the L1, which may hold what another block has since overwritten."""
+def ld_relaxed(e: Emitter, address: ir.Value, kind: ir.Type) -> ir.Value:
+    """ld.relaxed.gpu: a load past the L1, which may hold what another block has overwritten since."""
     bits = _bits(kind)
     register, word = {8: ("h", I16), 16: ("h", I16), 32: ("r", I32), 64: ("l", I64)}[bits]
     text = f"ld.relaxed.gpu.global.b{bits} $0, [$1];"
@@ -47,8 +47,8 @@ def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
     return e.builder.bitcast(value, ir.IntType(bits)), bits
 
 
-def leave_state(rule_of: Fold, begin: int) -> Callable:
-    """`leave(address, state)`: thread 0 writes a row's state to global memory, `begin` bytes into its record."""
+def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
+    """`store_partial(address, state)`: thread 0 stores a row's state, `begin` bytes into its record."""
 
     def rule(address, kind):
         def emit(e, at, value):
@@ -56,7 +56,7 @@ def leave_state(rule_of: Fold, begin: int) -> Callable:
             with b.if_then(_is_first(e)):
                 place = begin
                 for part in state_of(e, rule_of, value):
-                    put(e, b.add(at, I64(place)), part)
+                    st_global(e, b.add(at, I64(place)), part)
                     place += ALIGNMENT
 
         return types.void, emit
@@ -64,14 +64,14 @@ def leave_state(rule_of: Fold, begin: int) -> Callable:
     return intrinsic(2)(rule)
 
 
-def take_state(rule_of: Fold, begin: int) -> Callable:
-    """`take(address)`: the state that a block left in a record."""
+def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
+    """`load_partial(address)`: the state that a block stored in a record."""
 
     def rule(address):
         def emit(e, at):
             found, place = [], begin
             for none in rule_of.empty.emit(e, []):
-                found.append(get(e, e.builder.add(at, I64(place)), none.type))
+                found.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
                 place += ALIGNMENT
             return e.pack(rule_of.merge.result, found)
 
@@ -81,10 +81,10 @@ def take_state(rule_of: Fold, begin: int) -> Callable:
 
 
 @intrinsic(3)
-def last(tickets, index, parts):
-    """Is this the last of `parts` blocks to come to counter `index`? The last one sees what all have written before.
+def is_last_block(semaphores, index, parts):
+    """True in the last of `parts` blocks to arrive at counter `index`; it sees what all others have written.
 
-    The counter wraps, so that it is 0 again after the last. All threads of a block call this together.
+    The counter wraps: it is 0 again after the last. All threads of a block call this together.
     """
 
     def emit(e, base, place, count):
@@ -93,9 +93,9 @@ def last(tickets, index, parts):
         before = b.block
         with b.if_then(_is_first(e)):
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            ticket = _count(e, _counter(e, base, place), "inc", limit)
+            semaphore = _count(e, _counter(e, base, place), "inc", limit)
             _fence(e)
-            mine, taken = b.zext(b.icmp_unsigned("==", ticket, limit), I32), b.block
+            mine, taken = b.zext(b.icmp_unsigned("==", semaphore, limit), I32), b.block
         won = b.phi(I32)
         won.add_incoming(I32(0), before)
         won.add_incoming(mine, taken)
@@ -105,10 +105,10 @@ def last(tickets, index, parts):
 
 
 @intrinsic(3)
-def meet(tickets, index, goal):
-    """Wait until counter `index` has reached `goal`, having counted this block: what others wrote before is seen.
+def grid_barrier_wait(semaphores, index, goal):
+    """Arrive at counter `index` and wait until it has reached `goal`: what others wrote before is visible.
 
-    All blocks that are waited for are resident. All threads of a block call this together.
+    All blocks that are waited for have to be resident. All threads of a block call this together.
     """
 
     def emit(e, base, place, count):
@@ -133,18 +133,17 @@ setp.lt.u32 early, seen, $1;
 
 
 @intrinsic(3)
-def part_from(tickets, index, parts):
-    """Count out: the last of `parts` blocks that met at counter `index` sets it to 0, and the next one, that counts
-    them out, with it."""
+def grid_barrier_reset(semaphores, index, parts):
+    """Reset the grid barrier: the last of `parts` blocks clears the arrival counter at `index` and the exit counter."""
 
     def emit(e, base, place, count):
         b = e.builder
         with b.if_then(_is_first(e)):
             address = _counter(e, base, place)
             limit = b.trunc(b.sub(_wide(e, count), I64(1)), I32)
-            ticket = _count(e, b.add(address, I64(4)), "inc", limit)
-            with b.if_then(b.icmp_unsigned("==", ticket, limit)):
-                put(e, address, I32(0))
+            semaphore = _count(e, b.add(address, I64(4)), "inc", limit)
+            with b.if_then(b.icmp_unsigned("==", semaphore, limit)):
+                st_global(e, address, I32(0))
 
     return types.void, emit
 

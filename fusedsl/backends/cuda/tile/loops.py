@@ -1,4 +1,4 @@
-"""Loops in the code of an intrinsic: over one value, or over several that change together."""
+"""Loops and conditions in the IR of an intrinsic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads and writes of a few neighbouring elements in global memory: whole, predicated as one, or one by one."""
+"""Vector loads and stores in global memory: whole, predicated as one, or element by element."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ KEEP = "createpolicy.fractional.L2::evict_last.b64 {}, 1.0;"
 
 
 @dataclass(frozen=True)
-class Room:
-    """Which elements of a vector exist: those at `skip` and beyond, and below `room` (int32; None: no such bound).
+class ValidElements:
+    """Valid elements of a vector: those from `skip` on and below `count` (int32; None: no such bound).
 
-    `split` says that a vector may be there in part; otherwise it is there or not as one. Of a part, `exact` reads end
-    with its last element, others with its aligned block of 16 bytes at most.
+    If `partial`, a vector may be valid in part; otherwise it is valid or not as a whole. Partial loads that are `exact`
+    end with the last valid element, others with its aligned block of 16 bytes at most.
     """
 
-    room: ir.Value | None
+    count: ir.Value | None
     skip: ir.Value | None = None
-    split: bool = False
+    partial: bool = False
     exact: bool = True
 
-    def after(self, builder: ir.IRBuilder, elements: int) -> Room:
+    def after(self, builder: ir.IRBuilder, elements: int) -> ValidElements:
         """The same, counted from a later element."""
-        if not self.split or not elements:
+        if not self.partial or not elements:
             return self
-        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.room, self.skip))
-        return Room(room, skip, True, self.exact)
+        room, skip = (None if x is None else builder.sub(x, I32(elements)) for x in (self.count, self.skip))
+        return ValidElements(room, skip, True, self.exact)
 
-    def holds(self, builder: ir.IRBuilder, element: int) -> ir.Value:
-        """Does this element exist?"""
+    def has(self, builder: ir.IRBuilder, element: int) -> ir.Value:
+        """True if this element is valid."""
         found = I1(1)
-        if self.room is not None:
-            found = builder.icmp_signed(">", self.room, I32(element if self.split else 0))
-        if self.split and self.skip is not None:
+        if self.count is not None:
+            found = builder.icmp_signed(">", self.count, I32(element if self.partial else 0))
+        if self.partial and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<=", self.skip, I32(element)))
         return found
 
     def any(self, builder: ir.IRBuilder, width: int) -> ir.Value:
-        """Does any of the first `width` elements exist?"""
-        found = I1(1) if self.room is None else builder.icmp_signed(">", self.room, I32(0))
-        if self.split and self.skip is not None:
+        """True if one of the first `width` elements is valid."""
+        found = I1(1) if self.count is None else builder.icmp_signed(">", self.count, I32(0))
+        if self.partial and self.skip is not None:
             found = builder.and_(found, builder.icmp_signed("<", self.skip, I32(width)))
         return found
 
@@ -72,7 +72,7 @@ def is_packed(dtype: DType, width: int) -> bool:
     return dtype.kind == "f" and dtype.bits == 16 and width % 2 == 0
 
 
-def read(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | None) -> list[ir.Value]:
+def load_vector(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements | None) -> list[ir.Value]:
     """`width` neighbouring elements, as `stored_type` holds them; those that do not exist are 0 and are not read."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
     found: list[ir.Value] = []
@@ -86,8 +86,10 @@ def read(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room | N
     return found
 
 
-def write(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value], room: Room | None) -> None:
-    """The inverse of `read`: values as `stored_type` holds them; those that do not exist are not written."""
+def store_vector(
+    e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value], room: ValidElements | None
+) -> None:
+    """The inverse of `load_vector`: values as `stored_type` holds them; those that do not exist are not written."""
     chunk = min(width, ACCESS_BYTES // dtype.itemsize)
     per_chunk = len(values) * chunk // width
     for number, begin in enumerate(range(0, width, chunk)):
@@ -116,13 +118,13 @@ def _register(bits: int) -> str:
     return {64: "l", 32: "r", 16: "h", 8: "h"}[bits]
 
 
-def read_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
+def ld_shared(e: Emitter, dtype: DType, width: int, address: ir.Value) -> list[ir.Value]:
     """`width` neighbouring elements in shared memory, 16 bytes at most, as `stored_type` holds them."""
     return _elements(e, dtype, width, _read_whole(e, dtype, width, address, SHARED))
 
 
-def write_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
-    """The inverse of `read_shared`."""
+def st_shared(e: Emitter, dtype: DType, width: int, address: ir.Value, values: list[ir.Value]) -> None:
+    """The inverse of `ld_shared`."""
     b, units = e.builder, _units(e, dtype, width, values)
     kind = units[0].type if len(units) == 1 else ir.VectorType(units[0].type, len(units))
     value = units[0]
@@ -157,19 +159,19 @@ def _write_whole(e: Emitter, address: ir.Value, units: list[ir.Value]) -> None:
     e.asm(VOID, text, constraints, [*units, address], effect=True)
 
 
-def _predicates(width: int, room: Room, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
+def _predicates(width: int, room: ValidElements, first: int, whole: str) -> tuple[list[str], list[str], list[ir.Value]]:
     """PTX that does `whole` where a vector is all there and, where a part is, sets p0, p1 … for its elements.
 
     `first` is the number of the first input operand; also the names of the predicates and the inputs.
     """
     inputs, ends, begins = [], "", ""
-    if room.room is not None:
+    if room.count is not None:
         ends = f"${first}"
-        inputs.append(room.room)
-    if room.split and room.skip is not None:
+        inputs.append(room.count)
+    if room.partial and room.skip is not None:
         begins = f"${first + len(inputs)}"
         inputs.append(room.skip)
-    if not room.split or width == 1:
+    if not room.partial or width == 1:
         return [".reg .pred whole;", *_within("whole", ends, 1, begins, 0), whole], [], inputs
     names = [f"p{k}" for k in range(width)]
     lines = [f".reg .pred whole, part, {', '.join(names)};", *_within("whole", ends, width, begins, 0), whole]
@@ -191,11 +193,11 @@ def _within(name: str, ends: str, least: int, begins: str, most: int, given: str
     return lines
 
 
-def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: Room) -> list[ir.Value]:
+def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements) -> list[ir.Value]:
     """A vector of which any element exists: all of its aligned block or, if it is to be exact, up to its last one."""
     bits = _unit_bits(dtype, width)
     count = width * dtype.itemsize * 8 // bits
-    if not room.exact or not room.split or room.room is None or width == 1:
+    if not room.exact or not room.partial or room.count is None or width == 1:
         return _read_if(e, room.any(e.builder, width), count, bits, address)
     return _read_up_to(e, dtype, count, bits, address, room, width)
 
@@ -213,7 +215,7 @@ def _read_if(
 
 
 def _read_up_to(
-    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: Room, width: int
+    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: ValidElements, width: int
 ) -> list[ir.Value]:
     """`count` registers of an aligned block that is there in part: no byte beyond its last element is read.
 
@@ -227,7 +229,7 @@ def _read_up_to(
     lines.append(f"@!part bra {SKIP};")
     for k in range(count):
         lines += _load_end(dtype, k, count, bits, end)
-    inputs = [address, room.room] + ([room.skip] if room.skip is not None else [])
+    inputs = [address, room.count] + ([room.skip] if room.skip is not None else [])
     return _loaded(e, [*lines, f"{SKIP}:"], count, bits, inputs)
 
 
@@ -275,14 +277,14 @@ def _loaded(
     return [e.builder.trunc(found[0], I8)] if bits == 8 else found
 
 
-def read_wanted(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
+def load_predicated(e: Emitter, dtype: DType, address: ir.Value, wanted: ir.Value) -> ir.Value:
     """One element of an array that this kernel does not write, as `stored_type` holds it; 0 where it is not wanted."""
     units = _read_if(e, wanted, 1, _unit_bits(dtype, 1), address, effect=False)
     return _elements(e, dtype, 1, units)[0]
 
 
-def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: Room | None):
-    """`read` at any address: 16 bytes out of the three aligned 8 bytes that hold them, shifted together.
+def load_unaligned(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: int, room: ValidElements | None):
+    """`load_vector` at any address: 16 bytes out of the three aligned 8 bytes that hold them, shifted together.
 
     For elements below 4 bytes whose vectors have 16 bytes; `skipped` bytes of whole vectors come before this one.
     Elements that do not exist are whatever stands there; no 8 bytes without any that does are read. (Of two aligned 16
@@ -292,11 +294,11 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     b, size = e.builder, dtype.itemsize
     ends = (0, HALF, ACCESS_BYTES - 1)
     places = [b.add(base, I64(end)) for end in ends]
-    if room is not None and room.split:
+    if room is not None and room.partial:
         places = [b.add(place, I64(skipped)) for place in places]
         skipped, address = 0, places[0]
-        if room.room is not None:
-            last = b.add(address, b.sext(b.mul(b.sub(room.room, I32(1)), I32(size)), I64))
+        if room.count is not None:
+            last = b.add(address, b.sext(b.mul(b.sub(room.count, I32(1)), I32(size)), I64))
             places = [b.select(b.icmp_unsigned("<", place, last), place, last) for place in places]
         if room.skip is not None:
             first = b.add(address, b.sext(b.mul(room.skip, I32(size)), I64))
@@ -304,7 +306,7 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     words: list[ir.Value] = []
     for place in places:
         half = b.add(b.and_(place, I64(-HALF)), I64(skipped))
-        if room is None or room.split:
+        if room is None or room.partial:
             words += _read_whole(e, dtype, width // 2, half)
         else:
             words += _read_if(e, room.any(b, width), HALF // 4, 32, half)
@@ -316,14 +318,14 @@ def read_shifted(e: Emitter, dtype: DType, width: int, base: ir.Value, skipped: 
     return _elements(e, dtype, width, [e.asm(I32, text, "=r,r,r,r", [words[k], words[k + 1], bits]) for k in range(4)])
 
 
-def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: Room | None, dtype: DType) -> None:
+def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: ValidElements | None, dtype: DType) -> None:
     """Begin to copy a vector of `size` bytes (4, 8 or 16) to shared memory; bytes that do not exist become 0."""
     b, policy, width = e.builder, e.asm(I64, KEEP.format("$0"), "=l", []), size // dtype.itemsize
     there: ir.Value = I32(size)
     if room is not None:
         left = there
-        if room.split and room.room is not None:
-            left = b.select(b.icmp_signed("<", room.room, I32(width)), room.room, I32(width))
+        if room.partial and room.count is not None:
+            left = b.select(b.icmp_signed("<", room.count, I32(width)), room.count, I32(width))
             left = b.mul(left, I32(dtype.itemsize))
         there = b.select(room.any(b, width), left, I32(0))
     how = "cg" if size == ACCESS_BYTES else "ca"
@@ -331,7 +333,9 @@ def copy(e: Emitter, target: ir.Value, source: ir.Value, size: int, room: Room |
     e.asm(VOID, text, "r,l,r,l,~{memory}", [target, source, there, policy], effect=True)
 
 
-def _write_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: Room) -> None:
+def _write_checked(
+    e: Emitter, dtype: DType, width: int, address: ir.Value, units: list[ir.Value], room: ValidElements
+) -> None:
     bits, size, b = _unit_bits(dtype, width), dtype.itemsize, e.builder
     if bits == 8:
         units = [b.zext(units[0], I16)]

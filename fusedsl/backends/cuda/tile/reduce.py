@@ -1,4 +1,4 @@
-"""Folds: how states merge, and the elements of a thread merged in a balanced tree, always in the same order."""
+"""Reductions: combine functions, and the balanced tree over a thread's elements, always in the same order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ....ir.types import DType, dtype
 from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, intrinsic, ir, types
 from ..math.convert import widen
 from .element import unpaired
-from .memory import Room
+from .memory import ValidElements
 from .scalar import elements_of, scalar_function, scalar_types
 from .tile import Tile
 
@@ -18,8 +18,8 @@ State = list[ir.Value]
 
 
 @dataclass(frozen=True)
-class Fold:
-    """How two states merge, and the state of no elements; how one of later elements merges, if there is a short way."""
+class ReduceOp:
+    """Reduction operator: combine two states (`merge`), identity (`empty`), combine a later element (`follow`)."""
 
     merge: ScalarFunction
     empty: ScalarFunction
@@ -30,7 +30,7 @@ class Fold:
         return self.empty.results
 
     def tree(self, e: Emitter, states: list[State], ordered: bool = False) -> State:
-        """Neighbours merged pairwise until one is left; `ordered`: as the elements are, empty ones last."""
+        """Combine neighbours pairwise until one state is left; `ordered`: in element order, identities last."""
         merge = self.follow if ordered and self.follow else self.merge
         while len(states) > 1:
             merged = [merge.emit(e, a + b) for a, b in zip(states[::2], states[1::2])]
@@ -38,22 +38,22 @@ class Fold:
         return states[0]
 
 
-def fold(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> Fold:
+def reduction(state: str, merge: Callable, empty: Callable, follow: Callable | None = None) -> ReduceOp:
     """A fold over states of these types, e.g. "float32, int64"; merge(a…, b…), follow(a…, b…), empty() return one."""
     names = ", ".join(d.name for d in scalar_types(f"{state} -> {state}")[0])
     merging = f"{names}, {names} -> {names}"
     following = scalar_function(merging, follow) if follow else None
-    return Fold(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
+    return ReduceOp(scalar_function(merging, merge), scalar_function(f"-> {names}", empty), following)
 
 
-def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
-    """`fold(lifted…, start, limit)`: the state of the elements of a thread's tile that are there."""
+def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
+    """`reduce_tile(lifted…, start, limit)`: the state of the valid elements of a thread's tile."""
     parts = len(rule_of.state)
 
     def rule(*kinds):
         def emit(e, *values):
             columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-            rooms = tile.room_of(e, kinds[-2], *values[-2:])
+            rooms = tile.valid_of(e, kinds[-2], *values[-2:])
             empty = rule_of.empty.emit(e, []) if any(rooms) else []
             states = []
             for number, room in enumerate(rooms):
@@ -66,7 +66,7 @@ def fold_tile(tile: Tile, rule_of: Fold) -> Callable:
     return intrinsic(parts + 2)(rule)
 
 
-def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str, magnitudes: bool = False) -> Callable:
+def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitudes: bool = False) -> Callable:
     """`fold(words, start, limit)`: the "max" or "min" of a tile of 16-bit floats, or of their `magnitudes`, compared in
     pairs as they are held.
 
@@ -87,10 +87,10 @@ def fold_pairs(tile: Tile, rule_of: Fold, order: str, name: str, magnitudes: boo
                 found, step = [[word] for word in words], per_vector
             none = _nothing(e, kind, order, found[0][0], magnitudes)
             states = []
-            for number, room in enumerate(tile.room_of(e, kinds[-2], start, limit)):
+            for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
                 vector = found[number * step : (number + 1) * step]
                 if room is not None:
-                    there = room.holds(e.builder, 0)
+                    there = room.has(e.builder, 0)
                     vector = [[e.builder.select(there, one, none)] for (one,) in vector]
                 states += vector
             if e.cc < (8, 0):
@@ -120,21 +120,21 @@ def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bo
     return I32(half << 16 | half)
 
 
-def _vector(e: Emitter, rule_of: Fold, elements: list[State], room: Room | None, empty: State) -> State:
+def _vector(e: Emitter, rule_of: ReduceOp, elements: list[State], room: ValidElements | None, empty: State) -> State:
     """The state of a vector's elements that are there; one that is there or not as a whole is checked once."""
 
     def kept(state: State, element: int) -> State:
         assert room is not None
-        there = room.holds(e.builder, element)
+        there = room.has(e.builder, element)
         return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
 
-    if room is not None and room.split:
+    if room is not None and room.partial:
         return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)], room.skip is None)
     state = rule_of.tree(e, elements, ordered=True)
     return state if room is None else kept(state, 0)
 
 
-def from_first(rooms: Sequence[Room | None]) -> bool:
+def from_first(rooms: Sequence[ValidElements | None]) -> bool:
     """Is the first element of a tile there wherever any is?"""
     return all(room is None or room.skip is None for room in rooms)
 
@@ -143,7 +143,7 @@ def column_of(e: Emitter, tile: Tile, value: ir.Value, kind: types.Type, want: t
     return elements_of(e, value, kind, want, tile.count)
 
 
-def empty_state(rule_of: Fold) -> Callable:
+def identity_state(rule_of: ReduceOp) -> Callable:
     """`empty()`: the state of no elements."""
 
     def rule():
@@ -152,7 +152,7 @@ def empty_state(rule_of: Fold) -> Callable:
     return intrinsic(0)(rule)
 
 
-def merge_states(rule_of: Fold) -> Callable:
+def combine_states(rule_of: ReduceOp) -> Callable:
     """`merge(a, b)`: two states as one."""
     result = rule_of.merge.result
 
@@ -165,6 +165,6 @@ def merge_states(rule_of: Fold) -> Callable:
     return intrinsic(2)(rule)
 
 
-def state_of(e: Emitter, rule_of: Fold, value: ir.Value) -> State:
+def state_of(e: Emitter, rule_of: ReduceOp, value: ir.Value) -> State:
     """The parts of a state."""
     return [value] if len(rule_of.state) == 1 else e.unpack(value, len(rule_of.state))

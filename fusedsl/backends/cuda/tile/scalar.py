@@ -1,4 +1,4 @@
-"""Scalar functions of a generated file: their types, those that are called once for a row, and over many elements."""
+"""Scalar functions of a generated file: their types, inlined per row (@uniform) or per element of a tile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scalar_function(signature: str, function: Callable) -> ScalarFunction:
     )
 
 
-def once(signature: str) -> Callable[[Callable], Callable]:
+def uniform(signature: str) -> Callable[[Callable], Callable]:
     """Decorator: a scalar function that is called once for a row, or by every thread alike."""
 
     def wrap(function: Callable) -> Callable:

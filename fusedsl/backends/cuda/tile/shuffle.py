@@ -1,4 +1,4 @@
-"""Values of other lanes of a warp."""
+"""Warp shuffles (shfl.sync)."""
 
 from __future__ import annotations
 

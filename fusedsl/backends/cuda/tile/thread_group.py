@@ -1,4 +1,4 @@
-"""The threads of a row fold together: in a warp, a part of one, a block or a cluster, always in the same order."""
+"""Thread groups: all-reduce over part of a warp, warps, a block or a cluster, always in the same order."""
 
 from __future__ import annotations
 
@@ -7,68 +7,67 @@ from dataclasses import dataclass
 
 from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir
 from . import dsmem as cluster
-from .reduce import Fold, State, state_of
+from .reduce import ReduceOp, State, state_of
 from .shuffle import WARP, shuffle
 
 FEW_VALUES = 2  # of a state, of which a thread may read those of all warps at once
 
 
 @dataclass(frozen=True)
-class Team:
-    """The threads of a row: `threads` neighbours (up to a warp share it with other rows; more are a block).
+class ThreadGroup:
+    """The `threads` threads of a row: neighbours; up to a warp, several groups share one; more are a whole block.
 
-    Where `across`, neighbours belong to different rows instead, `across` to a block: thread t works on row t % across.
-    Where there is a `cluster` of so many blocks, `threads` of each of them work on the row, and join `meetings` times.
-    Where they are a `line` of the block, there are no more than `threads`: a part of a warp, or if that is more than a
-    warp has, whole warps.
-    Where it `stays`, it works on row after row, beside other teams of such blocks: `teams` in all.
+    With `rows_across`, neighbours belong to different rows: thread t works on row t % rows_across. With a `cluster` of
+    so many blocks, `threads` of each of them work on a row, and `reductions` is the number of all-reduces a row. If
+    `dynamic`, the group is a line of the block (tid.y), of `threads` at most: part of a warp, or whole warps. If
+    `persistent`, the group processes row after row, one of `groups` groups in such blocks.
     """
 
     threads: int
-    across: int = 0
+    rows_across: int = 0
     cluster: int = 1
-    meetings: int = 0
-    line: bool = False
-    teams: int = 1
-    stays: bool = False
+    reductions: int = 0
+    dynamic: bool = False
+    groups: int = 1
+    persistent: bool = False
 
     @property
-    def places(self) -> int:
-        """Where the states of a meeting stand in a block; of teams that stay, those of two turns."""
-        return 2 * self.teams if self.stays else 1
+    def barrier_slots(self) -> int:
+        """Slots of shared memory per all-reduce; persistent groups alternate between two."""
+        return 2 * self.groups if self.persistent else 1
 
-    def enter(self) -> Callable:
-        """`enter()`: before anything else, tell the blocks of the cluster that this one runs."""
-        return cluster.enter(self.meetings * self.places)
+    def cluster_init(self) -> Callable:
+        """`cluster_init()`: initialise the mbarriers and arrive at the cluster barrier; does not wait."""
+        return cluster.cluster_init(self.reductions * self.barrier_slots)
 
-    def join(self, rule_of: Fold) -> Callable:
-        """`join(state)`: the states of all threads of the row merged, the same bits in each of them.
+    def all_reduce(self, rule_of: ReduceOp) -> Callable:
+        """`all_reduce(state)`: the states of all threads of the row combined, the same bits in each of them.
 
-        In a cluster `join(meeting, state)`, with the number of the row's meeting; `join(meeting, turn, state)` of a
-        team that stays, with the number of rows that it has done.
+        In a cluster `all_reduce(number, state)`, with the number of the row's all-reduce; in a persistent group
+        `all_reduce(number, iteration, state)`, with the number of rows done before.
         """
         result = rule_of.merge.result
 
         def rule(*kinds):
             def emit(e, *values):
                 state = state_of(e, rule_of, values[-1])
-                if self.line:
+                if self.dynamic:
                     along = self._along_part if self.threads < WARP else self._along_warps
                     return e.pack(result, along(e, rule_of, state))
-                if self.across:
-                    return e.pack(result, self._through_shared(e, rule_of, state, self.across))
+                if self.rows_across:
+                    return e.pack(result, self._through_shared(e, rule_of, state, self.rows_across))
                 state = self._through_shuffles(e, rule_of, state)
                 if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.stays else None)
+                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
                 elif self.threads > WARP:
                     state = self._through_shared(e, rule_of, state, 0)
                 return e.pack(result, state)
 
             return result, emit
 
-        return intrinsic(1 + (self.cluster > 1) + self.stays)(rule)
+        return intrinsic(1 + (self.cluster > 1) + self.persistent)(rule)
 
-    def _through_shuffles(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _through_shuffles(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""
         lanes = min(self.threads, WARP)
         distance = lanes // 2
@@ -79,7 +78,7 @@ class Team:
             return state
         return [shuffle(e, "idx", part, 0, lanes) for part in state]
 
-    def _through_shared(self, e: Emitter, rule_of: Fold, state: State, across: int) -> State:
+    def _through_shared(self, e: Emitter, rule_of: ReduceOp, state: State, across: int) -> State:
         """Groups of threads leave a state each in shared memory; then every thread merges them all, in order."""
         b, groups = e.builder, self.threads if across else self.threads // WARP
         if groups == 1:
@@ -97,7 +96,7 @@ class Team:
             place = b.and_(thread, I32(groups - 1))
             values = [b.load(b.gep(array, [place])) for array in arrays]
             mine = [b.trunc(v, I1) if s.type == I1 else v for v, s in zip(values, state)]
-            return Team(groups)._through_shuffles(e, rule_of, mine)
+            return ThreadGroup(groups)._through_shuffles(e, rule_of, mine)
         lane = b.urem(thread, I32(across)) if across else I32(0)
         found = []
         for group in range(groups):
@@ -105,7 +104,7 @@ class Team:
             found.append(self._left(e, arrays, state, place))
         return rule_of.tree(e, found)
 
-    def _along_part(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _along_part(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """The same where only the launch knows how many lanes a segment has."""
         b, side, distance = e.builder, e.special_register("ntid.x"), self.threads // 2
         while distance:
@@ -115,11 +114,11 @@ class Team:
             distance //= 2
         return [shuffle(e, "idx", part, 0, side) for part in state]
 
-    def _along_warps(self, e: Emitter, rule_of: Fold, state: State) -> State:
+    def _along_warps(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Where it knows how many warps there are: one has the state, of several each lane takes that of one."""
         b, side, thread = e.builder, e.special_register("ntid.x"), e.special_register("tid.x")
         groups = self.threads // WARP
-        state = Team(2 * WARP)._through_shuffles(e, rule_of, state)
+        state = ThreadGroup(2 * WARP)._through_shuffles(e, rule_of, state)
         arrays = [e.shared_array(shared_type(part), groups) for part in state]
         lane = b.and_(thread, I32(WARP - 1))
         with b.if_else(b.icmp_unsigned(">", side, I32(WARP))) as (several, one):
@@ -131,7 +130,7 @@ class Team:
                 there = b.icmp_unsigned("<", place, b.lshr(side, I32(5)))
                 found = self._left(e, arrays, state, b.select(there, place, I32(0)))
                 found = [b.select(there, part, none) for part, none in zip(found, empty)]
-                merged, after_several = Team(groups)._through_shuffles(e, rule_of, found), b.block
+                merged, after_several = ThreadGroup(groups)._through_shuffles(e, rule_of, found), b.block
             with one:
                 own, after_one = [shuffle(e, "idx", part, 0, WARP) for part in state], b.block
         joined = []
@@ -143,7 +142,7 @@ class Team:
         return joined
 
     def _through_cluster(
-        self, e: Emitter, rule_of: Fold, state: State, number: ir.Value, turn: ir.Value | None
+        self, e: Emitter, rule_of: ReduceOp, state: State, number: ir.Value, turn: ir.Value | None
     ) -> State:
         """Each warp leaves its state in the shared memory of all blocks; then each warp merges them all, in order.
 
@@ -154,7 +153,7 @@ class Team:
         b, warps = e.builder, max(1, self.threads // WARP)
         thread, rank = e.special_register("tid.x"), b.and_(e.special_register("ctaid.x"), I32(self.cluster - 1))
         count, kinds = warps * self.cluster, [part.type for part in state]
-        arrays = [e.shared_array(cluster.sent_type(kind), count * self.places) for kind in kinds]
+        arrays = [e.shared_array(cluster.sent_type(kind), count * self.barrier_slots) for kind in kinds]
         parity, begin = None, None
         if turn is not None:
             turn = turn if turn.type == I32 else b.trunc(turn, I32)
@@ -163,23 +162,23 @@ class Team:
             thread = b.and_(thread, I32(self.threads - 1))
             own = b.add(b.mul(of_team, I32(2)), of_turn)
             parity, begin = b.and_(b.lshr(turn, I32(1)), I32(1)), b.mul(own, I32(count))
-            number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.places)), own)
+            number = b.add(b.mul(number if number.type == I32 else b.trunc(number, I32), I32(self.barrier_slots)), own)
         lane, warp = b.and_(thread, I32(WARP - 1)), b.lshr(thread, I32(5))
-        barrier = cluster.meeting(e, self.meetings * self.places, number)
+        barrier = cluster.cluster_mbarrier(e, self.reductions * self.barrier_slots, number)
         state = [shuffle(e, "idx", part, 0, WARP) for part in state]
         place = b.add(b.mul(rank, I32(warps)), warp)
         place = place if begin is None else b.add(begin, place)
         with b.if_then(b.icmp_unsigned("==", thread, I32(0))):
-            cluster.expect(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
+            cluster.mbarrier_expect_tx(e, barrier, count * sum(map(cluster.sent_bytes, kinds)))
         with b.if_then(b.icmp_unsigned("<", lane, I32(self.cluster))):
             for array, part in zip(arrays, state):
-                cluster.send(e, b.gep(array, [place]), part, barrier, lane)
-        cluster.wait(e, barrier, parity)
+                cluster.st_async(e, b.gep(array, [place]), part, barrier, lane)
+        cluster.mbarrier_wait(e, barrier, parity)
         lanes = min(count, WARP)
         each, first = count // lanes, b.mul(b.and_(lane, I32(lanes - 1)), I32(count // lanes))
         first = first if begin is None else b.add(begin, first)
         found = [self._left(e, arrays, state, b.add(first, I32(k))) for k in range(each)]
-        return Team(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
+        return ThreadGroup(lanes)._through_shuffles(e, rule_of, rule_of.tree(e, found))
 
     def _left(self, e: Emitter, arrays: list[ir.Value], like: State, place: ir.Value) -> State:
         """The state at a place of shared memory."""

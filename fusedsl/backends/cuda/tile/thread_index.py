@@ -1,4 +1,4 @@
-"""Where a thread stands, how it reads its parameters, and division by a number known only to the host."""
+"""Special registers (thread and block indices), kernel parameters, division by launch-time numbers."""
 
 from __future__ import annotations
 
@@ -10,58 +10,57 @@ from .memory import element_type
 
 
 @intrinsic(0)
-def thread():
-    """The thread's number in its block, int32."""
+def thread_idx():
+    """tid.x, int32."""
     return types.int32, lambda e: e.special_register("tid.x")
 
 
 def thread_here(e: Emitter) -> ir.Value:
-    """The thread's number, asked anew where it stands: of what is computed from it, no register holds anything across
-    a loop."""
+    """tid.x, read again at this point: no register holds it, or what is computed from it, across a loop."""
     return e.asm(I32, "mov.u32 $0, %tid.x;", "=r", [], effect=True)
 
 
 @intrinsic(0)
-def thread_again():
-    """The same for generated files."""
+def reread_thread_idx():
+    """tid.x, read again at this point."""
     return types.int32, thread_here
 
 
 @intrinsic(0)
-def line():
-    """The number of the thread's line in its block, int32."""
+def thread_idx_y():
+    """tid.y, int32."""
     return types.int32, lambda e: e.special_register("tid.y")
 
 
 @intrinsic(0)
-def depth():
-    """The lines of a block, int32."""
+def block_dim_y():
+    """ntid.y, int32."""
     return types.int32, lambda e: e.special_register("ntid.y")
 
 
 @intrinsic(0)
-def side():
-    """The threads of a line, int32."""
+def block_dim_x():
+    """ntid.x, int32."""
     return types.int32, lambda e: e.special_register("ntid.x")
 
 
 @intrinsic(0)
-def block():
-    """The block's number in the grid, int32."""
+def block_idx():
+    """ctaid.x, int32."""
     return types.int32, lambda e: e.special_register("ctaid.x")
 
 
 @intrinsic(0)
 def barrier():
-    """Wait for all threads of the block, and for what they wrote to shared memory."""
+    """bar.sync of the block."""
     return types.void, lambda e: e.barrier()
 
 
 @intrinsic(0)
-def take_turn():
-    """Let the launch after this one begin, and wait until the one before has ended and what it wrote is there.
+def griddepcontrol():
+    """griddepcontrol.launch_dependents and .wait: programmatic dependent launch.
 
-    Before sm_90, where launches do not overlap, it does nothing; nor does it in a launch that does not `follow`.
+    No effect before sm_90, or in a launch without the programmatic attribute.
     """
 
     def emit(e):
@@ -72,16 +71,16 @@ def take_turn():
 
 
 @intrinsic(0)
-def await_cluster():
-    """Wait until all blocks of the cluster run: from then on their shared memory may be written."""
+def cluster_wait():
+    """barrier.cluster.wait: all blocks of the cluster run, so that their shared memory may be written."""
     return types.void, lambda e: e.asm(VOID, "barrier.cluster.wait.acquire.aligned;", "~{memory}", [], effect=True)
 
 
 @intrinsic(2)
-def share(number, parts):
-    """number // parts for integers that are not negative, by a real division: once a loop, not once an element.
+def udiv(number, parts):
+    """number // parts for non-negative integers, by a real division: once a loop, not once an element.
 
-    int32, or int64 where the number is.
+    int64 if the number is, else int32.
     """
     result = types.int64 if number == types.int64 else types.int32
     kind = I64 if number == types.int64 else I32
@@ -150,8 +149,8 @@ def scalar(name: str):
     return intrinsic(1)(decode)
 
 
-def part(work: Callable) -> Callable:
-    """Decorator: a piece of a kernel, `work(block_number, *slots)`, compiled into it where it is called."""
+def subkernel(work: Callable) -> Callable:
+    """Decorator: `work(block_number, *params)`, a kernel that is inlined in the kernel that calls it."""
     count = work.__code__.co_argcount
     kinds = [types.int32] + [types.int64] * (count - 1)
     body = ScalarFunction(work, kinds, [types.none])

@@ -1,4 +1,4 @@
-"""The elements that a thread holds: loading and storing them, and mapping a scalar function over them."""
+"""Tile: the elements that a thread holds, with loads, stores and elementwise functions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
     ACCESS_BYTES,
-    Room,
+    ValidElements,
     copy,
     is_packed,
-    read,
-    read_shared,
-    read_shifted,
-    read_wanted,
+    ld_shared,
+    load_predicated,
+    load_unaligned,
+    load_vector,
+    store_vector,
     stored_type,
-    write,
 )
 from .scalar import scalar_function, scalar_types
-from .vector_layout import Vectors
+from .vector_layout import VectorLayout
 
 
 @dataclass(frozen=True)
-class Tile(Vectors):
-    """What a thread does with the elements that it holds, all at once."""
+class Tile(VectorLayout):
+    """Loads, stores and elementwise functions on all elements of a thread."""
 
     def load(self, name: str, letter: str = "1") -> Callable:
         """`load(address, start, limit[, stride])`: elements start … of a line, whose element 0 is at `address`.
@@ -45,17 +45,17 @@ class Tile(Vectors):
             def emit(e, address, start, limit, stride=None):
                 found = []
                 if letter in "co":
-                    for place in self.across(e, kind, address, start, stride, limit, letter == "o"):
-                        found += read(e, kind, self.width, place, None)
+                    for place in self.column_addresses(e, kind, address, start, stride, limit, letter == "o"):
+                        found += load_vector(e, kind, self.width, place, None)
                     return e.pack(result, found)
                 for number in range(self.vectors):
-                    room = self.room(e, kinds[1], start, limit, number)
+                    room = self.valid(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
-                        base = self.places(e, kind, letter, address, kinds[1], start, first, None)[0]
-                        found += read_shifted(e, kind, self.width, base, number * self.step * kind.itemsize, room)
+                        base = self.addresses(e, kind, letter, address, kinds[1], start, first, None)[0]
+                        found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
-                    places = self.places(e, kind, letter, address, kinds[1], start, number, stride)
+                    places = self.addresses(e, kind, letter, address, kinds[1], start, number, stride)
                     found += self.load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
@@ -63,7 +63,7 @@ class Tile(Vectors):
 
         return intrinsic(4 if letter in "sco" else 3)(rule)
 
-    def fetch(self, name: str, threads: int, offset: int) -> Callable:
+    def copy_async(self, name: str, threads: int, offset: int) -> Callable:
         """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
 
         Vectors of the block's `threads` lie side by side; of more, those of one team, the same for all teams.
@@ -75,8 +75,8 @@ class Tile(Vectors):
             def emit(e, address, start, limit, place):
                 size = self.width * kind.itemsize
                 for number in range(self.vectors):
-                    room = self.room(e, kinds[1], start, limit, number)
-                    source = self.places(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    room = self.valid(e, kinds[1], start, limit, number)
+                    source = self.addresses(e, kind, "1", address, kinds[1], start, number, None)[0]
                     target = _kept_at(e, place, offset + number * threads * size, size, threads)
                     copy(e, target, source, size, room, kind)
 
@@ -84,7 +84,7 @@ class Tile(Vectors):
 
         return intrinsic(4)(rule)
 
-    def kept(self, name: str, threads: int, offset: int) -> Callable:
+    def load_shared(self, name: str, threads: int, offset: int) -> Callable:
         """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
@@ -94,7 +94,7 @@ class Tile(Vectors):
                 found, size = [], self.width * kind.itemsize
                 for number in range(self.vectors):
                     where = _kept_at(e, at, offset + number * threads * size, size, threads)
-                    found += read_shared(e, kind, self.width, where)
+                    found += ld_shared(e, kind, self.width, where)
                 return e.pack(result, found)
 
             return result, emit
@@ -112,14 +112,14 @@ class Tile(Vectors):
             def emit(e, at, offsets, tile, first, last, step=None):
                 elements = self.narrowed(e, kind, tile, values)
                 per_vector = len(elements) // self.vectors
-                across = self.across(e, kind, at, first, step) if letter == "c" else []
+                across = self.column_addresses(e, kind, at, first, step) if letter == "c" else []
                 for number in range(self.vectors):
-                    room = self.room(e, start, first, last, number)
+                    room = self.valid(e, start, first, last, number)
                     part = elements[number * per_vector : (number + 1) * per_vector]
                     if letter == "c":
-                        write(e, kind, self.width, across[number], part, room)
+                        store_vector(e, kind, self.width, across[number], part, room)
                         continue
-                    places = self.places(e, kind, letter, at, begins, offsets, number, step)
+                    places = self.addresses(e, kind, letter, at, begins, offsets, number, step)
                     self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit
@@ -167,7 +167,7 @@ class Tile(Vectors):
             whole = form.dtype if isinstance(form, types.UniTuple) else form
 
             def emit(e, start):
-                begins = self.begins(e, form, start)
+                begins = self.starts(e, form, start)
                 begins = [e.cast(b, whole, kind) for b in begins]
                 return e.pack(result, [e.builder.add(b, b.type(k * along)) for b in begins for k in range(self.width)])
 
@@ -220,7 +220,7 @@ class Tile(Vectors):
     def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
         b = e.builder
         if self.width == 1:
-            return [read_wanted(e, kind, places[0], wanted[0])]
+            return [load_predicated(e, kind, places[0], wanted[0])]
         bytes = min(ACCESS_BYTES, kind.itemsize * self.width)
         whole = b.icmp_unsigned("==", b.and_(places[0], I64(bytes - 1)), I64(0))
         for k, (place, one) in enumerate(zip(places, wanted)):
@@ -228,9 +228,9 @@ class Tile(Vectors):
             whole = b.and_(whole, b.and_(one, neighbour))
         with b.if_else(whole) as (then, otherwise):
             with then:
-                at_once, after = read(e, kind, self.width, places[0], Room(b.zext(whole, I32))), b.block
+                at_once, after = load_vector(e, kind, self.width, places[0], ValidElements(b.zext(whole, I32))), b.block
             with otherwise:
-                single = [read_wanted(e, kind, place, one) for place, one in zip(places, wanted)]
+                single = [load_predicated(e, kind, place, one) for place, one in zip(places, wanted)]
                 apart, after_single = paired(e, kind, single), b.block
         found = []
         for one, other in zip(at_once, apart):
@@ -240,10 +240,10 @@ class Tile(Vectors):
             found.append(either)
         return found
 
-    def part(self, first: int, vectors: int, anew: bool = False) -> Callable:
+    def slice(self, first: int, vectors: int, rematerialize: bool = False) -> Callable:
         """`part(values)`: those of some of the vectors, held as they were.
 
-        Where `anew`, the compiler does not see that they are the same: what it computed from them before, it computes
+        If `rematerialize`, the compiler does not see that they are the same: what it computed from them, it computes
         again instead of holding it in registers.
         """
 
@@ -252,7 +252,7 @@ class Tile(Vectors):
 
             def emit(e, values):
                 found = e.unpack(values, len(kind))[first * size : (first + vectors) * size]
-                if anew and kind.dtype == types.uint32:
+                if rematerialize and kind.dtype == types.uint32:
                     found = [e.asm(I32, "mov.b32 $0, $1;", "=r,r", [v], effect=True) for v in found]
                 return e.pack(result, found)
 
@@ -269,7 +269,7 @@ class Tile(Vectors):
 
             def emit(e, first, limit):
                 b, last = e.builder, e.builder.sub(limit, limit.type(1))
-                numbers = [b.add(first, self.skipped(e, k, first.type)) for k in range(self.vectors)]
+                numbers = [b.add(first, self.offset_of(e, k, first.type)) for k in range(self.vectors)]
                 return e.pack(result, [b.select(b.icmp_signed("<", n, last), n, last) for n in numbers])
 
             return result, emit
@@ -278,22 +278,22 @@ class Tile(Vectors):
 
     def load_vector(self, e, kind, letter, places, room) -> list[ir.Value]:
         if letter == "1":
-            return read(e, kind, self.width, places[0], room)
+            return load_vector(e, kind, self.width, places[0], room)
         if letter == "0":
-            return paired(e, kind, read(e, kind, 1, places[0], None) * self.width)
+            return paired(e, kind, load_vector(e, kind, 1, places[0], None) * self.width)
         found = []
         for k, place in enumerate(places):
-            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
-            found += read(e, kind, 1, place, one)
+            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+            found += load_vector(e, kind, 1, place, one)
         return paired(e, kind, found)
 
     def store_vector(self, e, kind, letter, places, values, room) -> None:
         if letter == "1":
-            write(e, kind, self.width, places[0], values, room)
+            store_vector(e, kind, self.width, places[0], values, room)
             return
         for k, (place, value) in enumerate(zip(places, unpaired(e, kind, values, self.width))):
-            one = room and Room(e.builder.zext(room.holds(e.builder, k), I32))
-            write(e, kind, 1, place, [value], one)
+            one = room and ValidElements(e.builder.zext(room.has(e.builder, k), I32))
+            store_vector(e, kind, 1, place, [value], one)
 
     def widened(self, e: Emitter, kind: DType, value, source: types.Type, target: types.Type) -> list[ir.Value]:
         """One value per element, as a body computes with them."""
@@ -329,10 +329,10 @@ def _kept_at(e: Emitter, place: ir.Value, offset: int, size: int, threads: int) 
 
 
 @intrinsic(0)
-def shared_place():
-    """Where the dynamic shared memory of a block begins: a 32-bit address that the compiler does not see through.
+def smem_base():
+    """The 32-bit address of dynamic shared memory, opaque to the compiler.
 
-    (From one that it knows to be the same for all threads, ptxas of CUDA 13 makes an LDGSTS that is no instruction.)
+    (From an address known to be warp-uniform, ptxas of CUDA 13 makes an invalid LDGSTS.)
     """
 
     def emit(e):
@@ -344,6 +344,6 @@ def shared_place():
 
 
 @intrinsic(0)
-def await_fetched():
-    """Wait until what this thread fetches is there, for this thread."""
+def cp_async_wait_all():
+    """cp.async.wait_all: this thread's copies are visible to it."""
     return types.void, lambda e: e.asm(VOID, "cp.async.wait_all;", "~{memory}", [], effect=True)

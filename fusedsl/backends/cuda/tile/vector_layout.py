@@ -1,25 +1,23 @@
-"""Where the vectors of a thread lie in a line: their first elements, their addresses, and what is there of each."""
+"""Vector layout of a thread: the start, the addresses and the valid elements of each vector."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from ..compiler.numba_backend import I32, I64, Emitter, ir, types
-from .memory import Room
+from .memory import ValidElements
 
 INDEX = (types.int32, types.int64)
 
 
 @dataclass(frozen=True)
-class Vectors:
-    """`vectors` vectors of `width` neighbouring elements a thread; each starts `step` elements after the one before,
-    or where that is 0, behind those of all threads of a line of the block; where tiles are `deep`, as many as a block
-    has lines.
+class VectorLayout:
+    """`vectors` vectors of `width` neighbouring elements a thread, `step` elements apart.
 
-    `checks` has a letter per vector: "." it is there; "v" it is there or not, as one; "t" its tail may be
-    missing; "h" its head may be; "b" elements at both ends may be missing; "e" as "v", where each vector begins at a
-    place of its own: `start` is a tuple. Reads of a part end with its last element where they are `exact`, else with
-    its aligned block: 16-bit rows have no time for it.
+    With step 0, vectors are ntid.x * width elements apart; `along_y`: ntid.y vectors apart. `checks` has a letter per
+    vector: "." full; "v" valid or not as a whole; "t" the tail may be out of bounds; "h" the head; "b" both; "e" as
+    "v", but every vector has a start of its own: `start` is a tuple. Partial loads end with the last valid element if
+    `exact`, otherwise with its aligned block: 16-bit rows have no time for more.
     """
 
     width: int
@@ -27,52 +25,54 @@ class Vectors:
     checks: str
     step: int = 0
     exact: bool = True
-    deep: bool = False
+    along_y: bool = False
 
     @property
     def count(self) -> int:
         """The elements of a thread."""
         return self.width * self.vectors
 
-    def room_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[Room | None]:
-        """What is there of each vector, of those that start at `start` in a line of `limit` elements."""
-        return [self.room(e, kind, start, limit, number) for number in range(self.vectors)]
+    def valid_of(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value) -> list[ValidElements | None]:
+        """The valid elements of each vector, for vectors from `start` on in a row of `limit` elements."""
+        return [self.valid(e, kind, start, limit, number) for number in range(self.vectors)]
 
-    def begins(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
-        """The first element of each vector; `start` is that of the thread's first, or a tuple with all."""
+    def starts(self, e: Emitter, kind: types.Type, start: ir.Value) -> list[ir.Value]:
+        """First element of each vector; `start` is that of the thread's first, or a tuple with all."""
         if isinstance(kind, types.UniTuple):
             return e.unpack(start, self.vectors)
-        return [e.builder.add(start, self.skipped(e, k, start.type)) for k in range(self.vectors)]
+        return [e.builder.add(start, self.offset_of(e, k, start.type)) for k in range(self.vectors)]
 
-    def skipped(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
-        """Elements between the first vector of a thread and another."""
+    def offset_of(self, e: Emitter, number: int, kind: ir.Type) -> ir.Value:
+        """Elements between the first vector of a thread and vector `number`."""
         if self.step or not number:
             return kind(number * self.step)
         b = e.builder
-        if self.deep:
+        if self.along_y:
             found = b.mul(e.special_register("ntid.y"), I32(number))
         else:
             found = b.mul(e.special_register("ntid.x"), I32(number * self.width))
         return found if kind == I32 else b.zext(found, kind)
 
-    def room(self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int) -> Room | None:
-        """What is there of a vector; None: all of it."""
+    def valid(
+        self, e: Emitter, kind: types.Type, start: ir.Value, limit: ir.Value, number: int
+    ) -> ValidElements | None:
+        """Valid elements of a vector; None: all."""
         check, b = self.checks[number], e.builder
         if check == "e":
-            return Room(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
+            return ValidElements(_int32(b, b.sub(limit, e.unpack(start, self.vectors)[number])))
         if check == "." or kind not in INDEX:
             return None
         if check in "hb":
-            skip = _int32(b, b.neg(b.add(start, self.skipped(e, number, start.type))))
-            return Room(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
-        return Room(self._left(e, start, limit, number), None, check == "t", self.exact)
+            skip = _int32(b, b.neg(b.add(start, self.offset_of(e, number, start.type))))
+            return ValidElements(None if check == "h" else self._left(e, start, limit, number), skip, True, self.exact)
+        return ValidElements(self._left(e, start, limit, number), None, check == "t", self.exact)
 
     def _left(self, e: Emitter, start: ir.Value, limit: ir.Value, number: int) -> ir.Value:
         """Elements between the start of a vector and the limit."""
-        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.skipped(e, number, start.type))))
+        return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.offset_of(e, number, start.type))))
 
-    def places(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
-        """The address of a vector, or where its elements are not neighbours, of each element.
+    def addresses(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+        """Address of a vector, or of each element if they are not contiguous.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
@@ -80,7 +80,7 @@ class Vectors:
         scattered = apart and self.checks[number] != "e"  # `start` has offsets in memory, not places in the line
         begin = b.extract_value(start, number) if apart else start
         begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if apart else self.skipped(e, number, I64)
+        skipped = I64(0) if apart else self.offset_of(e, number, I64)
         if letter != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]
@@ -88,7 +88,7 @@ class Vectors:
         base = b.add(address, b.mul(begin, I64(kind.itemsize) if scattered else size))
         return [b.add(base, b.mul(b.add(skipped, I64(k)), size)) for k in range(self.width)]
 
-    def across(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
+    def column_addresses(self, e, kind, address, start, stride, limit=None, first=False) -> list[ir.Value]:
         """The addresses of vectors across a column; where there is a limit, those beyond are its last one, or the
         thread's `first`.
 
@@ -101,7 +101,7 @@ class Vectors:
             return b.add(address, b.mul(_int64(b, number), step))
 
         def after(place: ir.Value) -> ir.Value:
-            levels = self.skipped(e, 1, stride.type)
+            levels = self.offset_of(e, 1, stride.type)
             if stride.type == I32:
                 apart = b.mul(levels, I32(size))
                 return e.asm(I64, "mad.wide.s32 $0, $1, $2, $3;", "=l,r,r,l", [stride, apart, place])
@@ -112,7 +112,7 @@ class Vectors:
             if limit is None or check == ".":
                 found.append(after(found[-1]) if found else at(start))
                 continue
-            begin, final = b.add(start, self.skipped(e, number, start.type)), b.sub(limit, limit.type(1))
+            begin, final = b.add(start, self.offset_of(e, number, start.type)), b.sub(limit, limit.type(1))
             instead = start if first else final
             found.append(at(b.select(b.icmp_signed("<=", begin, final), begin, instead)))
         return found

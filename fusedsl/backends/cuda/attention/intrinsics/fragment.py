@@ -22,7 +22,7 @@ from ...math import convert
 from ...tile.element import narrowed_value, pair, unpaired
 from ...tile.loops import looped
 from ...tile.memory import element_type
-from ...tile.reduce import Fold, State
+from ...tile.reduce import ReduceOp, State
 from ...tile.scalar import elements_of, mapped, scalar_function
 from ...tile.shuffle import shuffle
 from ...tile.thread_index import thread_here
@@ -135,7 +135,7 @@ class Fragment(FragmentLayout):
 
         return mapped(signature, count, values_of, step)
 
-    def fold(self, rule_of: Fold) -> Callable:
+    def fold(self, rule_of: ReduceOp) -> Callable:
         """`fold(lifted…)`: the reduction of this thread's elements of each row."""
 
         def rule(*kinds):
@@ -275,24 +275,24 @@ def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, c
     return state[1]
 
 
-def _row_states(rule_of: Fold) -> types.Type:
+def _row_states(rule_of: ReduceOp) -> types.Type:
     parts = [types.UniTuple(kind, ROWS) for kind in rule_of.state]
     return parts[0] if len(parts) == 1 else types.Tuple.from_types(parts)
 
 
-def _packed(e: Emitter, rule_of: Fold, rows: list[State]) -> ir.Value:
+def _packed(e: Emitter, rule_of: ReduceOp, rows: list[State]) -> ir.Value:
     parts = [e.pack(types.UniTuple(kind, ROWS), [row[n] for row in rows]) for n, kind in enumerate(rule_of.state)]
     return parts[0] if len(parts) == 1 else e.pack(_row_states(rule_of), parts)
 
 
-def _chained(e: Emitter, rule_of: Fold, states: list[State]) -> State:
+def _chained(e: Emitter, rule_of: ReduceOp, states: list[State]) -> State:
     chains = states[:CHAINS]
     for k, state in enumerate(states[CHAINS:]):
         chains[k % CHAINS] = rule_of.merge.emit(e, chains[k % CHAINS] + state)
     return rule_of.tree(e, chains)
 
 
-def quad_all_reduce(rule_of: Fold) -> Callable:
+def quad_all_reduce(rule_of: ReduceOp) -> Callable:
     """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
     result = _row_states(rule_of)
 

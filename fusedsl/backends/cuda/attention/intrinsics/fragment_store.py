@@ -7,7 +7,7 @@ from collections.abc import Callable
 from .....ir.types import DType, dtype
 from ...compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
 from ...tile.element import narrowed_value, pair, stored_elements
-from ...tile.memory import Room, write
+from ...tile.memory import ValidElements, store_vector
 from ...tile.shuffle import shuffle
 from .fragment_layout import ROWS
 
@@ -24,7 +24,7 @@ def store_row_values(name: str) -> Callable:
             for place, value, number in zip(e.unpack(places, ROWS), e.unpack(held, ROWS), e.unpack(numbers, ROWS)):
                 (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 there = b.and_(mine, b.icmp_signed("<", number, end))
-                write(e, kind, 1, place, [element], Room(b.zext(there, I32)))
+                store_vector(e, kind, 1, place, [element], ValidElements(b.zext(there, I32)))
 
         return types.void, emit
 
@@ -50,8 +50,8 @@ def scatter_fragment(width: int, name: str) -> Callable:
                             value = narrowed_value(e, kind, found[4 * k + 2 * row + p], values.dtype)
                             (element,) = stored_elements(e, kind, [value])
                             there = b.icmp_unsigned("<", lane, I32((width - 8 * k - p + 1) // 2))
-                            room = None if 8 * k + 8 <= width else Room(b.zext(there, I32))
-                            write(e, kind, 1, b.add(place, step) if p else place, [element], room)
+                            room = None if 8 * k + 8 <= width else ValidElements(b.zext(there, I32))
+                            store_vector(e, kind, 1, b.add(place, step) if p else place, [element], room)
                         place = b.add(place, pair_step)
 
         return types.void, emit
@@ -101,7 +101,7 @@ def _store_two(width: int, kind: DType) -> Callable:
                     for k in range(width // 8):
                         pair_of = found[4 * k + 2 * row : 4 * k + 2 * row + 2]
                         pair_of = [narrowed_value(e, kind, v, values.dtype) for v in pair_of]
-                        write(e, kind, 2, b.add(b.add(base, own), I64(8 * k * kind.itemsize)), pair_of, None)
+                        store_vector(e, kind, 2, b.add(b.add(base, own), I64(8 * k * kind.itemsize)), pair_of, None)
 
         return types.void, emit
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .....ir.types import DType, dtype
 from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
-from ...tile.memory import read_shared, write_shared
+from ...tile.memory import ld_shared, st_shared
 from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
 from .fragment import matrices
 from .fragment_layout import ROWS
@@ -109,7 +109,7 @@ def _grown(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir
 
 
 def _chunk(e: Emitter, kind: DType, place: ir.Value) -> list[ir.Value]:
-    return read_shared(e, kind, COPY_BYTES // kind.itemsize, place)
+    return ld_shared(e, kind, COPY_BYTES // kind.itemsize, place)
 
 
 def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
@@ -168,7 +168,7 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
                 at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
                 for r in range(ROWS):
                     own = found[4 * k + 2 * r : 4 * k + 2 * r + 2]
-                    write_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
+                    st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
 
         return types.void, emit
@@ -208,7 +208,7 @@ def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
                 for k in range(width // 8):
                     panel, byte = divmod(8 * k * kind.itemsize, SWIZZLE_BYTES)
                     at = b.add(b.xor(first, I32(byte)), I32(panel * columns * SWIZZLE_BYTES))
-                    y = read_shared(e, kind, 2, at)
+                    y = ld_shared(e, kind, 2, at)
                     for r in range(ROWS):
                         for p in (0, 1):
                             own = 4 * k + 2 * r + p

@@ -12,7 +12,7 @@ from .....ir.types import dtype
 from ...compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
 from ...tile.element import narrowed_value, stored_elements
 from ...tile.loops import looped
-from ...tile.memory import write_shared
+from ...tile.memory import st_shared
 from ...tile.thread_index import thread_here
 from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
 
@@ -176,9 +176,7 @@ def put_rows(name: str, lines: int, width: int) -> Callable:
                 (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
                 inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))
                 with b.if_then(inside):
-                    write_shared(
-                        e, kind, 1, element_place(e, e.cast(base, to, i32), line, column, lines, size), [element]
-                    )
+                    st_shared(e, kind, 1, element_place(e, e.cast(base, to, i32), line, column, lines, size), [element])
 
         return types.void, emit
 

@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 from .....ir.types import dtype
 from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
-from ...tile.memory import Room, element_type, stored_type
+from ...tile.memory import ValidElements, element_type, stored_type
 from ...tile.scalar import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from ...tile.thread_index import thread_here
@@ -95,11 +95,11 @@ class WarpRow:
 
         return intrinsic(2)(rule)
 
-    def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], Room | None]:
+    def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of them all, and what is there of them."""
         first = _first(e, self)
-        room = self.tile.room(e, types.int64, first, I64(self.elements), 0)
-        return self.tile.places(e, kind, letter, address, types.int64, first, 0, stride), room
+        room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
+        return self.tile.addresses(e, kind, letter, address, types.int64, first, 0, stride), room
 
 
 def _first(e: Emitter, row: WarpRow) -> ir.Value:
