@@ -10,8 +10,8 @@ from planted_plans import SLICED, mutations
 
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.types import INT32
-from fusedsl.kernel_ir.phase import Body, FoldUse
-from fusedsl.kernel_ir.plan import ArrayUse, Coordinate, KernelPlan, Plan
+from fusedsl.kernel_ir.phase import Body, Reduction
+from fusedsl.kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan, Plan
 
 Change = Callable[[Plan], Plan | None]
 OTHER = Symbol(7, 3)
@@ -95,7 +95,7 @@ def _merged(at: tuple) -> tuple:
     return at[0], replace(at[1], axis=at[0].axis)
 
 
-def _at(change: Callable[[Coordinate], Coordinate]) -> Callable[[ArrayUse], ArrayUse | None]:
+def _at(change: Callable[[IterationIndex], IterationIndex]) -> Callable[[ArrayUse], ArrayUse | None]:
     """Changes the first coordinate that runs over a whole axis."""
 
     def changed(use: ArrayUse) -> ArrayUse | None:
@@ -258,7 +258,7 @@ def _line(body: Body) -> Body | None:
     return None
 
 
-def _in_folds(change: Callable[[FoldUse], FoldUse | None]) -> Change:
+def _in_folds(change: Callable[[Reduction], Reduction | None]) -> Change:
     def changed(kernel: KernelPlan) -> KernelPlan | None:
         for p, phase in enumerate(kernel.resident):
             for f, use in enumerate(phase.folds):
@@ -271,11 +271,11 @@ def _in_folds(change: Callable[[FoldUse], FoldUse | None]) -> Change:
     return in_kernels(changed)
 
 
-def _identity(use: FoldUse) -> FoldUse | None:
+def _identity(use: Reduction) -> Reduction | None:
     return replace(use, identity=("float32(0.25)",)) if use.identity == ("float32(0.0)",) else None
 
 
-def _merge(use: FoldUse) -> FoldUse | None:
+def _merge(use: Reduction) -> Reduction | None:
     """A sum that keeps its first part alone."""
     if use.name != "sum":
         return None

@@ -51,12 +51,12 @@ def wide(x: np.ndarray, d: DType) -> np.ndarray:
     return x.astype(np.float64) if d.kind == "f" else x.astype(numpy_dtype(d))
 
 
-def unknown_of(args: list[Ball], shape) -> np.ndarray:
+def any_unbounded(args: list[Ball], shape) -> np.ndarray:
     """Where an operand may be anything."""
-    return holding(args, shape, np.isinf)
+    return any_bound(args, shape, np.isinf)
 
 
-def holding(args: list[Ball], shape, holds: Callable) -> np.ndarray:
+def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
     """Where something holds for the bound of an operand."""
     found = np.zeros(shape, bool)
     for _, bound in args:

@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
-from .ball import EPS, SMALLEST, TINY, Ball, bounded, corners, distance, holding, unknown_of
+from .ball import EPS, SMALLEST, TINY, Ball, any_bound, any_unbounded, bounded, corners, distance
 
 FUNCTION_ULPS = 4.0  # the largest in CUDA's table of single-precision functions but lgamma's
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
@@ -32,7 +32,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
     value = value.astype(np.float64) if value.dtype.kind == "f" else value
     if n.op == "where":
         return value, _chosen(args, value)
-    moved = holding(args, value.shape, lambda bound: bound > 0)
+    moved = any_bound(args, value.shape, lambda bound: bound > 0)
     bound = _passed_on(n.op, args, value) if moved.any() else np.zeros(value.shape)
     if n.op in ("signbit", "copysign"):  # the sign of a NaN is no target's business
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
@@ -43,7 +43,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
     else:
         value, bound = _rounded(n.op, values, value, bound, ~moved, compute)
     value, bound = bounded(n.op, values, value, bound, compute)
-    return value, np.where(unknown_of(args, value.shape), np.inf, bound)
+    return value, np.where(any_unbounded(args, value.shape), np.inf, bound)
 
 
 def _chosen(args: list[Ball], value):
@@ -100,7 +100,7 @@ def _passed_on(op: str, args: list[Ball], value):
             worst = WAVES[op](worst, found, args, value)
     whole = [a for a in args if a[0].dtype.kind in "iu"]
     unknown = whole if args[0][0].dtype.kind == "b" else args
-    return np.where(unknown_of(unknown, value.shape), np.inf, worst)
+    return np.where(any_unbounded(unknown, value.shape), np.inf, worst)
 
 
 def _wave(worst, found, args, value):

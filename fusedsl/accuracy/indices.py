@@ -10,7 +10,7 @@ from functools import reduce
 
 from ..errors import ShapeError
 from ..ir import contraction, shapes
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim, Extents, Symbol, evaluate, product
 from ..ir.gathers import CHECKED
@@ -29,7 +29,7 @@ def dependence(
     graph: Graph, gathers: Sequence[Node], extents: Mapping[Symbol, int]
 ) -> tuple[Graph, Mapping[Dim, bool]]:
     """The graph of one bool, whether a result depends on what one of these gathers reads out of range; its guards."""
-    b = Builder(graph.parameters, extents)
+    b = GraphBuilder(graph.parameters, extents)
     b.checks += graph.checks
     missing = _Missing(b, frozenset(gathers))
     for n in graph.nodes():
@@ -79,7 +79,7 @@ class _Missing:
     They broadcast to the node's shape.
     """
 
-    def __init__(self, b: Builder, sources: frozenset[Node]):
+    def __init__(self, b: GraphBuilder, sources: frozenset[Node]):
         self.b = b
         self.sources = sources
         self.found: dict[Node, Node] = {}
@@ -180,7 +180,7 @@ class _Missing:
         return b.elementwise("logical_and", found, b.elementwise("greater", b.extent(product(implied)), b.literal(0)))
 
 
-def _ones(b: Builder, rank: int) -> Node:
+def _ones(b: GraphBuilder, rank: int) -> Node:
     return shapes.expand_dims(b, b.literal(True), list(range(rank))) if rank else b.literal(True)
 
 

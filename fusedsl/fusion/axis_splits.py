@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ..ir.ops import OPS
-from .coordinates import below_index, shared_ends, unshared_axes, wide_axes
+from .coordinates import below_index, non_unit_axes, shared_ends, unshared_axes
 from .reshapes import reshaped_argument
 
-Place = tuple[Node, int]  # an axis of an array
+ArrayAxis = tuple[Node, int]  # an axis of an array
 Shape = tuple[Dim, ...]
-Same = Callable[[Dim, Dim], bool]
+SameExtent = Callable[[Dim, Dim], bool]
 ELEMENTWISE = ("convert", "cast", "broadcast")
 
 
-def split_axes(results: Sequence[Node], same: Same) -> list[Node]:
+def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
     """The results of a program whose products are folded, with reshapes between their operands and them taken away.
     `same` answers whether two extents are equal in all calls that the plan is for."""
     if not _folds_products(results):
@@ -48,7 +48,7 @@ def _folds_products(results: Sequence[Node]) -> bool:
     return False
 
 
-def _without_splits(results: Sequence[Node], same: Same) -> list[Node]:
+def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
     """The results with what is computed and then split along an axis computed in its parts."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -62,7 +62,7 @@ def _without_splits(results: Sequence[Node], same: Same) -> list[Node]:
     return [new[r] for r in results]
 
 
-def _with_ends(n: Node, same: Same) -> Node:
+def _with_ends(n: Node, same: SameExtent) -> Node:
     """A reshape whose operand has the axes that it keeps under the names that the result has for them."""
     x, new = n.args[0], n.type.shape
     shape = list(x.type.shape)
@@ -80,7 +80,7 @@ def _named(x: Node, shape: Shape) -> Node:
     return x if x.type.shape == shape else node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
 
 
-def _alike(a: Shape, b: Shape, same: Same) -> bool:
+def _alike(a: Shape, b: Shape, same: SameExtent) -> bool:
     """Whether parts of one extent are equal: where one of them is not known to be, the others say so."""
     pairs = [(x, y) for x, y in zip(a, b) if x != y]
     alone = len(pairs) == 1 and not any(isinstance(d, int) for d in pairs[0])
@@ -93,10 +93,10 @@ def _cut(n: Node) -> tuple[int, Shape] | None:
     return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
 
 
-def _merged_below(place: Place, same: Same) -> list[Shape]:
+def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
     """The parts of which reshapes make an axis of operands that an axis of a result stands for; alike ones once."""
     found: list[Shape] = []
-    seen: set[Place] = set()
+    seen: set[ArrayAxis] = set()
     stack = [place]
     while stack:
         n, axis = stack.pop()
@@ -112,7 +112,7 @@ def _merged_below(place: Place, same: Same) -> list[Shape]:
     return found
 
 
-def _operands(place: Place) -> list[Place] | None:
+def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
     """The axes of operands that an axis stands for; None where there are none, or not as they are."""
     n, axis = place
     if n.op in OPS or n.op in ELEMENTWISE:
@@ -139,7 +139,7 @@ def _operands(place: Place) -> list[Place] | None:
             if axis in unshared_axes(n.args[0].type.shape, n.type.shape)[1]:
                 return None
             first, _ = shared_ends(old, new)
-            before, after = wide_axes(old), wide_axes(new)
+            before, after = non_unit_axes(old), non_unit_axes(new)
             k = after.index(axis)
             return [(n.args[0], before[k] if k < first else before[k - len(after)])]
     return None
@@ -148,34 +148,34 @@ def _operands(place: Place) -> list[Place] | None:
 class _Split:
     """Arrays with one of their axes in parts."""
 
-    def __init__(self, parts: Shape, same: Same):
+    def __init__(self, parts: Shape, same: SameExtent):
         self.parts, self.same = parts, same
-        self.made: dict[Place, Node | None] = {}
+        self.made: dict[ArrayAxis, Node | None] = {}
 
-    def of(self, place: Place) -> Node | None:
+    def of(self, place: ArrayAxis) -> Node | None:
         """The array with this axis in parts; None where something needs the axis as a whole."""
         return resolve(self.made, place, self._needs, self._make)
 
-    def _needs(self, place: Place) -> list[Place]:
+    def _needs(self, place: ArrayAxis) -> list[ArrayAxis]:
         n, axis = place
         return [] if n.type.shape[axis] == 1 or self._ends(place) else _operands(place) or []
 
-    def _ends(self, place: Place) -> bool:
+    def _ends(self, place: ArrayAxis) -> bool:
         """Whether an array needs no other operands for its parts: an argument, or what is made of these very parts."""
         n, _ = place
         return n.op == "param" or (n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(place)))
 
-    def _is_merged(self, place: Place) -> bool:
+    def _is_merged(self, place: ArrayAxis) -> bool:
         """Whether a reshape merges these very parts to an axis, and does nothing else."""
         n, axis = place
         before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
         return after == [axis] and _alike(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
 
-    def _shape(self, place: Place) -> Shape:
+    def _shape(self, place: ArrayAxis) -> Shape:
         n, axis = place
         return (*n.type.shape[:axis], *self.parts, *n.type.shape[axis + 1 :])
 
-    def _make(self, place: Place) -> Node | None:
+    def _make(self, place: ArrayAxis) -> Node | None:
         n, axis = place
         shape = self._shape(place)
         if n.type.shape[axis] == 1:

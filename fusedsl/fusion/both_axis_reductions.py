@@ -10,7 +10,7 @@ from .coordinates import Axis
 BOUND = ("fold", "scan", "ranked")  # what a kernel works together to find, and another kernel can only load
 
 
-def crossing(
+def both_axis_reductions(
     order: Sequence[Node],
     free: dict[Node, frozenset[Axis]],
     uses: dict[Node, frozenset[Node]],

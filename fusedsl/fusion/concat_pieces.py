@@ -11,9 +11,9 @@ from ..ir.folds import FOLDS, scalar
 from ..ir.gathers import GUARDED
 from ..ir.graph import Node, constant, walk
 from ..ir.types import BOOL
-from .coordinates import Axis, along
+from .coordinates import Axis, as_coordinate
 
-MOST = 4
+MOST_PIECES = 4
 JOINS = {
     "sum": "add",
     "prod": "multiply",
@@ -22,7 +22,7 @@ JOINS = {
     "any": "logical_or",
     "all": "logical_and",
 }
-Same = Callable[[Dim, Dim], bool]
+SameExtent = Callable[[Dim, Dim], bool]
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Pieces:
     piece: Dim
     count: int
     alike: frozenset[Dim]
-    same: Same = field(compare=False)
+    same: SameExtent = field(compare=False)
 
     @property
     def starts(self) -> tuple[Dim, ...]:
@@ -49,7 +49,7 @@ class Pieces:
         return found
 
 
-def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
+def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
     """The axis that a program's concatenations cut into equal pieces, if all of the program allows it. `same` answers
     whether two extents are equal in all calls that the plan is for."""
     nodes = list(walk(results))
@@ -64,7 +64,7 @@ def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
     if len(joined) != 1:
         return None
     ((extent, parts),) = joined.items()
-    if not 2 <= len(parts) <= MOST or 0 not in parts or any(_hinders(n, extent) for n in nodes):
+    if not 2 <= len(parts) <= MOST_PIECES or 0 not in parts or any(_hinders(n, extent) for n in nodes):
         return None
     piece, count = parts[0], len(parts)
     equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
@@ -81,7 +81,7 @@ def begin_of(position: Node) -> Dim | None:
         return 0
     if position.op != "subtract" or begin_of(position.args[0]) != 0:
         return None
-    found = along(position.args[1])
+    found = as_coordinate(position.args[1])
     return None if found is None or found.axis is not None else found.start
 
 
@@ -104,9 +104,9 @@ def _is_product(n: Node) -> bool:
     return any(left[k] == 1 != right[k] for k in kept) and any(right[k] == 1 != left[k] for k in kept)
 
 
-def before(position: Node, bound: Node, pieces: Pieces) -> Node | None:
+def bound_in_pieces(position: Node, bound: Node, pieces: Pieces) -> Node | None:
     """`position < bound` where it is the same on all of a piece: a constant."""
-    x, y = along(position), along(bound)
+    x, y = as_coordinate(position), as_coordinate(bound)
     if x is None or y is None or x.axis != Axis(pieces.piece) or x.step != 1 or y.axis is not None:
         return None
     first, limit = (_multiple(d, pieces) for d in (x.start, y.start))
@@ -134,12 +134,12 @@ def _multiple(d: Dim, pieces: Pieces) -> int | None:
     return first + second if d.op == "+" else first - second
 
 
-def settled(d: Dim, pieces: Pieces) -> Dim:
+def extent_in_pieces(d: Dim, pieces: Pieces) -> Dim:
     """An extent in pieces, where it is a number of them."""
     k = _multiple(d, pieces)
     return d if k is None else expression("*", pieces.piece, k) if k else 0
 
 
-def fetches(values: Iterable[Node]) -> int:
+def count_fetches(values: Iterable[Node]) -> int:
     """How many reads at computed addresses these take."""
     return sum(n.op == "fetch" for n in walk(values))

@@ -11,14 +11,14 @@ from ..ir.types import BOOL, INT32, UINT32, DType
 from .coordinates import Axis
 
 
-def spread(results: Sequence[Node]) -> list[Node]:
+def expand_contractions(results: Sequence[Node]) -> list[Node]:
     """The results with every contraction written out. The product is as large as all axes together, and no memory
     ever holds it: it is lowered to a fold whose operands vary along axes of their own."""
     new = rebuild(results, lambda old, args: _spread(old, args) if old.op == "contract" else _with(old, args))
     return [new[r] for r in results]
 
 
-def factors(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> tuple[Node, Node] | None:
+def matmul_factors(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> tuple[Node, Node] | None:
     """What a fold sums the products of, where each of two values has row axes that the other lacks."""
     (x,) = f.args
     if f.op != "fold" or f.attr[0] != "sum" or x.op != "multiply" or x.type.dtype is BOOL:

@@ -35,7 +35,7 @@ class Coordinate:
 
 
 @dataclass(frozen=True)
-class Computed:
+class ComputedIndex:
     """A position along one axis of a source that only the kernel knows: `value`, an int64 scalar. Where `inside` (a
     bool scalar) is False, there is no such element; None says that there always is. Where `sure`, what is inside is
     a position of the axis whatever the iteration, even beyond its end."""
@@ -50,23 +50,23 @@ class Computed:
         return None
 
 
-Coordinates = tuple[Coordinate | Computed, ...]
+Coordinates = tuple[Coordinate | ComputedIndex, ...]
 NOWHERE_ELSE = Coordinate(0, 1, None)  # the one position of an axis of extent 1
 
 
-def position_of(at: Coordinate | Computed) -> Node:
+def position_of(at: Coordinate | ComputedIndex) -> Node:
     """The position as an int64."""
-    if isinstance(at, Computed):
+    if isinstance(at, ComputedIndex):
         return at.value
     if at.axis is None:
-        return whole(at.start)
+        return extent_scalar(at.start)
     return plus(times(node("position", (), at.axis, Type(INT64)), at.step), at.start)
 
 
-def follows(at: Coordinates, place: int) -> bool:
+def depends_on_axis(at: Coordinates, place: int) -> bool:
     """Whether another coordinate depends on the axis of this one, as on a diagonal."""
     axis, others = at[place].axis, (*at[:place], *at[place + 1 :])
-    computed = [c.value for c in others if isinstance(c, Computed)]
+    computed = [c.value for c in others if isinstance(c, ComputedIndex)]
     free = free_axes(computed)
     return any(c.axis == axis for c in others) or any(axis in free[value] for value in computed)
 
@@ -90,17 +90,17 @@ def memory_order(values: Iterable[Node], axes: Iterable[Axis]) -> tuple[Axis, ..
 # -- arithmetic on positions
 
 
-def whole(d: Dim, kind: DType = INT64) -> Node:
+def extent_scalar(d: Dim, kind: DType = INT64) -> Node:
     """An extent as a scalar."""
     return constant(d, kind) if isinstance(d, int) else node("size", (), d, Type(kind))
 
 
 def plus(x: Node, d: Dim) -> Node:
-    return x if d == 0 else scalar("add", x, whole(d))
+    return x if d == 0 else scalar("add", x, extent_scalar(d))
 
 
 def times(x: Node, d: Dim) -> Node:
-    return x if d == 1 else scalar("multiply", x, whole(d))
+    return x if d == 1 else scalar("multiply", x, extent_scalar(d))
 
 
 def all_of(conditions: Iterable[Node | None]) -> Node | None:
@@ -112,11 +112,13 @@ def all_of(conditions: Iterable[Node | None]) -> Node | None:
     return found
 
 
-def between(position: Node, extent: Dim) -> Node:
+def in_range(position: Node, extent: Dim) -> Node:
     """Whether an axis of this extent has this position: as unsigned numbers, negative ones are beyond."""
     unsigned = node("convert", (position,), None, Type(UINT64))
     limit = (
-        constant(extent, UINT64) if isinstance(extent, int) else node("convert", (whole(extent),), None, Type(UINT64))
+        constant(extent, UINT64)
+        if isinstance(extent, int)
+        else node("convert", (extent_scalar(extent),), None, Type(UINT64))
     )
     return scalar("less", unsigned, limit, dtype=BOOL)
 
@@ -124,13 +126,13 @@ def between(position: Node, extent: Dim) -> Node:
 _known: WeakKeyDictionary[Node, Coordinate | None] = WeakKeyDictionary()
 
 
-def along(n: Node) -> Coordinate | None:
+def as_coordinate(n: Node) -> Coordinate | None:
     """The coordinate that an int64 scalar is, where it is start + step * position."""
     return resolve(_known, n, lambda n: n.args if n.op in ("add", "subtract", "multiply") else (), _one_along)
 
 
 def _one_along(n: Node) -> Coordinate | None:
-    """`along`, where those of the arguments are known."""
+    """`as_coordinate`, where those of the arguments are known."""
     match n.op:
         case "position":
             return Coordinate(0, 1, n.attr)
@@ -167,7 +169,7 @@ def _stepped(c: Coordinate, step: int) -> Coordinate:
 def through_index(n: Node, at: Coordinates) -> Coordinates:
     """Coordinates in the array below a basic index."""
     outer = iter(at)
-    inner: list[Coordinate | Computed] = []
+    inner: list[Coordinate | ComputedIndex] = []
     for entry in n.attr:
         if entry[0] == "new":
             next(outer)
@@ -190,10 +192,10 @@ def below_index(n: Node, axis: int) -> int | None:
     return None
 
 
-def _moved(c: Coordinate | Computed, start: Dim, step: int) -> Coordinate | Computed:
+def _moved(c: Coordinate | ComputedIndex, start: Dim, step: int) -> Coordinate | ComputedIndex:
     """start + step * c"""
-    if isinstance(c, Computed):
-        return Computed(plus(times(c.value, step), start), c.inside, c.sure)
+    if isinstance(c, ComputedIndex):
+        return ComputedIndex(plus(times(c.value, step), start), c.inside, c.sure)
     moved = c.start * step if isinstance(c.start, int) else expression("*", c.start, step)
     return Coordinate(expression("+", start, moved), c.step * step, c.axis)
 
@@ -204,29 +206,29 @@ def through_gather(
     """Coordinates in the array below a gather, and whether its element is there (None: it is, or does not matter).
     Extents are compared as `settled` writes them."""
     mode, entries = n.attr
-    inner: list[Coordinate | Computed] = []
+    inner: list[Coordinate | ComputedIndex] = []
     for extent, (kind, k) in zip(n.args[0].type.shape, entries):
         if kind == "axis":
             inner.append(NOWHERE_ELSE if extent == 1 else at[k])
         else:
             inner.append(_gathered(mode, positions[k], extent, settled))
-    there = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, Computed)]
+    there = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, ComputedIndex)]
     return tuple(inner), all_of(there) if mode == CHECKED else None
 
 
-def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], Dim]) -> Coordinate | Computed:
-    plain = along(position)
+def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], Dim]) -> Coordinate | ComputedIndex:
+    plain = as_coordinate(position)
     if plain is not None:
         plain = Coordinate(settled(plain.start), plain.step, plain.axis)
         if mode == INSIDE or _covers(plain, settled(extent)):
             return plain
     if mode == INSIDE:
-        return Computed(position)
+        return ComputedIndex(position)
     if mode == GUARDED:
-        return Computed(position, between(position, extent), sure=True)
+        return ComputedIndex(position, in_range(position, extent), sure=True)
     negative = scalar("less", position, constant(0, INT64), dtype=BOOL)
     counted = scalar("where", negative, plus(position, extent), position)
-    return Computed(counted, between(counted, extent), sure=True) if mode == CHECKED else Computed(counted)
+    return ComputedIndex(counted, in_range(counted, extent), sure=True) if mode == CHECKED else ComputedIndex(counted)
 
 
 def _covers(c: Coordinate, extent: Dim) -> bool:
@@ -244,21 +246,22 @@ def through_reshape(n: Node, at: Coordinates) -> Coordinates:
     counted in C order and split anew."""
     old, new = n.args[0].type.shape, n.type.shape
     first, last = shared_ends(old, new)
-    inner = [NOWHERE_ELSE] * len(old)  # type: list[Coordinate | Computed]
-    before, after = wide_axes(old), wide_axes(new)
+    inner = [NOWHERE_ELSE] * len(old)  # type: list[Coordinate | ComputedIndex]
+    before, after = non_unit_axes(old), non_unit_axes(new)
     for a, c in zip(before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :]):
         inner[a] = at[c]
     middle_old, middle_new = before[first : len(before) - last], after[first : len(after) - last]
-    flat, inside = constant(0, INT64), all_of(at[c].inside for c in middle_new if isinstance(at[c], Computed))  # type: ignore[union-attr]
+    flat, inside = constant(0, INT64), all_of(at[c].inside for c in middle_new if isinstance(at[c], ComputedIndex))  # type: ignore[union-attr]
     for c in middle_new:
         step = _product(new[k] for k in middle_new if k > c)
         part = times(position_of(at[c]), step)
         flat = part if is_literal(flat, 0) else scalar("add", flat, part)
     for a in reversed(middle_old[1:]):
         flat, rest = _divided(flat, old[a])
-        inner[a] = Computed(rest, inside)
+        inner[a] = ComputedIndex(rest, inside)
     if middle_old:
-        inner[middle_old[0]] = along(flat) if inside is None and along(flat) else Computed(flat, inside)  # type: ignore[assignment]
+        plain = as_coordinate(flat) if inside is None else None
+        inner[middle_old[0]] = plain or ComputedIndex(flat, inside)
     return tuple(inner)
 
 
@@ -274,11 +277,11 @@ def shared_ends(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int]:
 def unshared_axes(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[list[int], list[int]]:
     """The axes below a reshape, and those above it, that it does not keep."""
     first, last = shared_ends(old, new)
-    before, after = wide_axes(old), wide_axes(new)
+    before, after = non_unit_axes(old), non_unit_axes(new)
     return before[first : len(before) - last], after[first : len(after) - last]
 
 
-def wide_axes(shape: Sequence[Dim]) -> list[int]:
+def non_unit_axes(shape: Sequence[Dim]) -> list[int]:
     """The axes whose extent is not 1."""
     return [k for k, d in enumerate(shape) if d != 1]
 
@@ -295,13 +298,13 @@ def _divided(x: Node, d: Dim) -> tuple[Node, Node]:
     if isinstance(d, int) and d & (d - 1) == 0:
         shift, mask = constant(d.bit_length() - 1, INT64), constant(d - 1, INT64)
         return scalar("right_shift", x, shift), scalar("bitwise_and", x, mask)
-    unsigned, divisor = (node("convert", (part,), None, Type(UINT64)) for part in (x, whole(d)))
+    unsigned, divisor = (node("convert", (part,), None, Type(UINT64)) for part in (x, extent_scalar(d)))
     quotient = node("convert", (scalar("floor_divide", unsigned, divisor),), None, Type(INT64))
-    return quotient, scalar("subtract", x, scalar("multiply", quotient, whole(d)))
+    return quotient, scalar("subtract", x, scalar("multiply", quotient, extent_scalar(d)))
 
 
 def divides_by_literals(old: Sequence[Dim], new: Sequence[Dim]) -> bool:
     """Whether what `through_reshape` divides by is known when the kernel is compiled."""
     first, last = shared_ends(old, new)
-    wide = [old[a] for a in wide_axes(old)]
+    wide = [old[a] for a in non_unit_axes(old)]
     return all(isinstance(d, int) for d in wide[first : len(wide) - last][1:])

@@ -17,7 +17,7 @@ from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import Axis
 from .roofline import Work, limits, seconds
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
 ATTOSECOND = 1e-18  # the unit of times that are expressions of extents
 AMOUNTS = ("read", "written", "instructions", "special", "double")  # of Work
@@ -33,14 +33,14 @@ class Computation:
     """
 
     values: tuple[Node, ...]
-    stores: tuple[Root, ...] = ()
+    stores: tuple[ScalarStore, ...] = ()
     loads: frozenset[Node] = frozenset()
 
     def __or__(self, other: Computation) -> Computation:
         """Both in one kernel: what either computes needs no load."""
         own = set(self.values)
         both = self.values + tuple(v for v in other.values if v not in own)
-        made = set(computed(self.values, self.loads)) | set(computed(other.values, other.loads))
+        made = set(computed_nodes(self.values, self.loads)) | set(computed_nodes(other.values, other.loads))
         return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
 
     def without(self, part: Computation) -> Computation:
@@ -88,7 +88,7 @@ class Prices:
 
     def _amounts(self, c: Computation) -> tuple[Sum, ...]:
         """What a kernel that does this reads, writes and executes (see AMOUNTS): every place of an array read once."""
-        nodes = computed(c.values, c.loads)
+        nodes = computed_nodes(c.values, c.loads)
         if any(n not in self.free for n in (*nodes, *c.loads)):
             self.free.update(free_axes([*c.values, *c.loads]))
         read, written, instructions, special, double = (Counter[frozenset[Axis]]() for _ in AMOUNTS)
@@ -138,7 +138,7 @@ def times(a: Dim, b: Dim) -> Dim:
     return expression("*", a, b)
 
 
-def computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
+def computed_nodes(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
     """The nodes that a kernel computes or reads for these values."""
     found: dict[Node, None] = {}
     stack = list(values)

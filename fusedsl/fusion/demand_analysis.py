@@ -11,7 +11,7 @@ from ..ir.graph import Node, Type, node, resolve
 from ..ir.ops import LEAVES, VIEWS
 from .coordinates import (
     Axis,
-    Computed,
+    ComputedIndex,
     Coordinate,
     Coordinates,
     aligned,
@@ -98,22 +98,22 @@ def canonical(at: Coordinates) -> Coordinates:
     return tuple(replace(c, axis=names[c.axis]) if c.axis in names else c for c in at)  # type: ignore[type-var, index]
 
 
-def is_bound(c: Coordinate | Computed) -> bool:
+def is_bound(c: Coordinate | ComputedIndex) -> bool:
     """Whether a coordinate runs along an axis that a reduction binds."""
     return c.axis is not None and c.axis.tag >= BOUND_TAG
 
 
-def places(demands: Iterable[Coordinates]) -> int:
+def count_reads(demands: Iterable[Coordinates]) -> int:
     """At how many places an array is read: what a reduction reads along an axis is all that elements read along it."""
     kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_whole(c) else c for c in at) for at in demands)
     return len(kinds) - sum(any(a is not b and _within(a, b) for b in kinds) for a in kinds)
 
 
-def uses(demands: Iterable[Coordinates]) -> int:
+def count_read_patterns(demands: Iterable[Coordinates]) -> int:
     """In how many ways an array is read: for rows of the one axis or the other, along one axis or along several. To
     read elements besides, or along one axis less, is no other way."""
     kinds = dict.fromkeys(
-        tuple("all" if is_bound(c) else "computed" if isinstance(c, Computed) else c for c in at) for at in demands
+        tuple("all" if is_bound(c) else "computed" if isinstance(c, ComputedIndex) else c for c in at) for at in demands
     )
     return len(kinds) - sum(any(_within(a, b) and not _alls(b) and _alls(a) == 1 for b in kinds) for a in kinds)
 
@@ -126,11 +126,11 @@ def _alls(kind: tuple) -> int:
     return sum(c == "all" for c in kind)
 
 
-def _is_whole(c: Coordinate | Computed) -> bool:
+def _is_whole(c: Coordinate | ComputedIndex) -> bool:
     return isinstance(c, Coordinate) and (c.start, c.step) == (0, 1)
 
 
-def _bound(extent: Dim, used: Iterable[Coordinate | Computed]) -> Coordinate:
+def _bound(extent: Dim, used: Iterable[Coordinate | ComputedIndex]) -> Coordinate:
     """A place along an axis that is reduced for each of some coordinates."""
     tags = {c.axis.tag for c in used if c.axis is not None and c.axis.extent == extent}
     return Coordinate(0, 1, Axis(extent, next(t for t in range(BOUND_TAG, BOUND_TAG + len(tags) + 1) if t not in tags)))

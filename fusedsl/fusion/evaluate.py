@@ -21,30 +21,30 @@ from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
 from .coordinates import Axis
-from .scalar_program import Root, Source
+from .scalar_program import ArraySource, ScalarStore
 
 UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
 
 
 @dataclass(frozen=True)
-class Value:
+class AxisValue:
     """A scalar at all places of the axes that it depends on, one dimension each."""
 
     axes: tuple[Axis, ...]
     array: np.ndarray
 
 
-class Evaluator:
+class ScalarEvaluator:
     """Evaluates scalars over `arrays` (by kind and index) and numbers, at some extents."""
 
     def __init__(self, extents: Extents, arrays: Mapping[tuple[str, int], np.ndarray], numbers: Sequence):
         self.extents, self.arrays, self.numbers = extents, arrays, numbers
-        self.known: dict[Node, Value] = {}
+        self.known: dict[Node, AxisValue] = {}
         self.places: dict[Axis, int] = {}  # the order of dimensions
-        self.views: dict[Source, np.ndarray] = {}
+        self.views: dict[ArraySource, np.ndarray] = {}
         self.elements = 0  # of all values so far
 
-    def values(self, roots: Iterable[Node]) -> list[Value]:
+    def values(self, roots: Iterable[Node]) -> list[AxisValue]:
         """The values of some scalars, each node once."""
         roots = list(roots)
         with np.errstate(all="ignore"):
@@ -53,7 +53,7 @@ class Evaluator:
                     self.known[n] = self._made(n)
         return [self.known[r] for r in roots]
 
-    def store(self, root: Root, computed: Node, into: np.ndarray) -> None:
+    def store(self, root: ScalarStore, computed: Node, into: np.ndarray) -> None:
         """Write what is `computed` for a root to an array of the shape and the dtype that memory has."""
         (value,) = self.values([computed])
         axes = tuple(a for a in root.axes if a is not None)
@@ -83,17 +83,17 @@ class Evaluator:
             raise TooLarge
         return ordered
 
-    def _spread(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+    def _spread(self, value: AxisValue, axes: tuple[Axis, ...]) -> np.ndarray:
         """A value with a dimension for each of some axes, of one element where it does not depend on it."""
         return value.array.reshape([self.extent(a) if a in value.axes else 1 for a in axes])
 
-    def _over(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+    def _over(self, value: AxisValue, axes: tuple[Axis, ...]) -> np.ndarray:
         """A value at all places of some axes."""
         return np.broadcast_to(self._spread(value, axes), [self.extent(a) for a in axes])
 
-    def _whole(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> Value:
+    def _whole(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> AxisValue:
         shape = tuple(self.extent(a) for a in axes)
-        return Value(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
+        return AxisValue(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
 
     def _line(self, a: Axis, axes: tuple[Axis, ...]) -> np.ndarray:
         """The positions on an axis, along its dimension among some axes."""
@@ -101,7 +101,7 @@ class Evaluator:
 
     # -- nodes
 
-    def _made(self, n: Node) -> Value:
+    def _made(self, n: Node) -> AxisValue:
         if n.op in OPS or n.op in ("convert", "cast", "fetch"):
             args = [self.known[a] for a in n.args]
             axes = self._ordered(a for x in args for a in x.axes)
@@ -123,7 +123,7 @@ class Evaluator:
             raise VerifyError(f"what is fetched is inside of its array: {n!r}")
         return np.where(wanted, flat[np.where(wanted, address, 0)] if flat.size else 0, 0)
 
-    def _view(self, source: Source) -> np.ndarray:
+    def _view(self, source: ArraySource) -> np.ndarray:
         """The array behind a source, as its views show it."""
         if source not in self.views:
             x = self.arrays[source.kind, source.index]
@@ -133,7 +133,7 @@ class Evaluator:
             self.views[source] = x
         return self.views[source]
 
-    def _load(self, n: Node) -> Value:
+    def _load(self, n: Node) -> AxisValue:
         source, at = n.attr
         axes = self._ordered(c.axis for c in at if c.axis is not None)
         x, places = self._view(source), []
@@ -145,26 +145,26 @@ class Evaluator:
             places.append(place)
         return self._whole(n, axes, x[tuple(places)] if places else x)
 
-    def _position(self, n: Node) -> Value:
+    def _position(self, n: Node) -> AxisValue:
         return self._whole(n, (n.attr,), np.arange(self.extent(n.attr)))
 
-    def _pointer(self, n: Node) -> Value:
+    def _pointer(self, n: Node) -> AxisValue:
         return self._whole(n, (), np.asarray(0))
 
-    def _stride(self, n: Node) -> Value:
+    def _stride(self, n: Node) -> AxisValue:
         source, axis = n.attr
         return self._whole(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
 
-    def _constant(self, n: Node) -> Value:
+    def _constant(self, n: Node) -> AxisValue:
         return self._whole(n, (), np.asarray(value_of(n)))
 
-    def _size(self, n: Node) -> Value:
+    def _size(self, n: Node) -> AxisValue:
         return self._whole(n, (), np.asarray(self.extent(n.attr)))
 
-    def _scalar(self, n: Node) -> Value:
+    def _scalar(self, n: Node) -> AxisValue:
         return self._whole(n, (), np.asarray(self.numbers[n.attr]))
 
-    def _fold(self, n: Node) -> Value:
+    def _fold(self, n: Node) -> AxisValue:
         name, columns = n.attr
         x = self.known[n.args[0]]
         axes = self._ordered((*x.axes, *columns))
@@ -177,7 +177,7 @@ class Evaluator:
         (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
         return self._whole(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
 
-    def _scan(self, n: Node) -> Value:
+    def _scan(self, n: Node) -> AxisValue:
         """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
         name, axis, backwards = n.attr
         x = self.known[n.args[0]]
@@ -189,7 +189,7 @@ class Evaluator:
             prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
         return self._whole(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
-    def _ranked(self, n: Node) -> Value:
+    def _ranked(self, n: Node) -> AxisValue:
         """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
         (part, place), (descending, column, _) = n.attr, n.args[0].attr
         x = self.known[n.args[0].args[0]]
@@ -206,15 +206,15 @@ class Evaluator:
         return self._whole(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
 
 
-RULES: dict[str, Callable[[Evaluator, Node], Value]] = {
-    "load": Evaluator._load,
-    "position": Evaluator._position,
-    "pointer": Evaluator._pointer,
-    "stride": Evaluator._stride,
-    "const": Evaluator._constant,
-    "size": Evaluator._size,
-    "scalar": Evaluator._scalar,
-    "fold": Evaluator._fold,
-    "scan": Evaluator._scan,
-    "ranked": Evaluator._ranked,
+RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {
+    "load": ScalarEvaluator._load,
+    "position": ScalarEvaluator._position,
+    "pointer": ScalarEvaluator._pointer,
+    "stride": ScalarEvaluator._stride,
+    "const": ScalarEvaluator._constant,
+    "size": ScalarEvaluator._size,
+    "scalar": ScalarEvaluator._scalar,
+    "fold": ScalarEvaluator._fold,
+    "scan": ScalarEvaluator._scan,
+    "ranked": ScalarEvaluator._ranked,
 }

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
-from .cost_model import Computation, computed
+from .cost_model import Computation, computed_nodes
 from .online.find_attention import Streaming
-from .scalar_program import Root, Source
+from .scalar_program import ArraySource, ScalarStore
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Decision:
 
 
 @dataclass(eq=False)
-class Group:
+class FusionGroup:
     """One kernel to be: its row and column axes, the folds it computes, and what it stores.
 
     A map has column axes only. `imports` are folds of other groups, read from their temporaries. `cross` are folds the
@@ -37,13 +37,13 @@ class Group:
     folds: list[Node] = field(default_factory=list)
     scans: list[Node] = field(default_factory=list)  # all in one direction
     ranked: list[Node] = field(default_factory=list)  # places of one order of the columns
-    stores: list[Root] = field(default_factory=list)
-    row_stores: list[Root] = field(default_factory=list)
-    rank_stores: list[Root] = field(default_factory=list)
+    stores: list[ScalarStore] = field(default_factory=list)
+    row_stores: list[ScalarStore] = field(default_factory=list)
+    rank_stores: list[ScalarStore] = field(default_factory=list)
     streaming: Streaming | None = None  # the pass over scores that finds the folds
-    own_stores: list[Root] = field(default_factory=list)  # … of values with an axis of their own
+    own_stores: list[ScalarStore] = field(default_factory=list)  # … of values with an axis of their own
     cross: list[Node] = field(default_factory=list)
-    cross_stores: list[Root] = field(default_factory=list)
+    cross_stores: list[ScalarStore] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
     after: set[int] = field(default_factory=set)  # indices of groups that must run before
 
@@ -68,13 +68,13 @@ class Group:
         return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
 
     @property
-    def all_stores(self) -> list[Root]:
+    def all_stores(self) -> list[ScalarStore]:
         return self.stores + self.row_stores + self.rank_stores + self.cross_stores + self.own_stores
 
     @property
     def read(self) -> set[int]:
         """The temporaries that the kernel reads."""
-        nodes = (*computed(self.values, frozenset(self.imports)), *self.imports.values())
+        nodes = (*computed_nodes(self.values, frozenset(self.imports)), *self.imports.values())
         return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
 
     @property
@@ -87,19 +87,19 @@ class Group:
 class Partition:
     """The kernels in launch order, the temporaries between them, and the decisions that led here."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[FusionGroup, ...]
     temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
     decisions: tuple[Decision, ...]
 
 
-def loaded(root: Root) -> Node:
+def load_of(root: ScalarStore) -> Node:
     """The load of what a root stores."""
     at = tuple(Coordinate(0, 1, a) for a in root.axes)
     d = root.type.dtype if root.rounded else root.value.type.dtype
-    return node("load", (), (Source("temporary", root.index, rounded=root.rounded), at), Type(d))
+    return node("load", (), (ArraySource("temporary", root.index, rounded=root.rounded), at), Type(d))
 
 
-def reaches(groups: list[Group], start: int, goal: int) -> bool:
+def depends_on(groups: list[FusionGroup], start: int, goal: int) -> bool:
     """Whether a group needs another one, directly or not."""
     stack, seen = [start], set()
     while stack:
@@ -112,7 +112,7 @@ def reaches(groups: list[Group], start: int, goal: int) -> bool:
     return False
 
 
-def ordered(groups: list[Group], temporaries: list, decisions: Iterable[Decision]) -> Partition:
+def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Iterable[Decision]) -> Partition:
     """A partition whose groups run in an order that they allow."""
     order: list[int] = []
     while len(order) < len(groups):
@@ -123,9 +123,9 @@ def ordered(groups: list[Group], temporaries: list, decisions: Iterable[Decision
     return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
 
 
-def chained(parts: Iterable[Partition]) -> Partition:
+def concatenate(parts: Iterable[Partition]) -> Partition:
     """Partitions one after the other, as one; each kernel waits for those whose temporaries it reads."""
-    groups: list[Group] = []
+    groups: list[FusionGroup] = []
     decisions: list[Decision] = []
     temporaries: tuple = ()
     writer: dict[int, int] = {}

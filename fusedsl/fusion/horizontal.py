@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.dims import Dim, product
 from ..ir.graph import walk
-from .fusion_group import Decision, Group
+from .fusion_group import Decision, FusionGroup
 from .roofline import LAUNCH
 
 SHORT_ROWS = 2048  # columns: such rows stay in registers, and their blocks know nothing of each other
@@ -14,7 +14,7 @@ MEMBERS, ARRAYS = 8, 48  # of a launch at most
 UNLIKE = 2.0  # how many times the words of one member another may hold before the launch slows down the first
 
 
-def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
+def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
     """The groups in an order that runs, those together that could share a launch.
 
     Groups of one level need nothing of each other: a group's level is one more than the highest of those before it.
@@ -36,7 +36,7 @@ def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> l
     return found
 
 
-def _is_plain_row(group: Group) -> bool:
+def _is_plain_row(group: FusionGroup) -> bool:
     """Whether a kernel folds along the last axes of what it reads, and does nothing else with its rows."""
     if not group.rows or not group.folds or group.scans or group.ranked or group.cross:
         return False
@@ -45,7 +45,7 @@ def _is_plain_row(group: Group) -> bool:
     return all(at[-1].axis in columns for at in read if not columns.isdisjoint(c.axis for c in at))
 
 
-def bundled(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
+def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
     """The launches of kernels that could share one: those whose registers are alike do.
 
     `sizes` gives for each member the words that a thread holds, by estimate, and its arrays.

@@ -10,11 +10,11 @@ from ..ir.folds import scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS, VIEWS
 from .axis_splits import split_axes
-from .concat_pieces import Pieces, Same, before, fetches, find_pieces, settled
-from .contractions import spread
+from .concat_pieces import Pieces, SameExtent, bound_in_pieces, count_fetches, extent_in_pieces, find_pieces
+from .contractions import expand_contractions
 from .coordinates import (
     Axis,
-    Computed,
+    ComputedIndex,
     Coordinate,
     Coordinates,
     aligned,
@@ -24,39 +24,53 @@ from .coordinates import (
     through_index,
     through_reshape,
 )
-from .lower_elements import Scattered, absent, fold, fresh, load, ranked, ranked_coordinates, reduced_coordinates, scan
+from .lower_elements import (
+    NeedsMemory,
+    fill_value,
+    fold,
+    fresh,
+    load,
+    ranked,
+    ranked_coordinates,
+    reduced_coordinates,
+    scan,
+)
 from .reshapes import push_reshapes, refine, reshaped_argument
-from .scalar_program import Lowered, Memory, Root, Source
-from .segments import Segment, Target, segments
-from .split_concat import part_joined
+from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
+from .segments import Segment, StoreTarget, segments
+from .split_concat import split_concat_reductions
 
 Key = tuple[Node, Coordinates]
-MOST_PLACES = 128  # where one value is computed because it is read there: what doubles ever again is stored in between
+MOST_READS = 128  # where one value is computed because it is read there: what doubles ever again is stored in between
 MOST_FOLDS = 16  # … of one reduction: each is a loop of its own, which takes long to compile
 ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operations: their elements cost as much anywhere
 
 
-def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
+def lower(graph: Graph, same: SameExtent = lambda a, b: a == b) -> ScalarProgram:
     """The scalar program of a graph as one segment; `same` answers for this plan whether two extents are equal."""
-    return lower_segment(segments(graph, ())[0], Memory(len(graph.parameters)), same)
+    return lower_segment(segments(graph, ())[0], ReadableArrays(len(graph.parameters)), same)
 
 
-def lower_segment(segment: Segment, memory: Memory, same: Same) -> Lowered:
+def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) -> ScalarProgram:
     """The scalar program of a segment, which may read `memory`."""
-    results = push_reshapes(tuple(split_axes(part_joined(spread(segment.graph.results), same), same)))
+    results = push_reshapes(
+        tuple(split_axes(split_concat_reductions(expand_contractions(segment.graph.results), same), same))
+    )
     peeled = refine([_peel(r) for r in results])
     roots = list(zip(segment.targets, results, peeled))
     whole = _lowered(roots, memory)
     further = len(whole.temporaries) > len(memory.temporaries)
-    pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not further else None
+    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in whole.roots) and not further else None
     if pieces is None:
         return whole
     found = _lowered(roots, memory, pieces)
     further = len(found.temporaries) > len(memory.temporaries)
-    return whole if further or fetches(r.value for r in found.roots) else found
+    return whole if further or count_fetches(r.value for r in found.roots) else found
 
 
-def _lowered(results: list[tuple[Target, Node, Node]], memory: Memory, pieces: Pieces | None = None) -> Lowered:
+def _lowered(
+    results: list[tuple[StoreTarget, Node, Node]], memory: ReadableArrays, pieces: Pieces | None = None
+) -> ScalarProgram:
     """The scalar program of (where it goes, what is stored, what is computed for it) of each root."""
     peeled = [p for _, _, p in results]
     first = len(memory.temporaries)
@@ -66,14 +80,14 @@ def _lowered(results: list[tuple[Target, Node, Node]], memory: Memory, pieces: P
         temporaries = {n: k for k, n in enumerate({**cut, **scattered}, first)}
         lowering = _Lowering(temporaries, frozenset(cut), memory, pieces)
         try:
-            roots = [r for n, k in temporaries.items() for r in _roots(lowering, Target("temporary", k), n, n)]
+            roots = [r for n, k in temporaries.items() for r in _roots(lowering, StoreTarget("temporary", k), n, n)]
             for target, r, p in results:
                 roots += _roots(lowering, target, r, p)
-        except Scattered as found:
+        except NeedsMemory as found:
             cut[found.node] = None
             continue
         if not lowering.scattered:
-            return Lowered(tuple(roots), (*memory.temporaries, *(n.type for n in temporaries)))
+            return ScalarProgram(tuple(roots), (*memory.temporaries, *(n.type for n in temporaries)))
         scattered |= lowering.scattered
 
 
@@ -90,7 +104,7 @@ def _peel(result: Node) -> Node:
     return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
-def _roots(lowering: _Lowering, target: Target, stored: Node, computed: Node) -> list[Root]:
+def _roots(lowering: _Lowering, target: StoreTarget, stored: Node, computed: Node) -> list[ScalarStore]:
     """A root, or one for each piece of its axis that is cut."""
     axes: list[Axis | None] = []
     cut, pieces = None, lowering.pieces
@@ -104,7 +118,7 @@ def _roots(lowering: _Lowering, target: Target, stored: Node, computed: Node) ->
         coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
         value = lowering.lower(computed, coordinates, cut=False)
         made = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
-        roots.append(Root(target.kind, target.index, *made, starts if start != 0 else (), target.rounded))
+        roots.append(ScalarStore(target.kind, target.index, *made, starts if start != 0 else (), target.rounded))
     return roots
 
 
@@ -112,7 +126,7 @@ class _Lowering:
     """Turns (node, coordinates) into scalar nodes, each once."""
 
     def __init__(
-        self, temporaries: dict[Node, int], cut: frozenset[Node], memory: Memory, pieces: Pieces | None = None
+        self, temporaries: dict[Node, int], cut: frozenset[Node], memory: ReadableArrays, pieces: Pieces | None = None
     ):
         self.temporaries = temporaries
         self.memory = memory
@@ -152,15 +166,15 @@ class _Lowering:
     def _count(self, n: Node) -> None:
         """Raise Scattered for what is computed at yet another place, if it is computed from arrays."""
         self.places[n] += 1
-        most = MOST_FOLDS if n.op == "reduce" else MOST_PLACES
+        most = MOST_FOLDS if n.op == "reduce" else MOST_READS
         if self.places[n] > most and (n.op in OPS or n.op == "reduce"):
             if n not in self.cut and any(a.op == "param" for a in walk([n])):
-                raise Scattered(n)
+                raise NeedsMemory(n)
             self.places[n] = 0
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
-        if n in self.temporaries and (n in self.cut or any(isinstance(c, Computed) for c in at)):
-            return load(Source("temporary", self.temporaries[n]), n, at)
+        if n in self.temporaries and (n in self.cut or any(isinstance(c, ComputedIndex) for c in at)):
+            return load(ArraySource("temporary", self.temporaries[n]), n, at)
         return self._plain_leaf(n, at)
 
     def _plain_leaf(self, n: Node, at: Coordinates) -> Node | None:
@@ -176,8 +190,8 @@ class _Lowering:
                 return load(self.memory.source(*chain), n, at)
             if n.args[0] in self.temporaries:
                 views = (("reshape", n.type.shape),)
-                return load(Source("temporary", self.temporaries[n.args[0]], views), n, at)
-        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, Computed) for c in at):
+                return load(ArraySource("temporary", self.temporaries[n.args[0]], views), n, at)
+        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, ComputedIndex) for c in at):
             self.scattered[n] = None
             return constant(0, n.type.dtype)  # this lowering will be done anew
         return None
@@ -215,14 +229,14 @@ class _Lowering:
             return args[0]
         if n.op == "gather":
             there = through_gather(n, at, args[1:], self._settled)[1]
-            return args[0] if there is None else scalar("where", there, args[0], absent(n))
+            return args[0] if there is None else scalar("where", there, args[0], fill_value(n))
         if n.op == "reduce":
             joined = args[0] if self.pieces is None or len(args) == 1 else self.pieces.join(n.attr[0], args)
             return fold(n, reduced_coordinates(n, at, self.pieces)[1], joined)
         if n.op == "where" and len(args) == 2:
             return args[1]
         if n.op == "less" and self.pieces is not None:
-            known = before(args[0], args[1], self.pieces)
+            known = bound_in_pieces(args[0], args[1], self.pieces)
             if known is not None:
                 return known
         if n.op == "scan":
@@ -239,4 +253,4 @@ class _Lowering:
 
     def _settled(self, d: Dim) -> Dim:
         """An extent under the name that the pieces of an axis give it."""
-        return d if self.pieces is None else settled(d, self.pieces)
+        return d if self.pieces is None else extent_in_pieces(d, self.pieces)

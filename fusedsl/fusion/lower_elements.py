@@ -9,11 +9,11 @@ from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
 from .concat_pieces import Pieces
-from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, position_of
-from .scalar_program import Source
+from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, all_of, depends_on_axis, in_range, position_of
+from .scalar_program import ArraySource
 
 
-class Scattered(Exception):
+class NeedsMemory(Exception):
     """A scan is read at other places than its own, or a value at too many: it has to stand in memory."""
 
     def __init__(self, node: Node) -> None:
@@ -27,14 +27,14 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
     return Axis(extent, next(t for t in range(len(tags) + 1) if t not in tags))
 
 
-def load(source: Source, n: Node, at: Coordinates) -> Node:
+def load(source: ArraySource, n: Node, at: Coordinates) -> Node:
     """The element of an array in memory."""
-    if any(isinstance(c, Computed) for c in at):
+    if any(isinstance(c, ComputedIndex) for c in at):
         return _fetch(source, n, at)
     return node("load", (), (source, at), Type(n.type.dtype))
 
 
-def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
+def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
     """The element at an address: 0, and nothing is read, where a position is outside of its axis, be it computed or
     that of an iteration which a tile adds at its end."""
     address, conditions = node("pointer", (), (source,), Type(INT64)), []
@@ -43,16 +43,16 @@ def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
         if not is_literal(position, 0):
             stride = node("stride", (), (source, k), Type(INT64))
             address = scalar("add", address, scalar("multiply", position, stride))
-        if isinstance(c, Computed):
+        if isinstance(c, ComputedIndex):
             conditions.append(c.inside)
-        if not c.sure if isinstance(c, Computed) else c.axis is not None:
-            conditions.append(between(position, extent))
+        if not c.sure if isinstance(c, ComputedIndex) else c.axis is not None:
+            conditions.append(in_range(position, extent))
     wanted = all_of(conditions)
     assert wanted is not None
     return node("fetch", (address, wanted), (source, at, source.holds(n.type.dtype)), Type(n.type.dtype))
 
 
-def absent(n: Node) -> Node:
+def fill_value(n: Node) -> Node:
     """What stands for an element that is not there."""
     return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
 
@@ -94,12 +94,12 @@ def scan(n: Node, at: Coordinates, x: Node) -> Node:
     if extent == 1:
         return x
     last = expression("-", extent, 1)
-    if isinstance(c, Computed):
-        raise Scattered(n)
+    if isinstance(c, ComputedIndex):
+        raise NeedsMemory(n)
     forward = (c.start, c.step) == (0, 1)
     whole = c.axis is not None and c.axis.extent == extent
-    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or follows(at, place):
-        raise Scattered(n)
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or depends_on_axis(at, place):
+        raise NeedsMemory(n)
     return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
 
 
@@ -116,9 +116,11 @@ def ranked(n: Node, at: Coordinates, x: Node) -> Node:
     column, c, count = ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:
         return x if part == "values" else constant(0, INT64)
-    if isinstance(c, Computed) or (c.axis is None and not isinstance(c.start, int)):
-        raise Scattered(n)
-    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count or follows(at, len(at) - 1)):
-        raise Scattered(n)
+    if isinstance(c, ComputedIndex) or (c.axis is None and not isinstance(c.start, int)):
+        raise NeedsMemory(n)
+    if c.axis is not None and (
+        (c.start, c.step) != (0, 1) or c.axis.extent != count or depends_on_axis(at, len(at) - 1)
+    ):
+        raise NeedsMemory(n)
     select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
     return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))

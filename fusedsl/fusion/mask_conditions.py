@@ -11,14 +11,14 @@ from ..rewrite.intervals.three_valued_logic import AND, NOT, OR
 from ..rewrite.online.components import Component
 from ..rewrite.online.forms import unwidened
 from ..rewrite.online.masks import NOTHING
-from ..rewrite.online.online_reduction import StreamFold
+from ..rewrite.online.online_reduction import OnlineReduction
 from ..rewrite.scalar_builder import free_axes
 from .coordinates import Axis, all_of
 
 Condition = tuple[Node, bool]  # a node, and what it is where an element counts
 
 
-def conditions(stream: StreamFold) -> list[list[Condition]] | None:
+def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
     """For each fold and component, the conditions under which an element changes it; None where that is not known."""
     if stream.means:
         return None
@@ -56,18 +56,18 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     return found
 
 
-def counts(streams: Iterable[StreamFold], axes: Iterable[Axis]) -> Node | None:
+def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
     """Where a place of some streams may count: a condition of these axes alone without which nothing of them changes.
     None: everywhere, as far as they tell."""
     each = [one for stream in streams for one in conditions(stream) or [[]]]
-    found = [[part for condition in one for part in parts_of(condition)] for one in each]
+    found = [[part for condition in one for part in conjuncts(condition)] for one in each]
     common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
     free, known = free_axes(c for c, _ in common), frozenset(axes)
     mine = [(c, truth) for c, truth in common if free[c] <= known]
     return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
 
 
-def parts_of(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
+def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
     """The conditions that hold wherever this one does, each once: it, or those that it is made of if it `opens`."""
     stack, found, seen = [condition], list[Condition](), set[Condition]()
     while stack:
@@ -84,7 +84,7 @@ def parts_of(condition: Condition, opens: Callable[[Condition], bool] = lambda _
     return found
 
 
-def read_where(condition: Node | None, value: Node) -> Node:
+def predicate_reads(condition: Node | None, value: Node) -> Node:
     """A value that reads nothing at computed places where a condition does not hold, whatever it is there."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:

@@ -17,11 +17,11 @@ from ..ir.graph import Node, walk
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
-from .demand_analysis import canonical, own_coordinates, places, reads, uses
+from .demand_analysis import canonical, count_read_patterns, count_reads, own_coordinates, reads
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # of the axes of a product in a pass over scores: a tile of rows holds that much for each row
-MOST_PLACES = 64  # at which an array is computed
+MOST_READS = 64  # at which an array is computed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
 TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
@@ -36,7 +36,7 @@ Fits = Callable[[Dim, int], bool]
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredArray:
     """An array that stands in memory between kernels, and why."""
 
     node: Node
@@ -51,15 +51,17 @@ class Stored:
         return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
-def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True) -> list[Stored]:
+def materialize(
+    results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True
+) -> list[StoredArray]:
     """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions; `fits`
     answers for this plan whether a count is within a limit; a pass over scores may be for a `single` row of them."""
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
     chosen = _Limited(results, fits, single, longest).find()
-    return _Placed(results, chosen, instructions_per_byte).find()
+    return _ReadAnalysis(results, chosen, instructions_per_byte).find()
 
 
-def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
+def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     """All that an unfused run stores, but for chains of elementwise operations that nothing else reads, as long as
     kernels are short."""
     limited = _Limited(results, fits, True).find()
@@ -71,10 +73,10 @@ def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
     reason = "one operation after another takes less, by the time model"
     chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
-    return [Stored(n, limited.get(n, reason), is_product(n)) for n in chosen]
+    return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
 
-def base(n: Node) -> Node:
+def below_views(n: Node) -> Node:
     """What is computed below views and changes of dtype."""
     while n.op in FREE:
         n = n.args[0]
@@ -88,13 +90,13 @@ def is_product(n: Node) -> bool:
 
 def factors_of(n: Node) -> tuple[Node, ...]:
     """The two arrays that a product multiplies; nothing where they are as large as all products."""
-    factors = multiplied(n)
+    factors = summed_factors(n)
     if n.op != "contract" and any(_wide(_widened(a)) >= _wide(n.args[0]) for a in factors):
         return ()
     return factors
 
 
-def multiplied(n: Node) -> tuple[Node, ...]:
+def summed_factors(n: Node) -> tuple[Node, ...]:
     """The two arrays whose products a node sums; nothing where it sums something else."""
     if n.op == "contract":
         return n.args
@@ -149,7 +151,7 @@ class _Limited:
         return 0 if n in self.stored else values[n]
 
     def _note(self, n: Node) -> None:
-        args = dict.fromkeys(map(base, n.args))
+        args = dict.fromkeys(map(below_views, n.args))
         below = max((self._of(self.products, a) for a in args), default=0)
         self.products[n] = below + is_product(n)
         here = n.op in WORKS and below > 0 and not is_product(n)
@@ -165,7 +167,7 @@ class _Limited:
 
     def _limit_operands(self, n: Node) -> None:
         """Store the operands of a product that no pass over scores computes as it goes."""
-        operands = [base(x) for x in multiplied(n)]
+        operands = [below_views(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:
                 self._store_inner(x)
@@ -185,23 +187,23 @@ class _Limited:
 
     def _limit_row(self, n: Node) -> None:
         """Of a sum of what is weighed in each row, by weights that are made of scores: store what those are made of."""
-        held = [x for x in map(base, multiplied(n)) if self._of(self.products, x)]
+        held = [x for x in map(below_views, summed_factors(n)) if self._of(self.products, x)]
         if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
             self._store_inner(held[0])
 
     def _limit_pass(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
         """Of a product whose operand `x` is made of scores: store what a pass over them does not compute."""
         scores = [m for m in self.inside[x] if is_product(m)]
-        place, sides = operands.index(x), _sides(n)
+        place, sides = operands.index(x), _matmul_extents(n)
         if not (self.single or sides.alone[place]):
             self.stored[x] = "no pass over scores is for a single row"
             return
         weighed = sides.alone[1 - place]
-        widths = [weighed, *(_sides(m).summed for m in scores)]
+        widths = [weighed, *(_matmul_extents(m).summed for m in scores)]
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
             self.stored[x] = "no pass over scores is as wide"
             return
-        for y in (*operands, *(base(y) for m in scores for y in factors_of(m))):
+        for y in (*operands, *(below_views(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
 
@@ -209,7 +211,7 @@ class _Limited:
         """Store the products that scores are products of, so that these may be folded where they are computed."""
         inside = sorted(self.inside[n], key=self.place.__getitem__)
         for m in inside:
-            for x in map(base, factors_of(m) if is_product(m) else ()):
+            for x in map(below_views, factors_of(m) if is_product(m) else ()):
                 if self._of(self.products, x) and not self.folded[x]:
                     self.stored[x] = INSIDE
         for m in inside:
@@ -219,8 +221,8 @@ class _Limited:
         """Store what makes a node too large, below it."""
         most = max(self._of(values, a) for a in n.args)
         for a in n.args:
-            if self._of(values, a) == most and base(a).op not in LEAVES:
-                self.stored.setdefault(base(a), reason)
+            if self._of(values, a) == most and below_views(a).op not in LEAVES:
+                self.stored.setdefault(below_views(a), reason)
         self._note(n)
 
 
@@ -228,27 +230,27 @@ def _is_rounded(n: Node) -> bool:
     """Whether an array is rounded to floats of 16 bits after more was done with its elements than multiplying them."""
     if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
         return False
-    return base(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
+    return below_views(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
 
 
 @dataclass(frozen=True)
-class Sides:
+class MatmulExtents:
     """The extents of a product: those that only one of its two factors brings, and those that it sums over."""
 
     alone: tuple[list[Dim], list[Dim]]
     summed: list[Dim]
 
 
-def _sides(n: Node) -> Sides:
+def _matmul_extents(n: Node) -> MatmulExtents:
     if n.op == "contract":
         letters = Subscripts.parse(n.attr)
         extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
         rows, columns, summed = ([extent[c] for c in part] for part in (letters.rows, letters.columns, letters.summed))
-        return Sides((rows, columns), summed)
-    left, right = (_aligned(a, n.args[0]) for a in multiplied(n))
+        return MatmulExtents((rows, columns), summed)
+    left, right = (_aligned(a, n.args[0]) for a in summed_factors(n))
     pairs = [(x, y) for k, (x, y) in enumerate(zip(left, right)) if k not in n.attr[1]]
     alone = [x for x, y in pairs if x != 1 == y], [y for x, y in pairs if x == 1 != y]
-    return Sides(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
+    return MatmulExtents(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
 
 
 def _aligned(a: Node, whole: Node) -> tuple[Dim, ...]:
@@ -273,7 +275,7 @@ def cost(n: Node) -> int:
     return OPS[n.op].cost if n.op in OPS else int(n.op not in (*FREE, "const"))
 
 
-class _Placed:
+class _ReadAnalysis:
     """Goes from results to arguments, with all places at which an array is read known when it is reached."""
 
     def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float):
@@ -300,7 +302,7 @@ class _Placed:
     def _is_epilogue(self, a: Node) -> bool:
         return a in self.epilogues or a in self.stored or self.products[a] is None
 
-    def find(self) -> list[Stored]:
+    def find(self) -> list[StoredArray]:
         read: dict[Node, dict[Coordinates, None]] = {n: {} for n in self.order}
         for r in self.results:
             whole = r.args[0] if r.op == "reshape" else r  # which is stored in the shape that it is computed in
@@ -313,21 +315,26 @@ class _Placed:
                 here = {own_coordinates(n.type.shape): None}
             for at in here:
                 for a, where in reads(n, at):
-                    if len(read[a]) <= MOST_PLACES:
+                    if len(read[a]) <= MOST_READS:
                         read[a][canonical(where)] = None
         stored = [n for n in self.order if n in self.stored]
-        return [Stored(n, self.stored[n], n in self.epilogues) for n in stored]
+        return [StoredArray(n, self.stored[n], n in self.epilogues) for n in stored]
 
     def _stores(self, n: Node, demands: Collection[Coordinates]) -> str | None:
         """Why a node that is read at several places is to be stored, if it is."""
         product = self.products[n]
         if n.op in FREE or n.op in LEAVES or (product is not None and _wide(n) > _wide(product)):
             return None
-        if product is not None and n in self.epilogues and self._alone_reads(n, product) and uses(demands) > 1:
+        if (
+            product is not None
+            and n in self.epilogues
+            and self._alone_reads(n, product)
+            and count_read_patterns(demands) > 1
+        ):
             return "a product of it is read at several places"
-        if len(demands) > MOST_PLACES:
-            return f"it is read at more than {MOST_PLACES} places"
-        count = places(demands)
+        if len(demands) > MOST_READS:
+            return f"it is read at more than {MOST_READS} places"
+        count = count_reads(demands)
         if (count - 1) * self.local[n] > self.rate * 2 * n.type.dtype.compute.itemsize:
             return f"to compute it at {count} places takes longer than to store it"
         return None

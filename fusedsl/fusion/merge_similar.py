@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from ..ir.graph import Node, Parameter, node, value_of
 from ..ir.ops import CASTS
 from ..ir.types import INT64
-from ..rewrite.scalar_builder import replaced
-from .cost_model import computed
-from .fusion_group import Group
+from ..rewrite.scalar_builder import replace_nodes
+from .cost_model import computed_nodes
+from .fusion_group import FusionGroup
 
 ALIKE = 3  # kernels that are worth it: a literal may spare a register
 READS = ("load", "fetch", "pointer", "stride")
@@ -29,16 +29,16 @@ FORMATS = {  # of the bytes of a number
 
 
 @dataclass(frozen=True)
-class Emitted:
+class NamedGroup:
     """A group as it is emitted, and the parameters by whose names it is."""
 
-    group: Group
+    group: FusionGroup
     parameters: tuple[Parameter, ...]
 
 
-def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Emitted]:
+def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]) -> list[NamedGroup]:
     """The groups, of which those that are alike differ in numbers that they are given alone."""
-    found = [Emitted(g, tuple(parameters)) for g in groups]
+    found = [NamedGroup(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
         if g.streaming is None:
@@ -51,11 +51,11 @@ def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Em
         first = _arguments(groups[members[0]])
         for k, own in zip(members, literals):
             group = _with_numbers(groups[k], [own[place] for place in differ]) if differ else groups[k]
-            found[k] = Emitted(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
+            found[k] = NamedGroup(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
     return found
 
 
-def _arguments(g: Group) -> list[int]:
+def _arguments(g: FusionGroup) -> list[int]:
     """The arguments that a kernel reads, in order."""
     sources = [n.attr if n.op == "scalar" else n.attr[0] for n in _nodes(g) if n.op in (*READS, "scalar")]
     indices = [s if isinstance(s, int) else s.index for s in sources if isinstance(s, int) or s.kind == "argument"]
@@ -73,11 +73,11 @@ def bits_of(n: Node) -> int:
     return int.from_bytes(packed.ljust(8, b"\0"), "little", signed=True)
 
 
-def _nodes(g: Group) -> list[Node]:
-    return list(computed(g.values, frozenset(g.imports)))
+def _nodes(g: FusionGroup) -> list[Node]:
+    return list(computed_nodes(g.values, frozenset(g.imports)))
 
 
-def _literals(g: Group) -> Iterator[Node]:
+def _literals(g: FusionGroup) -> Iterator[Node]:
     """The literals that a kernel could take as numbers, in order: those that ordinary operations alone read, and
     integers of 64 bits, as which positions are computed, where they are cast."""
     nodes = _nodes(g)
@@ -88,7 +88,7 @@ def _literals(g: Group) -> Iterator[Node]:
             yield n
 
 
-def _shape(g: Group) -> tuple:
+def _shape(g: FusionGroup) -> tuple:
     """What groups have in common that are alike but for literals, and for which arrays they read."""
     free = set(_literals(g))
     places = {n: place for place, n in enumerate(_nodes(g))}
@@ -106,15 +106,15 @@ def _word(attr) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _with_numbers(g: Group, literals: Sequence[Node]) -> Group:
+def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
     stores = [g.stores, g.row_stores, g.rank_stores, g.cross_stores]
     folds = [g.folds, g.scans, g.ranked, g.cross]
     roots = [*(n for part in folds for n in part), *(r.value for part in stores for r in part)]
-    new = replaced([*roots, *g.imports], number)
+    new = replace_nodes([*roots, *g.imports], number)
     f, s, r, c = ([new[n] for n in part] for part in folds)
     kept = [[replace(root, value=new[root.value]) for root in part] for part in stores]
-    return Group(
+    return FusionGroup(
         g.rows, g.columns, f, s, r, kept[0], kept[1], kept[2], None, [], c, kept[3],
         {new[n]: load for n, load in g.imports.items()}, g.after,
     )  # fmt: skip

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from ..ir.graph import Node
 from .coordinates import Axis
-from .fusion_group import Group
-from .scalar_program import Root
+from .fusion_group import FusionGroup
+from .scalar_program import ScalarStore
 
 STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # which limit, a report says
 
 LONG = "the kernel would take long to compile"
 
 
-def why_alone(g: Group, f: Node) -> str:
+def why_separate(g: FusionGroup, f: Node) -> str:
     """Why a fold, scan or order cannot share the walk of a kernel's rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
         return "it runs from the other end of the row than a scan of the kernel"
@@ -25,9 +25,9 @@ def why_alone(g: Group, f: Node) -> str:
     return "a scan of one long row ends before its last value can be used by all blocks"
 
 
-def called(f: Node | Root) -> str:
+def describe_fold(f: Node | ScalarStore) -> str:
     """What decisions call a fold, scan, order or store."""
-    if isinstance(f, Root):
+    if isinstance(f, ScalarStore):
         return f"{f.kind} {f.index}"
     if f.op == "ranked":
         return f"the order along {f.args[0].attr[1]}"
@@ -36,7 +36,7 @@ def called(f: Node | Root) -> str:
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
 
 
-def spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
+def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     """The axes that a fold, scan or order runs along, and for what."""
     along = ", ".join(sorted(map(str, columns)))
     each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
@@ -45,7 +45,7 @@ def spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
     return f"it reduces {along}{each or ' to one value'}"
 
 
-def mismatch(g: Group) -> str:
+def describe_mismatch(g: FusionGroup) -> str:
     """Why a kernel that folds does not store a value that needs its result."""
     if not g.rows:
         return "a full reduction ends before its value can be used elsewhere"

@@ -9,17 +9,17 @@ from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, Type, walk
 from ..rewrite.scalar_builder import bound_axes
-from .both_axis_reductions import crossing
-from .contractions import factors
+from .both_axis_reductions import both_axis_reductions
+from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
-from .cost_model import Computation, Prices, computed, cost
-from .fusion_group import Decision, Group, Partition, loaded, ordered
+from .cost_model import Computation, Prices, computed_nodes, cost
+from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
-from .messages import LONG, called, mismatch, spaces, why_alone
+from .messages import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
 from .online.choose_attention import Passes, foreign_folds, needed_folds
 from .online.find_attention import Streaming
 from .producer_map import ProducerMap
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
 MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
 ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
@@ -71,10 +71,10 @@ class _Partitioner(ProducerMap):
         values = [r.value for r in self.program.roots]
         longest = MOST_PROMISED if fewest else MOST_OPERATIONS
         super().__init__([*values, *self.streaming], self.program.written, longest)
-        self.crossing = crossing(self.order, self.free, self.uses, values)
+        self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
         self.crossing -= set(self.streaming)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
-        self.decisions: list[tuple[Decision, int, Node | Root]] = []  # with the kernel and what was to join it
+        self.decisions: list[tuple[Decision, int, Node | ScalarStore]] = []  # with the kernel and what was to join it
 
     def run(self) -> Partition:
         pending = list(self.program.roots)
@@ -91,7 +91,7 @@ class _Partitioner(ProducerMap):
         place = {n: number for number, n in enumerate(self.order)}
         for k, g in enumerate(self.groups):
             self._import_folds(k, g, place)
-        return ordered(self.groups, self.temporaries, (*self._priced(), *self.refused))
+        return in_launch_order(self.groups, self.temporaries, (*self._priced(), *self.refused))
 
     # -- placing
 
@@ -104,10 +104,10 @@ class _Partitioner(ProducerMap):
         if not all(n.attr[0].index in self.writer for n in reads):
             return False
         after = {self.home[f] for f in foreign} | {self.writer[n.attr[0].index] for n in reads}
-        group = Group(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
+        group = FusionGroup(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
         self.groups.append(group)
         self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
-        scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.products))
+        scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.products))
         decision = Decision(True, (self._named(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds")
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
@@ -130,7 +130,7 @@ class _Partitioner(ProducerMap):
             if g.is_map or frozenset(g.rows) != rows or not along:
                 continue
             if not self._works_together(g, f):
-                self._refuse(f, why_alone(g, f), k)
+                self._refuse(f, why_separate(g, f), k)
             elif not self.is_small(k, x):
                 self._refuse(f, LONG, k)
             elif self.can_join(k, x, needs):
@@ -144,9 +144,9 @@ class _Partitioner(ProducerMap):
         others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
         if others:
             kernels = " and ".join(map(self._named, others))
-            self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
+            self._refuse(f, f"{describe_axes(f, rows, columns)}, unlike {kernels}", others[0])
         rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
-        self.groups.append(Group(rows_in_order, columns_in_order, after=set(needs)))
+        self.groups.append(FusionGroup(rows_in_order, columns_in_order, after=set(needs)))
         _members(self.groups[-1], f).append(f)
         self.home[f] = len(self.groups) - 1
         self.take(self.home[f], x)
@@ -168,7 +168,7 @@ class _Partitioner(ProducerMap):
             return True
         return False
 
-    def _works_together(self, g: Group, f: Node) -> bool:
+    def _works_together(self, g: FusionGroup, f: Node) -> bool:
         """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
         if f.op == "scan" and (g.ranked or g.cross or any(s.attr[2] != f.attr[2] for s in g.scans)):
             return False
@@ -185,15 +185,15 @@ class _Partitioner(ProducerMap):
 
     def _factors(self, f: Node) -> tuple[Node, Node] | None:
         """What a fold sums the products of, where that is a product of matrices."""
-        return factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
+        return matmul_factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
 
-    def _place_root(self, r: Root) -> bool:
+    def _place_root(self, r: ScalarStore) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
         needs = self.dependencies(r.value)
         k = self._find_group(r, axes, needs)
         if k is None:
             order = tuple(a for a in r.axes if a is not None)
-            self.groups.append(Group((), order))
+            self.groups.append(FusionGroup((), order))
             k = len(self.groups) - 1
         g = self.groups[k]
         g.after |= needs - {k}
@@ -210,7 +210,7 @@ class _Partitioner(ProducerMap):
             self.writer[r.index] = k
         return True
 
-    def _find_group(self, r: Root, axes: frozenset[Axis], needs: set[int]) -> int | None:
+    def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:
         """The kernel that can store a root: one that it needs, or else one over the same axes, which saves a launch."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
@@ -236,20 +236,20 @@ class _Partitioner(ProducerMap):
             if fits:
                 self._refuse(r, "it needs a result that is computed after the kernel has run", k)
             elif k in needs and not g.is_map:
-                self._refuse(r, mismatch(g), k)
+                self._refuse(r, describe_mismatch(g), k)
         return None
 
-    def _own_work(self, r: Root) -> int:
+    def _own_work(self, r: ScalarStore) -> int:
         """Instructions of one value, folds aside."""
-        return sum(map(cost, computed([r.value], self.uses[r.value])))
+        return sum(map(cost, computed_nodes([r.value], self.uses[r.value])))
 
-    def _finishes(self, k: int, r: Root, axes: frozenset[Axis], needs: set[int]) -> bool:
+    def _finishes(self, k: int, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> bool:
         """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""
         g, used = self.groups[k], self.direct(r.value)
         crossed = not used.isdisjoint(g.cross) and axes == frozenset(g.columns)
         return crossed and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
 
-    def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
+    def _accepts(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
         """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
         if g.is_map:
             return frozenset(g.columns) == axes
@@ -261,7 +261,7 @@ class _Partitioner(ProducerMap):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
 
-    def _reads_again(self, g: Group, axes: frozenset[Axis]) -> bool:
+    def _reads_again(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
         """Whether what is stored of each element that a kernel's folds were made of is a kernel of its own.
 
         Measured on an H200: threads that hold one vector each, as a map's do, read and write 64 rows of 67 MB at the
@@ -275,12 +275,12 @@ class _Partitioner(ProducerMap):
     def _named(self, k: int) -> str:
         return f"kernel {self.first + k}"
 
-    def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
+    def _join(self, k: int, needs: set[int], what: Node | ScalarStore, how: str) -> None:
         self.groups[k].after |= needs - {k}
-        self.decisions.append((Decision(True, (self._named(k),), f"{called(what)} {how}"), k, what))
+        self.decisions.append((Decision(True, (self._named(k),), f"{describe_fold(what)} {how}"), k, what))
 
-    def _refuse(self, what: Node | Root, reason: str, k: int) -> None:
-        self.decisions.append((Decision(False, (called(what),), reason), k, what))
+    def _refuse(self, what: Node | ScalarStore, reason: str, k: int) -> None:
+        self.decisions.append((Decision(False, (describe_fold(what),), reason), k, what))
 
     def _priced(self) -> tuple[Decision, ...]:
         """The decisions with what one kernel instead of two saves, or would have saved."""
@@ -296,21 +296,21 @@ class _Partitioner(ProducerMap):
             found.append(replace(d, seconds=self.prices.saved(kept, other)))
         return (*found, *(d for d, _, _ in self.decisions[MOST_PRICED:]))
 
-    def _alone(self, what: Node | Root) -> Computation:
+    def _alone(self, what: Node | ScalarStore) -> Computation:
         """A fold, a scan or a store as a kernel of its own, which loads what others fold."""
-        if isinstance(what, Root):
+        if isinstance(what, ScalarStore):
             return Computation((what.value,), (what,), self.uses[what.value])
         value = what.args[0] if what.op == "fold" else what
         return Computation((value,), (), self.uses[value])
 
-    def _home_of(self, what: Node | Root) -> Group:
+    def _home_of(self, what: Node | ScalarStore) -> FusionGroup:
         if isinstance(what, Node):
             return self.groups[self.home[what]]
         return next(g for g in self.groups if what in g.all_stores)
 
     # -- temporaries between groups
 
-    def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
+    def _import_folds(self, k: int, g: FusionGroup, place: dict[Node, int]) -> None:
         """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
         if g.streaming:
             for f in foreign_folds(g.streaming):
@@ -337,13 +337,13 @@ class _Partitioner(ProducerMap):
         stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)
-            stored = Root("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
+            stored = ScalarStore("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
             self.temporaries.append((stored.type, shape))
             stores.append(stored)
-        return loaded(stored)
+        return load_of(stored)
 
 
-def _members(g: Group, f: Node) -> list[Node]:
+def _members(g: FusionGroup, f: Node) -> list[Node]:
     return {"scan": g.scans, "fold": g.folds, "ranked": g.ranked}[f.op]
 
 

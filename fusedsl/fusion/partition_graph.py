@@ -12,19 +12,19 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
-from .fusion_group import Decision, Partition, chained
+from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
-from .materialize import Stored, everything, materialize
+from .materialize import StoredArray, materialize, unfused_arrays
 from .matmul_operands import ALONE, store_factors
 from .online.choose_attention import choose_passes
 from .partition import partition
-from .recompute_or_store import store_dear
-from .register_budget import within
+from .recompute_or_store import materialize_shared
+from .register_budget import fit_register_budget
 from .roofline import Work, seconds
-from .row_epilogues import finish_rows
-from .scalar_program import Lowered, Memory
-from .segments import Segment, is_rounded, segments, with_shared
-from .unfused_cost import unfused
+from .row_epilogues import compute_row_epilogues
+from .scalar_program import ReadableArrays, ScalarProgram
+from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .unfused_cost import unfused_kernels
 
 Fits = Callable[[Dim, int], bool]
 INSTRUCTIONS_PER_BYTE = 6  # that GPUs issue while they move a byte, and CPUs about as many
@@ -32,17 +32,17 @@ PRICED_FOR = facts((9, 0))  # the card whose figures price decisions: a plan doe
 SLOWER = 1.05  # times the unfused run: less is no difference that the model knows
 
 
-class Check(Protocol):
+class StageVerifier(Protocol):
     """Verifies stages of planning: raises where one is not well formed."""
 
-    def lowered(self, program: Lowered, segment: Segment, memory: Memory) -> None:
+    def lowered(self, program: ScalarProgram, segment: Segment, memory: ReadableArrays) -> None:
         """The scalar program of a segment."""
 
     def partition(self, cut: Partition) -> None:
         """The kernels of the program."""
 
 
-def cut_graph(
+def partition_graph(
     graph: Graph,
     extents: Mapping[Symbol, int],
     guards: dict[Dim, bool],
@@ -51,7 +51,7 @@ def cut_graph(
     budget: int | None = None,
     scores: str = "apart",
     steady: bool = False,
-    check: Check | None = None,
+    check: StageVerifier | None = None,
 ) -> Partition:
     """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
 
@@ -65,7 +65,7 @@ def cut_graph(
     prices = Prices(extents, _priced_for(scores))
     if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
-    apart = cutter.graph(graph, everything(graph.results, fits_in(extents, guards)))
+    apart = cutter.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
     saved = expression("-", _busy(cut, prices), _busy(apart, prices))
     return cut if fits_in(extents, guards)(saved, 0) else apart
 
@@ -87,7 +87,7 @@ def _unfused_seconds(graph: Graph, prices: Prices) -> float:
     """How long the program takes operation by operation; of a product, each multiplication is added by itself, as
     computations count them."""
     total = 0.0
-    for step in unfused(graph, prices.extents):
+    for step in unfused_kernels(graph, prices.extents):
         issued = step.instructions * (2 if step.sides else 1)
         work = Work(step.read, step.written, issued, double=issued if step.double else 0)
         total += seconds(work, prices.hardware)
@@ -101,7 +101,7 @@ def _priced_for(scores: str) -> Hardware:
 
 @dataclass(frozen=True)
 class _Splitter:
-    """How the segments of a program are cut into kernels (see `cut_graph`)."""
+    """How the segments of a program are cut into kernels (see `partition_graph`)."""
 
     extents: Mapping[Symbol, int]
     guards: dict[Dim, bool]
@@ -110,18 +110,18 @@ class _Splitter:
     budget: int | None
     scores: str
     steady: bool
-    check: Check | None
+    check: StageVerifier | None
 
     @property
     def rate(self) -> float:
         """Instructions that take as long as a byte; with no budget kernels are to be as few as possible."""
         return INSTRUCTIONS_PER_BYTE if self.budget is not None else inf
 
-    def graph(self, graph: Graph, stored: Sequence[Stored]) -> Partition:
+    def graph(self, graph: Graph, stored: Sequence[StoredArray]) -> Partition:
         """The kernels of a program that stores some arrays between them."""
-        stored = with_shared(graph, stored, self.rate)
+        stored = add_shared_arrays(graph, stored, self.rate)
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
-        memory = Memory(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
+        memory = ReadableArrays(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
         told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
         parts, kernels = [Partition((), (), told)], 0
         for segment in segments(graph, stored):
@@ -129,12 +129,12 @@ class _Splitter:
             kernels += len(parts[-1].groups)
             new = parts[-1].temporaries[len(memory.temporaries) :]
             memory = replace(memory, temporaries=(*memory.temporaries, *(Type(t.dtype, shape) for t, shape in new)))
-        cut = chained(parts)
+        cut = concatenate(parts)
         if self.check is not None:
             self.check.partition(cut)
         return cut
 
-    def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
+    def cut(self, segment: Segment, memory: ReadableArrays, first: int) -> Partition:
         """The kernels of a segment, which are numbered from the `first`."""
         prices, fits = Prices(self.extents, self.hardware), fits_in(self.extents, self.guards)
         lowered = lower_segment(segment, memory, _same(fits))
@@ -143,11 +143,13 @@ class _Splitter:
         chosen = choose_passes(lowered, fits, self.scores)
         cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
         kept = len(chosen.program.temporaries)
-        cut = finish_rows(cut, kept)
+        cut = compute_row_epilogues(cut, kept)
         if self.budget is None:
             return cut
         fixed = Prices(self.extents, _priced_for(self.scores))
-        return within(store_factors(store_dear(cut, fixed, fits), fixed, fits, kept), self.budget, prices)
+        return fit_register_budget(
+            store_factors(materialize_shared(cut, fixed, fits), fixed, fits, kept), self.budget, prices
+        )
 
 
 def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

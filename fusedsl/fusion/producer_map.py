@@ -9,7 +9,7 @@ from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import Axis
 from .cost_model import cost
-from .fusion_group import Group, reaches
+from .fusion_group import FusionGroup, depends_on
 
 
 class ProducerMap:
@@ -25,7 +25,7 @@ class ProducerMap:
         self.free = free_axes(values)
         self.uses = _below(self.order, lambda n: n.op in BOUND)
         self.reads = _below(self.order, lambda n: _read(n) in written)
-        self.groups: list[Group] = []
+        self.groups: list[FusionGroup] = []
         self.home: dict[Node, int] = {}
         self.writer: dict[int, int] = {}  # temporary -> group
         self.inside: dict[int, set[Node]] = {}  # what each group computes
@@ -52,7 +52,7 @@ class ProducerMap:
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether what `value` reads is there before group k runs."""
         reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
-        return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
+        return k not in reads and not any(d != k and depends_on(self.groups, d, k) for d in needs)
 
     def is_small(self, k: int, value: Node) -> bool:
         """Whether group k may compute `value` too and still compiles in short time."""

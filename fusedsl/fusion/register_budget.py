@@ -9,24 +9,24 @@ from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import memory_order
 from .cost_model import Prices
-from .fusion_group import Decision, Group, Partition, loaded, ordered
+from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .recompute_or_store import temporary
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
 FEWEST = 24  # below, cutting costs more than spilling
 
 
-def within(cut: Partition, budget: int, prices: Prices) -> Partition:
+def fit_register_budget(cut: Partition, budget: int, prices: Prices) -> Partition:
     """The partition with every kernel cut until its values fit the budget, as far as cuts help."""
-    cutter = _Cutter(cut, budget, prices)
+    cutter = _GroupSplitter(cut, budget, prices)
     k = 0
     while k < len(cutter.groups):
         if cutter.fits(k) or not cutter.cut(k):
             k += 1
-    return ordered(cutter.groups, cutter.temporaries, cutter.decisions)
+    return in_launch_order(cutter.groups, cutter.temporaries, cutter.decisions)
 
 
-class _Cutter:
+class _GroupSplitter:
     def __init__(self, cut: Partition, budget: int, prices: Prices):
         self.budget = budget
         self.prices = prices
@@ -62,14 +62,14 @@ class _Cutter:
         done = [r for r in g.stores if r.value in early]
         if len(done) == len(g.stores):
             return False
-        first = Group((), axes, stores=done, imports=dict(g.imports), after=set(g.after))
+        first = FusionGroup((), axes, stores=done, imports=dict(g.imports), after=set(g.after))
         self._before(k, first, over)
         g.stores = [r for r in g.stores if r not in done]
         self._told(g, first, over)
         return True
 
     def _crossing(
-        self, g: Group, order: list[Node], axes: frozenset, kept: set[Node]
+        self, g: FusionGroup, order: list[Node], axes: frozenset, kept: set[Node]
     ) -> tuple[set[Node], list[Node]] | None:
         """(what is computed before a place of the body, what of it is read after, or `kept`) where the latter is least,
         among the places up to the first at which the values do not fit."""
@@ -96,14 +96,14 @@ class _Cutter:
         over = [n for n in early if last.get(n, 0) >= best[1] and free[n] == axes and not _is_leaf(n, g)]
         return set(early), [n for n in over if n not in addresses]
 
-    def _before(self, k: int, first: Group, over: Sequence[Node]) -> None:
+    def _before(self, k: int, first: FusionGroup, over: Sequence[Node]) -> None:
         """Put a kernel before another one, and let it store what crosses."""
         g = self.groups[k]
         for n in over:
             root = temporary(n, memory_order([n], first.columns), len(self.temporaries))
             self.temporaries.append((root.type, root.shape))
             first.stores.append(root)
-            g.imports[n] = loaded(root)
+            g.imports[n] = load_of(root)
         self.groups.append(first)
         g.after.add(len(self.groups) - 1)
 
@@ -112,7 +112,7 @@ class _Cutter:
     def _part_stores(self, k: int) -> None:
         """The elements are stored by a map after this kernel, which leaves it its folds."""
         g = self.groups[k]
-        later = Group(
+        later = FusionGroup(
             (), memory_order([g.stores[0].value], g.rows + g.columns), stores=g.stores, imports=dict(g.imports)
         )
         later.after = {k, *g.after}
@@ -121,7 +121,7 @@ class _Cutter:
         used = set(_order(later.values, later.imports))
         for f in g.folds:
             if f in used:
-                later.imports[f] = loaded(self._stored(g, f))
+                later.imports[f] = load_of(self._stored(g, f))
         self.groups.append(later)
         for other in self.groups[:-1]:
             if not written.isdisjoint(other.read):
@@ -138,19 +138,19 @@ class _Cutter:
             return False
         early = set(free[: len(free) // 2])
         rest = _users(order, set(g.folds) - early, g.imports)
-        first = Group(g.rows, g.columns, folds=[f for f in g.folds if f in early], imports=dict(g.imports))
+        first = FusionGroup(g.rows, g.columns, folds=[f for f in g.folds if f in early], imports=dict(g.imports))
         first.after, first.row_stores = set(g.after), [r for r in g.row_stores if r.value not in rest]
         g.folds, g.row_stores = [f for f in g.folds if f not in early], [r for r in g.row_stores if r.value in rest]
         used = set(_order(g.values, g.imports))
         crossing = [f for f in first.folds if f in used]
         for f in crossing:
-            g.imports[f] = loaded(self._stored(first, f))
+            g.imports[f] = load_of(self._stored(first, f))
         self.groups.append(first)
         g.after.add(len(self.groups) - 1)
         self._told(g, first, crossing)
         return True
 
-    def _stored(self, g: Group, f: Node) -> Root:
+    def _stored(self, g: FusionGroup, f: Node) -> ScalarStore:
         """The temporary of a kernel's fold, which it stores if it does not yet."""
         root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
         if root is None:
@@ -169,12 +169,12 @@ class _Cutter:
         over = crossing[1] if crossing is not None else []
         if not over:
             return False
-        first = Group((), memory_order([over[0]], axes), imports=dict(g.imports), after=set(g.after))
+        first = FusionGroup((), memory_order([over[0]], axes), imports=dict(g.imports), after=set(g.after))
         self._before(k, first, over)
         self._told(g, first, over)
         return True
 
-    def _told(self, g: Group, other: Group, over: Sequence[Node]) -> None:
+    def _told(self, g: FusionGroup, other: FusionGroup, over: Sequence[Node]) -> None:
         reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
         kind = "a map" if g.is_map else "a reduction"
         self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
@@ -231,7 +231,7 @@ def _addresses(order: Iterable[Node]) -> set[Node]:
     return found
 
 
-def _is_leaf(n: Node, g: Group) -> bool:
+def _is_leaf(n: Node, g: FusionGroup) -> bool:
     return not n.args or n.op in BOUND or n in g.imports
 
 

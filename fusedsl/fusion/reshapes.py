@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, rebuild, walk
 from ..ir.ops import CASTS, OPS
-from .coordinates import shared_ends, unshared_axes, wide_axes
+from .coordinates import non_unit_axes, shared_ends, unshared_axes
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
@@ -98,7 +98,7 @@ def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
     if not part or part == old:
         return part and new
     first, last = shared_ends(old, new)
-    before, after = wide_axes(old), wide_axes(new)
+    before, after = non_unit_axes(old), non_unit_axes(new)
     whole = (1,) * (len(old) - len(part)) + part
     found: list[Dim] = [1] * len(new)
     kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
@@ -117,7 +117,7 @@ def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
     one with an axis split, which any can be; else None."""
     (x,) = n.args
     shaped, cut = ("reshape", n.type.shape), unshared_axes(x.type.shape, n.type.shape)[0]
-    while x.op == "broadcast" and wide_axes(x.args[0].type.shape) == wide_axes(x.type.shape):
+    while x.op == "broadcast" and non_unit_axes(x.args[0].type.shape) == non_unit_axes(x.type.shape):
         (x,) = x.args  # other names for its extents
     if x.op == "param":
         return x.attr, (shaped,)
@@ -161,7 +161,7 @@ VECTOR_BYTES = 16  # of a result, which its last axis should hold a whole number
 def _merged_last(old: Shape, new: Shape) -> tuple[int, Dim] | None:
     """(inner extent, outer extent) of the last axis of a reshape whose operand ends in a literal part of it."""
     first, last = shared_ends(old, new)
-    before, after = wide_axes(old)[first:], wide_axes(new)[first:]
+    before, after = non_unit_axes(old)[first:], non_unit_axes(new)[first:]
     if last or len(before) < 2 or not after or after[-1] != len(new) - 1 or before[-1] != len(old) - 1:
         return None
     inner, extent = old[-1], new[-1]

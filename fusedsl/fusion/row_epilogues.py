@@ -5,14 +5,14 @@ from __future__ import annotations
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..rewrite.scalar_builder import free_axes
-from .cost_model import computed
-from .fusion_group import Group, Partition, loaded, ordered
+from .cost_model import computed_nodes
+from .fusion_group import FusionGroup, Partition, in_launch_order, load_of
 from .recompute_or_store import temporary
 
 PLAIN = ("const", "scalar", "size")  # what any kernel has
 
 
-def finish_rows(cut: Partition, kept: int) -> Partition:
+def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
     """The partition with row values in the place of folds that a map over rows and columns computes them from. The
     first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
     groups, temporaries = list(cut.groups), list(cut.temporaries)
@@ -22,12 +22,12 @@ def finish_rows(cut: Partition, kept: int) -> Partition:
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
                 _finish(home, user, folds, temporaries, kept)
-    return ordered(groups, temporaries, cut.decisions)
+    return in_launch_order(groups, temporaries, cut.decisions)
 
 
-def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept: int) -> None:
+def _finish(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
     """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
-    work, rows = computed(user.values, frozenset(user.imports)), frozenset(home.rows)
+    work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(home.rows)
     free = free_axes(user.values)
     of_rows = {n for n in work if free[n] == rows and n.type.dtype is n.type.dtype.compute and _follows(n, folds, user)}
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
@@ -44,11 +44,11 @@ def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept
         root = temporary(value, home.rows, place)
         temporaries[place : place + 1] = [(root.type, root.shape)]
         home.row_stores.append(root)
-        user.imports[value] = loaded(root)
+        user.imports[value] = load_of(root)
 
 
-def _follows(n: Node, folds: list[Node], user: Group) -> bool:
+def _follows(n: Node, folds: list[Node], user: FusionGroup) -> bool:
     """Whether a value is computed of these folds alone."""
-    inside = computed([n], frozenset(user.imports))
+    inside = computed_nodes([n], frozenset(user.imports))
     read = {a for m in inside for a in m.args if a in user.imports}
     return bool(read) and read <= set(folds) and all(m.op in OPS or m.op in PLAIN for m in inside)

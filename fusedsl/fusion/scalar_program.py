@@ -18,7 +18,7 @@ from .coordinates import Axis
 
 
 @dataclass(frozen=True)
-class Source:
+class ArraySource:
     """An array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape",
     shape) or ("index", key)."""
 
@@ -33,7 +33,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class Root:
+class ScalarStore:
     """A value to store: into result or temporary `index`, whose axes are `axes` (None for an extent of 1)."""
 
     kind: str  # "result" | "temporary"
@@ -53,7 +53,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Memory:
+class ReadableArrays:
     """The arrays that a segment may read: arguments, then the temporaries of a program so far, of which those at some
     places are `rounded` to their dtype."""
 
@@ -61,19 +61,19 @@ class Memory:
     temporaries: tuple[Type, ...] = ()
     rounded: frozenset[int] = frozenset()
 
-    def source(self, place: int, views: tuple = ()) -> Source:
+    def source(self, place: int, views: tuple = ()) -> ArraySource:
         """The array at a place, seen through views."""
         index = place - self.arguments
         if index < 0:
-            return Source("argument", place, views)
-        return Source("temporary", index, views, index in self.rounded)
+            return ArraySource("argument", place, views)
+        return ArraySource("temporary", index, views, index in self.rounded)
 
 
 @dataclass(frozen=True)
-class Lowered:
+class ScalarProgram:
     """The scalar program of a segment: what to store where, and all temporaries so far, its own at the end."""
 
-    roots: tuple[Root, ...]
+    roots: tuple[ScalarStore, ...]
     temporaries: tuple[Type, ...]
 
     @property

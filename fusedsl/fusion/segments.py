@@ -13,13 +13,13 @@ from math import inf
 
 from ..ir.graph import Graph, Node, Type, node, walk
 from ..ir.ops import CASTS, LEAVES, OPS
-from .materialize import WORKS, Stored, base, cost
+from .materialize import WORKS, StoredArray, below_views, cost
 
 MOST_ROUNDS = 4  # in which arrays are put in later segments
 
 
 @dataclass(frozen=True)
-class Target:
+class StoreTarget:
     """Where a root of a segment goes: result or temporary `index`; a temporary that is `rounded` holds its dtype."""
 
     kind: str
@@ -32,27 +32,27 @@ class Segment:
     """Part of a program: what it computes, where that goes. A `param` beyond the program's is a temporary."""
 
     graph: Graph
-    targets: tuple[Target, ...]
+    targets: tuple[StoreTarget, ...]
 
 
-def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
+def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
     """The program in parts, in an order that runs; the arrays to store are the first temporaries, in their order."""
     if not stored:
-        return [Segment(graph, tuple(Target("result", k) for k in range(len(graph.results))))]
+        return [Segment(graph, tuple(StoreTarget("result", k) for k in range(len(graph.results))))]
     index = {s.node: k for k, s in enumerate(stored)}
     level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     found = []
     for number in sorted(set(level.values())):
-        here = [(n, Target("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
-        here += [(n, Target("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
+        here = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
+        here += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
         roots = _reading([n for n, _ in here], read)
         found.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
     return found
 
 
-def with_shared(graph: Graph, stored: Sequence[Stored], instructions_per_byte: float) -> list[Stored]:
+def add_shared_arrays(graph: Graph, stored: Sequence[StoredArray], instructions_per_byte: float) -> list[StoredArray]:
     """The arrays to store, and those besides that several segments would reduce, scan, order or multiply alike, or
     compute alike for more than it takes to store and load them."""
     found = list(stored)
@@ -63,7 +63,7 @@ def with_shared(graph: Graph, stored: Sequence[Stored], instructions_per_byte: f
         found += added
 
 
-def _shared(graph: Graph, stored: Sequence[Stored], rate: float) -> list[Stored]:
+def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[StoredArray]:
     """What several segments compute alike, as far up as it is all of it, where that is dear."""
     index = {s.node: k for k, s in enumerate(stored)}
     roots = [*index, *graph.results]
@@ -84,16 +84,18 @@ def _shared(graph: Graph, stored: Sequence[Stored], rate: float) -> list[Stored]
             works.add(n)
     shared = set(order)
     for n in walk(roots):
-        ends |= {base(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
-    dear = _dear({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
+        ends |= {below_views(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
+    dear = _expensive_values({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
     return [
-        Stored(n, "segments of the program would compute it alike", False)
+        StoredArray(n, "segments of the program would compute it alike", False)
         for n in ends
         if n not in index and (n in works or n in dear)
     ]
 
 
-def _dear(counts: Mapping[Node, int], roots: Sequence[Node], index: Mapping[Node, int], rate: float) -> set[Node]:
+def _expensive_values(
+    counts: Mapping[Node, int], roots: Sequence[Node], index: Mapping[Node, int], rate: float
+) -> set[Node]:
     """Of elementwise values, by how many segments compute each, those that take longer to compute again, with what
     they read, than to store and load. A load and a store take as long as `rate` instructions a byte."""
     found: set[Node] = set()

@@ -17,14 +17,14 @@ from ..ir.types import BOOL
 from .concat_pieces import JOINS, begin_of
 from .coordinates import below_index
 
-Place = tuple[Node, int]  # an axis of an array
-Same = Callable[[Dim, Dim], bool]
+ArrayAxis = tuple[Node, int]  # an axis of an array
+SameExtent = Callable[[Dim, Dim], bool]
 ELEMENTWISE = ("convert", "cast", "broadcast")
 MOST = 3
 
 
 @dataclass(frozen=True)
-class Cut:
+class AxisPieces:
     """An axis of `extent` in pieces, which begin at `begins` and are as long as `extents` say."""
 
     extent: Dim
@@ -32,14 +32,14 @@ class Cut:
     extents: tuple[Dim, ...]
 
 
-def part_joined(results: Sequence[Node], same: Same) -> list[Node]:
+def split_concat_reductions(results: Sequence[Node], same: SameExtent) -> list[Node]:
     """The results with reductions of scores that have columns beside them as reductions of the scores alone."""
     for cut in _cuts(results, same):
-        results = _Parted(cut, same).results(results)
+        results = _PieceSlicer(cut, same).results(results)
     return list(results)
 
 
-def _cuts(results: Sequence[Node], same: Same) -> list[Cut]:
+def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
     """The axes along which sums of products are joined to single columns."""
     found: dict[Dim, dict[Dim, Dim]] = {}
     computed: set[Dim] = set()
@@ -55,7 +55,7 @@ def _cuts(results: Sequence[Node], same: Same) -> list[Cut]:
     return [cut for cut in cuts if cut is not None and sum(d != 1 for d in cut.extents) == 1 < len(cut.extents)]
 
 
-def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: Same) -> Cut | None:
+def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: SameExtent) -> AxisPieces | None:
     """The pieces of an axis, those among them that nothing is gathered for."""
     begins: list[Dim] = []
     extents: list[Dim] = []
@@ -67,15 +67,15 @@ def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: Same) -> Cut | None:
         begins.append(at)
         extents.append(size)
         at = expression("+", at, size)
-    return None if left or len(begins) > MOST else Cut(extent, tuple(begins), tuple(extents))
+    return None if left or len(begins) > MOST else AxisPieces(extent, tuple(begins), tuple(extents))
 
 
-class _Parted:
+class _PieceSlicer:
     """Arrays as far as one piece of an axis goes."""
 
-    def __init__(self, cut: Cut, same: Same):
+    def __init__(self, cut: AxisPieces, same: SameExtent):
         self.cut, self.same = cut, same
-        self.made: list[dict[Place, Node | None]] = [{} for _ in cut.begins]
+        self.made: list[dict[ArrayAxis, Node | None]] = [{} for _ in cut.begins]
         self.names: dict[Dim, Dim] = {}
 
     def results(self, results: Sequence[Node]) -> list[Node]:
@@ -130,11 +130,11 @@ class _Parted:
 
     # -- pieces
 
-    def part(self, place: Place, p: int) -> Node | None:
+    def part(self, place: ArrayAxis, p: int) -> Node | None:
         """One piece of an array along an axis; None where something needs all of it."""
         return resolve(self.made[p], place, lambda at: self._needs(at, p), lambda at: self._make(at, p))
 
-    def _needs(self, place: Place, p: int) -> list[Place]:
+    def _needs(self, place: ArrayAxis, p: int) -> list[ArrayAxis]:
         n, axis = place
         if n.type.shape[axis] == 1 or self._holds(place, p) is not None:
             return []
@@ -147,7 +147,7 @@ class _Parted:
         inner = _inner(n, axis)
         return [] if inner is None else [(n.args[0], inner)]
 
-    def _make(self, place: Place, p: int) -> Node | None:
+    def _make(self, place: ArrayAxis, p: int) -> Node | None:
         n, axis = place
         if n.type.shape[axis] == 1:
             return n
@@ -209,7 +209,7 @@ class _Parted:
         known = None if k < 0 else self._holds((condition, k), p)
         return None if known is None else n.args[1 if known else 2]
 
-    def _holds(self, place: Place, p: int) -> bool | None:
+    def _holds(self, place: ArrayAxis, p: int) -> bool | None:
         """Whether a condition of the position alone holds on all of a piece; None: it is no such condition."""
         n, axis = place
         while n.op in ("index", "convert", "broadcast"):
@@ -246,7 +246,7 @@ def _extent_of(n: Node) -> Dim | None:
     return int(value_of(n)) if n.op == "const" else None
 
 
-def _below(a: Node, n: Node, axis: int) -> list[Place]:
+def _below(a: Node, n: Node, axis: int) -> list[ArrayAxis]:
     """The axis of an operand that one of n is broadcast from."""
     k = axis - n.type.rank + a.type.rank
     return [] if k < 0 else [(a, k)]

@@ -16,7 +16,7 @@ from ..ir.types import FLOAT64
 
 
 @dataclass(frozen=True)
-class Step:
+class UnfusedKernel:
     """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues.
 
     Of a product of matrices `sides` are how many there are, their rows, columns, and the terms of each sum.
@@ -34,7 +34,7 @@ class Step:
         return self.read + self.written
 
 
-def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
+def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[UnfusedKernel, ...]:
     """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
     Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
@@ -118,7 +118,7 @@ def _below_views(n: Node) -> Node:
     return n
 
 
-def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
     operands = [a for a in dict.fromkeys(map(_operand, n.args)) if a in arrays]
     most = _count(n, extents) if n.op == "gather" else None  # of an array that is read here and there
     read = sum(
@@ -126,7 +126,7 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    made = Step(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    made = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
     return replace(made, sides=_sides(n, extents)) if n.op == "contract" else made
 
 
@@ -139,7 +139,7 @@ def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
     return batch, rows, columns, terms
 
 
-def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
     """A sum as the product of matrices that it is."""
     operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
     read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
@@ -148,7 +148,9 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
-    return Step("contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms))
+    return UnfusedKernel(
+        "contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms)
+    )
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
@@ -170,13 +172,13 @@ def _operand(n: Node) -> Node:
     return n
 
 
-def _fill(r: Node, extents: Mapping[Symbol, int]) -> Step:
+def _fill(r: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
     """A result that no array enters is written."""
-    return Step("full", 0, _size(r, extents), _count(r, extents))
+    return UnfusedKernel("full", 0, _size(r, extents), _count(r, extents))
 
 
-def _copy(n: Node, extents: Mapping[Symbol, int]) -> Step:
-    return Step("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
+def _copy(n: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
+    return UnfusedKernel("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
 
 
 def _count(n: Node, extents: Mapping[Symbol, int]) -> int:

@@ -13,13 +13,13 @@ import numpy as np
 from ..ir.compare import compare
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Node, Type, walk
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.samples import Samples
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
-from .evaluate import Evaluator
+from .evaluate import ScalarEvaluator
 from .fusion_group import Partition
-from .scalar_program import Lowered, Memory, Root
+from .scalar_program import ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment
 from .verify_arrays import Arrays, Key
 from .verify_groups import verify_group, verify_groups_order
@@ -27,7 +27,9 @@ from .verify_scalars import verify_scalars
 from .verify_stores import verify_order, verify_stores, verify_values
 
 
-def verify_lowered(program: Lowered, segment: Segment, memory: Memory, samples: Samples, meaning: bool = True) -> str:
+def verify_scalar_program(
+    program: ScalarProgram, segment: Segment, memory: ReadableArrays, samples: Samples, meaning: bool = True
+) -> str:
     """Why a lowered program was not compared with its segment, or "". VerifyError where it is not well formed or, where
     `meaning` is asked for, computes something else. `samples` pass the checks of the whole program."""
     graph, before = segment.graph, memory.temporaries
@@ -36,7 +38,7 @@ def verify_lowered(program: Lowered, segment: Segment, memory: Memory, samples: 
     types = _types(graph, program.temporaries) | wanted
     wanted |= {("temporary", k): types["temporary", k] for k in range(len(before), len(program.temporaries))}
     rounded = memory.rounded | {r.index for r in program.roots if r.kind == "temporary" and r.rounded}
-    arrays = Arrays(types, {*wanted, *_read(graph)}, rounded, _numbers(graph), Places(graph.parameters, samples))
+    arrays = Arrays(types, {*wanted, *_read(graph)}, rounded, _numbers(graph), IndexRules(graph.parameters, samples))
     nodes = list(walk(r.value for r in program.roots))
     verify_scalars(nodes, arrays)
     verify_stores(program.roots, wanted, arrays)
@@ -46,7 +48,7 @@ def verify_lowered(program: Lowered, segment: Segment, memory: Memory, samples: 
         return "not asked for"
 
     def run(*call) -> list[np.ndarray]:
-        stored = _run([(r, r.value) for r in ordered], Evaluator(*call))
+        stored = _run([(r, r.value) for r in ordered], ScalarEvaluator(*call))
         return [stored[t.kind, t.index] for t in segment.targets]
 
     return compare(graph, before, samples.small, run, len(nodes))
@@ -60,7 +62,7 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
         ("result", k): r.type for k, r in enumerate(graph.results)
     }
     roots = [r for g in cut.groups for r in g.all_stores]
-    stores: dict[int, list[Root]] = {}
+    stores: dict[int, list[ScalarStore]] = {}
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
@@ -72,7 +74,7 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
         {k for k in types if k[0] == "argument"} | wanted,
         rounded,
         _numbers(graph),
-        Places(graph.parameters, samples),
+        IndexRules(graph.parameters, samples),
     )
     verify_stores(roots, wanted, arrays)
     verify_groups_order(cut.groups)
@@ -84,7 +86,7 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
         return "not asked for"
 
     def run(*call) -> list[np.ndarray]:
-        stored = _run(pairs, Evaluator(*call))
+        stored = _run(pairs, ScalarEvaluator(*call))
         return [stored["result", k] for k in range(len(graph.results))]
 
     return compare(graph, (), samples.small, run, len(nodes))
@@ -107,7 +109,7 @@ def _read(graph: Graph) -> set[Key]:
     return {("argument", k) if k < count else ("temporary", k - count) for k in places}
 
 
-def _run(pairs: Iterable[tuple[Root, Node]], evaluator: Evaluator) -> Mapping[Key, np.ndarray]:
+def _run(pairs: Iterable[tuple[ScalarStore, Node]], evaluator: ScalarEvaluator) -> Mapping[Key, np.ndarray]:
     """What stands in memory once all roots are stored."""
     pairs = list(pairs)
     written = {(r.kind, r.index) for r, _ in pairs}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..ir.graph import Type
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.types import DType
 
 Key = tuple[str, int]
@@ -21,4 +21,4 @@ class Arrays:
     readable: Collection[Key]
     rounded: Collection[int]
     numbers: Mapping[int, DType]
-    places: Places
+    places: IndexRules

@@ -8,22 +8,22 @@ from operator import or_
 
 from ..ir.graph import Node
 from ..ir.verify import require
-from ..rewrite.scalar_builder import bound_axes, free_axes, replaced
+from ..rewrite.scalar_builder import bound_axes, free_axes, replace_nodes
 from .coordinates import Axis
-from .fusion_group import Group, loaded
+from .fusion_group import FusionGroup, load_of
 from .online.score_products import reached
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
-Stores = Mapping[int, Sequence[Root]]  # of each temporary
+Stores = Mapping[int, Sequence[ScalarStore]]  # of each temporary
 
 
-def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
+def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
     """What a kernel computes for each of its stores, of loads alone; VerifyError where it is not well formed."""
     _axes_are_distinct(g)
     _stores_run_over_its_axes(g)
     for f, load in g.imports.items():
         _is_the_load_of(f, load, stores)
-    own = replaced([*g.values, *g.folds, *g.cross], g.imports)
+    own = replace_nodes([*g.values, *g.folds, *g.cross], g.imports)
     _finds_what_it_computes(g)
     free = free_axes(own.values())
     if g.streaming is None:
@@ -33,7 +33,7 @@ def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
     return {r: own[r.value] for r in g.all_stores}
 
 
-def verify_groups_order(groups: Sequence[Group]) -> None:
+def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
     """VerifyError unless every kernel runs after those that it waits for, and waits for those whose temporaries it
     reads."""
     writer: dict[int, set[int]] = {}
@@ -54,17 +54,17 @@ def verify_groups_order(groups: Sequence[Group]) -> None:
 # -- one kernel
 
 
-def _axes_are_distinct(g: Group) -> None:
+def _axes_are_distinct(g: FusionGroup) -> None:
     axes = (*g.rows, *g.columns)
     require(len(axes) == len(set(axes)), "a kernel runs along an axis once", g.rows, g.columns)
     require(not (g.is_map and not g.cross and g.rows), "a map has columns alone", g.rows)
 
 
-def _stores_run_over_its_axes(g: Group) -> None:
+def _stores_run_over_its_axes(g: FusionGroup) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
     own = frozenset() if g.streaming is None else frozenset(g.streaming.own)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
-    kinds: list[tuple[list[Root], Callable[[frozenset[Axis]], bool]]] = [
+    kinds: list[tuple[list[ScalarStore], Callable[[frozenset[Axis]], bool]]] = [
         (g.stores, lambda axes: axes == rows | columns),
         (g.row_stores, lambda axes: axes == rows),
         (g.rank_stores, lambda axes: bool(ranks) and axes == rows | ranks),
@@ -83,11 +83,11 @@ def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
         load.op == "load" and load.attr[0].kind == "temporary", "what is imported is an element of a temporary", load
     )
     roots = stores.get(load.attr[0].index, ())
-    same = len(roots) == 1 and roots[0].value is f and loaded(roots[0]) is load
+    same = len(roots) == 1 and roots[0].value is f and load_of(roots[0]) is load
     require(same, "what is imported is what another kernel stores of it", f, load)
 
 
-def _finds_what_it_computes(g: Group) -> None:
+def _finds_what_it_computes(g: FusionGroup) -> None:
     """All folds, scans and orders that a kernel computes with are its own, or imported."""
     own = {*g.folds, *g.cross, *g.scans, *g.ranked}
     scores = [] if g.streaming is None else [p.fold for p in g.streaming.products]
@@ -97,7 +97,7 @@ def _finds_what_it_computes(g: Group) -> None:
         require(n in own or n in g.imports, "what a kernel folds, it finds or imports", n)
 
 
-def _folds_run_along_columns(g: Group, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
+def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
     for f in g.folds:
@@ -111,7 +111,7 @@ def _folds_run_along_columns(g: Group, own: Mapping[Node, Node], free: Mapping[N
         require(bound_axes(n) == columns, "a scan or an order is along the columns", n, g.columns)
 
 
-def _is_its_pass(g: Group) -> None:
+def _is_its_pass(g: FusionGroup) -> None:
     one = g.streaming
     assert one is not None
     require(g.rows == one.rows and g.columns == one.fold.stream, "a pass over scores has its rows", g.rows, g.columns)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..ir.graph import Node, Type, walk
-from ..ir.places import Box, Places
+from ..ir.places import Box, IndexRules
 from ..ir.verify import require
 from ..rewrite.scalar_builder import free_axes
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 from .verify_arrays import Arrays, Key
 
 
-def verify_stores(roots: Sequence[Root], wanted: Collection[Key], arrays: Arrays) -> None:
+def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays: Arrays) -> None:
     """VerifyError unless the roots store all of the arrays that are `wanted`, and nothing else."""
-    stored: dict[Key, list[Root]] = {}
+    stored: dict[Key, list[ScalarStore]] = {}
     for r in roots:
         key = (r.kind, r.index)
         require(key in wanted, "what is stored is a result, or a temporary of this program", r)
@@ -27,7 +27,7 @@ def verify_stores(roots: Sequence[Root], wanted: Collection[Key], arrays: Arrays
         arrays.places.covered(viewed, [_box(r) for r in stored[key]], key)
 
 
-def _has_the_type_of_its_array(r: Root, t: Type, places: Places) -> None:
+def _has_the_type_of_its_array(r: ScalarStore, t: Type, places: IndexRules) -> None:
     require(r.type.dtype is t.dtype, "what is stored has the dtype of its array", r, t)
     require(r.value.type.dtype.compute is r.held.compute, "a value is computed in what its array holds", r, r.value)
     places.alike(r.shape, t.shape, r)
@@ -39,11 +39,11 @@ def _has_the_type_of_its_array(r: Root, t: Type, places: Places) -> None:
     require(len(r.starts) in (0, len(r.axes)), "a store begins somewhere on each axis", r)
 
 
-def _box(r: Root) -> Box:
+def _box(r: ScalarStore) -> Box:
     return Box(r.starts or (0,) * len(r.axes), tuple(1 if a is None else a.extent for a in r.axes))
 
 
-def verify_values(pairs: Iterable[tuple[Root, Node]]) -> None:
+def verify_values(pairs: Iterable[tuple[ScalarStore, Node]]) -> None:
     """VerifyError unless what is stored for each root depends on the axes of its store alone."""
     pairs = list(pairs)
     free = free_axes([value for _, value in pairs])
@@ -52,11 +52,11 @@ def verify_values(pairs: Iterable[tuple[Root, Node]]) -> None:
         require(not loose, "a value depends on the axes of its store alone", [str(a) for a in loose], r)
 
 
-def verify_order(roots: Sequence[Root], written: frozenset[int]) -> list[Root]:
+def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[ScalarStore]:
     """The roots in an order in which every temporary that they have `written` stands before it is read; VerifyError
     where there is none."""
     reads = {r: _temporaries(r.value) & written for r in roots}
-    left, ordered, done = list(dict.fromkeys(roots)), list[Root](), set[int]()
+    left, ordered, done = list(dict.fromkeys(roots)), list[ScalarStore](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
     while left:
         ready = [r for r in left if reads[r] <= done]

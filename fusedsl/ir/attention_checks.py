@@ -85,7 +85,7 @@ def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str 
     return None if written is None else f"{name}[{', '.join(written)}]"
 
 
-def elsewhere(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
+def indexing_help(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
     """How to read an array that has a name, and that is not to be read as it is aligned; None where no way fits."""
     extents = dict(zip(PLACES, runs))
     aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None

@@ -38,7 +38,7 @@ def fail(error: FusedslError, operand: int | None = None, item: int | None = Non
     return error
 
 
-class Builder:
+class GraphBuilder:
     """One program under construction: a factory of nodes that gathers checks, unified extents and guards.
 
     `extents` are those of the call that caused the build. They decide only whether a computed extent is 1 (each such

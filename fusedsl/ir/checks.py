@@ -196,7 +196,7 @@ def _pairs_words(check, shown, values, extents):
     message, note, help, code = _broadcast_words(check, shown, values, extents)
     for array, name in sorted(zip(check.operands, check.names), key=lambda one: one[0].rank):
         sizes = [evaluate(d, extents) for d in array.shape]
-        way = attention_checks.elsewhere(name, sizes, values[3:])
+        way = attention_checks.indexing_help(name, sizes, values[3:])
         if way is not None:
             return message, note, f"write {way}", code
     return message, note, help, code

@@ -27,7 +27,7 @@ class Box:
 
 
 @dataclass(frozen=True)
-class Places:
+class IndexRules:
     """The rules for a program with these parameters; each raises VerifyError for `what` breaks it."""
 
     parameters: Sequence[Parameter]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .phase import Body, FoldUse, Phase, Store, Value
+from .phase import Body, Phase, Reduction, Store, Value
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Stream:
     lanes: tuple[int, ...]
     scores: tuple[Score, ...]
     tile: tuple[Phase, ...]
-    state: FoldUse
+    state: Reduction
     weighings: tuple[Weighing, ...]
     row: Body | None
     row_stores: tuple[Store, ...]
@@ -119,7 +119,7 @@ class Stream:
     row_inputs: tuple[Body, ...] = ()  # … and for each row
     join: Body | None = None  # where a tile is `level` with all so far: its folds' values, joined to theirs first
     rise: Body | None = None  # … and from where it is measured, where references may stay behind
-    parts: FoldUse | None = None  # what `state` says, of two parts of the stream that were worked apart
+    parts: Reduction | None = None  # what `state` says, of two parts of the stream that were worked apart
     gather: Gather | None = None  # right operands that are no arrays as they lie
     told: str = ""  # which tiles are skipped or need no masks, in words
 

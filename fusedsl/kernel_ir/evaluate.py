@@ -20,7 +20,7 @@ from ..ir.interp import basic_index, cast, stepped
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require
-from .phase import Body, FoldUse, Store
+from .phase import Body, Reduction, Store
 from .plan import ArrayUse, KernelPlan, Plan, ScalarUse
 
 Known = dict[str, np.ndarray]
@@ -29,7 +29,7 @@ ALIGNED = 64  # bytes that arrays are apart, at least
 
 
 @dataclass(frozen=True)
-class Call:
+class PlanCall:
     """The extents, the arrays and the numbers that a plan is run for."""
 
     extents: Extents
@@ -37,10 +37,10 @@ class Call:
     numbers: Sequence
 
 
-class Memory:
+class FlatMemory:
     """The arrays of a call, in one piece of memory, so that addresses are numbers."""
 
-    def __init__(self, plan: Plan, call: Call):
+    def __init__(self, plan: Plan, call: PlanCall):
         self.extents = extents = call.extents
         types = {("temporary", k): t for k, t in enumerate(plan.temporaries)}
         types |= {("result", k): t for k, t in enumerate(plan.results)}
@@ -117,10 +117,10 @@ def _compiled(line: str) -> tuple[str, Any]:
     return name, compile(text, line, "eval")
 
 
-class Run:
+class KernelRun:
     """One kernel at work: what is known of its elements and rows, over `axes` of these extents."""
 
-    def __init__(self, kernel: KernelPlan, memory: Memory, numbers: Sequence):
+    def __init__(self, kernel: KernelPlan, memory: FlatMemory, numbers: Sequence):
         self.kernel, self.memory, self.numbers = kernel, memory, numbers
         self.axes = tuple(evaluate(d, memory.extents) for d in (*kernel.rows, *kernel.columns, *kernel.ranks))
         self.rows = tuple(range(len(kernel.rows)))
@@ -201,13 +201,13 @@ class Run:
         whole = [self.line(a).size if a in axes else x.shape[a] for a in range(len(self.axes))]
         return np.broadcast_to(x, whole)
 
-    def identity(self, use: FoldUse) -> list[np.ndarray]:
+    def identity(self, use: Reduction) -> list[np.ndarray]:
         """The state of nothing."""
         return [
             self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype)) for text, v in zip(use.identity, use.state)
         ]
 
-    def merged(self, use: FoldUse, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def merged(self, use: Reduction, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Two states in one."""
         merge = use.merge
         own: Known = {v.name: x for v, x in zip(merge.args, (*a, *b))}
@@ -216,7 +216,7 @@ class Run:
             own[name] = eval(code, self.words, own)
         return [np.asarray(own[v.name]).astype(numpy_dtype(v.dtype)) for v in merge.results]
 
-    def folded(self, use: FoldUse, axes: Sequence[int]) -> list[np.ndarray]:
+    def folded(self, use: Reduction, axes: Sequence[int]) -> list[np.ndarray]:
         """The state of all elements along some axes, with nothing behind them: neighbours merge, until one is left."""
         states = [self.over(self.known[v.name], axes) for v in use.lifted]
         others = [a for a in range(len(self.axes)) if a not in axes]

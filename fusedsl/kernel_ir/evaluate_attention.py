@@ -7,12 +7,12 @@ import numpy as np
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.types import numpy_dtype
 from .attention import Score, Stream, Weighing
-from .evaluate import Run
+from .evaluate import KernelRun
 from .evaluate_phases import finish_row, parts, work
 from .phase import Body
 
 
-def run_scores(run: Run) -> None:
+def run_scores(run: KernelRun) -> None:
     """Run a pass over scores."""
     stream = run.kernel.stream
     assert stream is not None
@@ -35,7 +35,7 @@ def run_scores(run: Run) -> None:
             run.store(store)
 
 
-def _tile(run: Run, stream: Stream) -> None:
+def _tile(run: KernelRun, stream: Stream) -> None:
     """One part of the stream."""
     for one in (*stream.inputs, *stream.row_inputs):
         run.body(one)
@@ -56,18 +56,18 @@ def _tile(run: Run, stream: Stream) -> None:
     _merge(run, stream)
 
 
-def _score(run: Run, score: Score) -> np.ndarray:
+def _score(run: KernelRun, score: Score) -> np.ndarray:
     """The sum of products along the axis of a score."""
     left, right = _only(run, score.left), _only(run, score.right)
     return _summed(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
-def _only(run: Run, one: Body) -> np.ndarray:
+def _only(run: KernelRun, one: Body) -> np.ndarray:
     (value,) = run.body(one)
     return value
 
 
-def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+def _summed(run: KernelRun, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     shape = np.broadcast_shapes(x.shape, y.shape)
     if np.prod([max(n, 1) for n in shape]) * run.axes[axis] > MOST_ELEMENTS:
         raise TooLarge
@@ -75,7 +75,7 @@ def _summed(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     return run.over(np.multiply(x, y, dtype=wide), (axis,)).sum(axis, keepdims=True, dtype=wide)
 
 
-def _merge(run: Run, stream: Stream) -> None:
+def _merge(run: KernelRun, stream: Stream) -> None:
     """The state so far with that of a tile."""
     use = stream.state
     weights = [(w, _weighed(run, w)) for w in stream.weighings]
@@ -88,7 +88,7 @@ def _merge(run: Run, stream: Stream) -> None:
         run.known[w.state.name] = state + total if stream.level else state
 
 
-def _weighed(run: Run, w: Weighing) -> np.ndarray:
+def _weighed(run: KernelRun, w: Weighing) -> np.ndarray:
     """What a tile adds to a sum with an axis of its own. What does not count weighs nothing, whatever it weighs."""
     weight, right = run.known[w.weight.name], _only(run, w.right)
     if w.kept is not None:

@@ -8,11 +8,11 @@ import numpy as np
 
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
-from .evaluate import Run
-from .phase import FoldUse, Phase, ScanUse, Selection
+from .evaluate import KernelRun
+from .phase import Phase, Reduction, ScanUse, Selection
 
 
-def run_resident(run: Run) -> None:
+def run_resident(run: KernelRun) -> None:
     """Run a kernel whose rows stay on the chip."""
     run.read()
     for phase in run.kernel.resident:
@@ -26,18 +26,18 @@ def run_resident(run: Run) -> None:
             run.store(store)
 
 
-def run_streamed(run: Run) -> None:
+def run_looped(run: KernelRun) -> None:
     """Run a kernel whose rows go by in parts."""
     run.read()
     for phase in run.kernel.streamed:
         _stream(run, phase)
 
 
-def _named(use: FoldUse, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+def _named(use: Reduction, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
     return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
 
 
-def work(run: Run, phase: Phase) -> None:
+def work(run: KernelRun, phase: Phase) -> None:
     """The element work of a phase, its stores, and its folds the other way."""
     run.body(phase.element)
     for step in phase.scans:
@@ -52,14 +52,14 @@ def work(run: Run, phase: Phase) -> None:
         run.known |= _named(use, run.folded(use, run.rows))
 
 
-def finish_row(run: Run, phase: Phase) -> None:
+def finish_row(run: KernelRun, phase: Phase) -> None:
     """The work on a row after its folds."""
     run.body(phase.row)
     for store in phase.row_stores:
         run.store(store)
 
 
-def _scanned(run: Run, use: ScanUse) -> np.ndarray:
+def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
     """The state of each element and those before it, along the one column axis."""
     (axis,) = run.columns
     x = np.moveaxis(run.over(run.known[use.lifted[0].name], (axis,)), axis, 0)
@@ -71,7 +71,7 @@ def _scanned(run: Run, use: ScanUse) -> np.ndarray:
     return np.moveaxis(prefixes, 0, axis)
 
 
-def _order(run: Run, one: Selection) -> None:
+def _order(run: KernelRun, one: Selection) -> None:
     """The elements in order, along the axis of its places."""
     (axis,) = run.columns
     x = run.over(run.known[one.lifted.name], (axis,))
@@ -90,13 +90,13 @@ def _order(run: Run, one: Selection) -> None:
 # -- rows that go by in parts
 
 
-def parts(run: Run) -> list[slice]:
+def parts(run: KernelRun) -> list[slice]:
     """The columns in two parts."""
     n = run.axes[run.columns[0]] if run.columns else 1
     return [slice(0, n // 2), slice(n // 2, n)] if n > 1 else [slice(0, n)]
 
 
-def _stream(run: Run, phase: Phase) -> None:
+def _stream(run: KernelRun, phase: Phase) -> None:
     """A pass over the columns, a part after the other: scans and orders take the whole of them."""
     whole = bool(phase.scans or phase.select or phase.ranks or phase.cross)
     states = {use: run.identity(use) for use in phase.folds}

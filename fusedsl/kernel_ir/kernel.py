@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..ir.types import DType
 from .attention import Stream
 from .batched_calls import Table
-from .phase import Body, FoldUse, Phase, Product, Store, Value
+from .phase import Body, Phase, Product, Reduction, Store, Value
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class KernelIR:
         return "int64" if self.wide else "int32"
 
     @property
-    def cross(self) -> tuple[FoldUse, ...]:
+    def cross(self) -> tuple[Reduction, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.cross)
 

@@ -25,7 +25,7 @@ class Body:
 
 
 @dataclass(frozen=True)
-class FoldUse:
+class Reduction:
     """One fold over all column axes: the state that each element is lifted to, and how two states merge.
 
     `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
@@ -54,7 +54,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class ScanUse(FoldUse):
+class ScanUse(Reduction):
     """A fold's prefixes along the one column axis: `state` are element values, of each element and what is before it.
 
     Where `reverse`, the prefixes are suffixes: a row is scanned from its end.
@@ -97,7 +97,7 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Implied:
+class DerivedAccumulators:
     """States of a tile that need not be folded, for they follow from its others: the results of the body, in order."""
 
     states: tuple[Value, ...]
@@ -126,17 +126,17 @@ class Phase:
 
     element: Body
     stores: tuple[Store, ...] = ()
-    folds: tuple[FoldUse, ...] = ()
+    folds: tuple[Reduction, ...] = ()
     row: Body | None = None
     row_stores: tuple[Store, ...] = ()
     tile: tuple[Phase, ...] = ()
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
     select: Selection | None = None  # the order of the elements, once the bodies have run
     ranks: bool = False  # the phase runs over the order's places, not over the columns
-    cross: tuple[FoldUse, ...] = ()
+    cross: tuple[Reduction, ...] = ()
     products: tuple[Product, ...] = ()
     lasting: bool = False
-    implied: Implied | None = None
+    implied: DerivedAccumulators | None = None
 
     @property
     def bodies(self) -> tuple[Body, ...]:

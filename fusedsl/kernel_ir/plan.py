@@ -13,11 +13,11 @@ from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import Ending, Extreme, Gather, Line, Score, Sieve, Stream, Weighing
 from .kernel import Finish, Load, Position
-from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from .phase import Body, DerivedAccumulators, Phase, Product, Reduction, ScanStep, ScanUse, Selection, Store, Value
 
 
 @dataclass(frozen=True)
-class Coordinate:
+class IterationIndex:
     """Position along one axis of an array: start + step * (iteration axis `axis`: rows, columns, ranks; or none)."""
 
     start: Dim
@@ -37,7 +37,7 @@ class ArrayUse:
     kind: str
     index: int
     views: tuple
-    at: tuple[Coordinate, ...]
+    at: tuple[IterationIndex, ...]
     gathered: tuple[int, ...] | None = None
 
 
@@ -114,9 +114,9 @@ class Plan:
 CLASSES = {
     c.__name__: c
     for c in (
-        *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, Finish, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Implied, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
+        *(Plan, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
+        *(Phase, Finish, Reduction, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(DerivedAccumulators, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
     )
 }
 

@@ -13,12 +13,12 @@ import numpy as np
 
 from ..ir.compare import compare
 from ..ir.graph import Graph, Type
-from ..ir.places import Box, Places
+from ..ir.places import Box, IndexRules
 from ..ir.samples import Samples, sampled
 from ..ir.verify import require
-from .evaluate import Call, Memory, Run
+from .evaluate import FlatMemory, KernelRun, PlanCall
 from .evaluate_attention import run_scores
-from .evaluate_phases import run_resident, run_streamed
+from .evaluate_phases import run_looped, run_resident
 from .plan import ArrayUse, KernelPlan, Plan
 from .verify_attention import verify_stream
 from .verify_bodies import bodies_of, verify_bodies
@@ -32,7 +32,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     given, computes something else. `samples` pass its checks."""
     if samples is None:
         samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
-    places, types = Places(plan.parameters, samples), _types(plan)
+    places, types = IndexRules(plan.parameters, samples), _types(plan)
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan.parameters, types, places)
@@ -48,15 +48,15 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
 
 def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
     """The results of a plan, whose rows stay on the chip or are `streamed`."""
-    call = Call(*given)
-    memory = Memory(plan, call)
+    call = PlanCall(*given)
+    memory = FlatMemory(plan, call)
     with np.errstate(all="ignore"):
         for kernel in plan.kernels:
-            run = Run(kernel, memory, call.numbers)
+            run = KernelRun(kernel, memory, call.numbers)
             if kernel.stream is not None:
                 run_scores(run)
             elif streamed and kernel.streamed:
-                run_streamed(run)
+                run_looped(run)
             else:
                 run_resident(run)
     return [memory.arrays["result", k] for k in range(len(plan.results))]
@@ -95,7 +95,7 @@ def _keys(uses: Iterable[ArrayUse]) -> list[Key]:
     return [(use.kind, use.index) for use in uses]
 
 
-def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: Places) -> None:
+def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexRules) -> None:
     """All elements of every result, and of every temporary that is written, are stored once."""
     stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
     for kernel in plan.kernels:

@@ -8,14 +8,14 @@ from ..ir.verify import require
 from .attention import Sieve, Stream
 from .phase import Body, Phase
 from .plan import KernelPlan
-from .verify_bodies import Given, Known, Scope, are_known, body, given_to
+from .verify_bodies import BodyInputs, DefinedNames, Known, are_known, body, body_inputs
 
 
 def verify_stream(kernel: KernelPlan) -> None:
     """VerifyError where a name of a pass over scores is read before it is defined."""
     stream = kernel.stream
     assert stream is not None
-    given = given_to(kernel)
+    given = body_inputs(kernel)
     elements = _read(stream, given)
     tile = _tile(stream, stream.tile, elements)
     if stream.sieve is not None:
@@ -29,7 +29,7 @@ def _all(bodies: Iterable[Body | None], known: Known) -> Known:
     return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
 
 
-def _read(stream: Stream, given: Given) -> Known:
+def _read(stream: Stream, given: BodyInputs) -> Known:
     """What the elements of a tile are computed of."""
     known = dict(given.elements)
     if stream.gather is not None:
@@ -46,9 +46,9 @@ def _read(stream: Stream, given: Given) -> Known:
     return known
 
 
-def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Scope:
+def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> DefinedNames:
     """What is known once a tile's phases are over; where tiles are level, the first folds are joined to all so far."""
-    scope, joined = Scope(dict(elements), dict(elements)), stream.join is None
+    scope, joined = DefinedNames(dict(elements), dict(elements)), stream.join is None
     for phase in phases:
         scope.folded(phase)
         if phase.folds and not joined:
@@ -58,7 +58,7 @@ def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> Scope:
     return scope
 
 
-def _join(stream: Stream, scope: Scope) -> None:
+def _join(stream: Stream, scope: DefinedNames) -> None:
     before = {v.name: v.dtype for v in stream.state.state}
     for one in (stream.join, stream.rise):
         if one is not None:
@@ -67,7 +67,7 @@ def _join(stream: Stream, scope: Scope) -> None:
             scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
 
 
-def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, tile: Scope) -> None:
+def _verify_sieve(stream: Stream, sieve: Sieve, given: BodyInputs, elements: Known, tile: DefinedNames) -> None:
     known = dict(given.elements)
     known |= {v.name: v.dtype for _, *ends in sieve.ends for v in ends}
     for extreme in sieve.extremes:
@@ -81,7 +81,7 @@ def _verify_sieve(stream: Stream, sieve: Sieve, given: Given, elements: Known, t
             require(there, "tiles that count whole have the values of others", partial, other)
 
 
-def _merged(stream: Stream, tile: Scope) -> Known:
+def _merged(stream: Stream, tile: DefinedNames) -> Known:
     """The state with that of a tile, and what its sums are moved by."""
     use = stream.state
     before = {v.name: v.dtype for v in use.state}
@@ -107,11 +107,11 @@ def _merged(stream: Stream, tile: Scope) -> Known:
     return before
 
 
-def _verify_results(stream: Stream, given: Given, state: Known) -> None:
+def _verify_results(stream: Stream, given: BodyInputs, state: Known) -> None:
     known = {**given.elements, **state}
     if stream.row is not None:
         known |= body(stream.row, {**given.rows, **state})
-    scope = Scope(known, known)
+    scope = DefinedNames(known, known)
     scope.stores(stream.row_stores, {**given.rows, **known})
     for ending in stream.endings:
         scope.stores(ending.stores, {**known, **body(ending.body, known)})

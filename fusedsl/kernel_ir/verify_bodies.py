@@ -13,7 +13,7 @@ from functools import cache
 
 from ..ir.types import DType
 from ..ir.verify import require
-from .phase import Body, FoldUse, Phase, ScanStep, Store, Value
+from .phase import Body, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
 
 LINE = re.compile(r"([A-Za-z_]\w*) = (.+)")
@@ -25,16 +25,16 @@ Known = dict[str, DType]
 
 def verify_bodies(kernel: KernelPlan) -> None:
     """VerifyError where a name of a kernel's phases is read before it is defined."""
-    given = given_to(kernel)
-    scope = Scope(dict(given.elements), dict(given.rows))
+    given = body_inputs(kernel)
+    scope = DefinedNames(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
         scope.phase(phase)
     if kernel.finish is not None:
-        columns = Scope(given.columns | scope.columns, {})
+        columns = DefinedNames(given.columns | scope.columns, {})
         if kernel.finish.body is not None:
             columns.elements |= body(kernel.finish.body, columns.elements)
         columns.stores(kernel.finish.stores, columns.elements)
-    streamed = Scope({}, dict(given.rows))
+    streamed = DefinedNames({}, dict(given.rows))
     for phase in kernel.streamed:
         streamed.elements = dict(given.elements)  # nothing of an element stays
         streamed.phase(phase)
@@ -51,7 +51,7 @@ def bodies_of(kernel: KernelPlan) -> list[Body]:
 
 
 @dataclass(frozen=True)
-class Given:
+class BodyInputs:
     """What bodies may read before anything is computed: those of elements, of rows, and of columns."""
 
     elements: Known
@@ -59,7 +59,7 @@ class Given:
     columns: Known
 
 
-def given_to(kernel: KernelPlan) -> Given:
+def body_inputs(kernel: KernelPlan) -> BodyInputs:
     """Loads, positions, addresses and numbers, by where they are the same."""
     axes: list[tuple[Value, Iterable[int]]] = [(p.value, (p.axis,)) for p in kernel.positions]
     axes += [(x.value, [c.axis for c in kernel.arrays[x.operand].at if c.axis is not None]) for x in kernel.loads]
@@ -68,7 +68,7 @@ def given_to(kernel: KernelPlan) -> Given:
     require(len(names) == len(set(names)), "what is read has names of its own", kernel.name, names)
     rows = frozenset(range(len(kernel.rows)))
     columns = frozenset(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
-    return Given(*(_along(axes, inside) for inside in (None, rows, columns)))
+    return BodyInputs(*(_along(axes, inside) for inside in (None, rows, columns)))
 
 
 def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] | None) -> Known:
@@ -110,7 +110,7 @@ def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object)
         require(known[v.name] is v.dtype, "a name is read in the dtype that it has", v, known[v.name], what)
 
 
-def fold(use: FoldUse, known: Mapping[str, DType]) -> Known:
+def fold(use: Reduction, known: Mapping[str, DType]) -> Known:
     """The state of a fold of what is lifted."""
     are_known(use.lifted, known, use.name)
     count = len(use.state)
@@ -123,7 +123,7 @@ def fold(use: FoldUse, known: Mapping[str, DType]) -> Known:
 
 
 @dataclass
-class Scope:
+class DefinedNames:
     """What is known so far: of elements, of rows (which elements may read, too), of columns, of places of an order."""
 
     elements: Known

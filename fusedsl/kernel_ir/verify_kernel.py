@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.dims import Dim
 from ..ir.graph import Parameter, Type
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.verify import require
 from .phase import Phase
 from .plan import ArrayUse, KernelPlan, ScalarUse
@@ -16,7 +16,7 @@ READ, WRITTEN = ("argument", "temporary"), ("temporary", "result")
 
 
 def verify_kernel(
-    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: Places
+    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
 ) -> None:
     """VerifyError where what a kernel reads or writes is not well formed."""
     places.known_extents(axes_of(kernel), kernel.name)
@@ -43,7 +43,7 @@ def axes_of(kernel: KernelPlan) -> tuple[Dim, ...]:
     return (*kernel.rows, *kernel.columns, *kernel.ranks)
 
 
-def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, places: Places) -> None:
+def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, places: IndexRules) -> None:
     require(len(use.at) == len(shape), "an array has a coordinate for each axis", use)
     axes = axes_of(kernel)
     for c, extent in zip(use.at, shape):
@@ -122,7 +122,7 @@ def _is_a_number(
     kernel: KernelPlan,
     parameters: Sequence[Parameter],
     types: Mapping[Key, Type],
-    places: Places,
+    places: IndexRules,
 ) -> None:
     match s.kind:
         case "argument":

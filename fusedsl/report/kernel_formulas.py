@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..ir.dims import Dim, evaluate
 from ..kernel_ir.attention import Stream
 from ..kernel_ir.phase import Body, Phase, Value
-from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
+from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
 from .body_formulas import Formulas
 from .explained_case import Case
 
@@ -173,10 +173,10 @@ class _Names:
         name = array_name(self.case, use)
         return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"
 
-    def _is_plain(self, c: Coordinate) -> bool:
+    def _is_plain(self, c: IterationIndex) -> bool:
         return c.axis is None or (c.step == 1 and self._extent(c.start) == "0")
 
-    def _index(self, c: Coordinate) -> str:
+    def _index(self, c: IterationIndex) -> str:
         start = self._extent(c.start)
         if c.axis is None:
             return start

@@ -17,7 +17,7 @@ WIDER = {("less", 1): "less_equal", ("greater_equal", 1): "greater"}  # of x, y 
 WIDER |= {("less_equal", -1): "less", ("greater", -1): "greater_equal"}  # of x, y - 1
 
 
-def ordered(condition: Node) -> Node:
+def simplify_comparison(condition: Node) -> Node:
     """A condition in fewer operations, where it compares positions or has literals."""
     known: dict[Node, Node] = {}
 

@@ -101,7 +101,7 @@ def is_positive(n: Node) -> bool:
     return n.op == "size"
 
 
-def grown(value: Node, scale: float) -> Node:
+def scaled_factor(value: Node, scale: float) -> Node:
     """scale * value, with one factor in all where the value has a positive one already."""
     factor, rest = positive_factor(value)
     if factor is None:
@@ -111,7 +111,7 @@ def grown(value: Node, scale: float) -> Node:
     return scalar_op("multiply", rest, scaled(factor, scale, None))
 
 
-def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
+def replace_nodes(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
     """The roots with some nodes replaced; what stands below a replaced node is left alone."""
     new: dict[Node, Node] = {}
 
@@ -124,7 +124,7 @@ def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Nod
     return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}
 
 
-def write(root: Node, names: Mapping[Node, str]) -> str:
+def format_scalar(root: Node, names: Mapping[Node, str]) -> str:
     """A scalar as people write it; `names` are values that have one."""
     texts: dict[Node, str] = {}
     for n in walk([root]):

@@ -19,7 +19,7 @@ from ..ir.graph import Node, constant, is_literal, node, resolve, value_of
 from ..ir.interp import evaluate_node
 from ..ir.ops import CASTS, OPS
 from ..ir.types import BOOL, numpy_dtype
-from .comparisons import ordered
+from .comparisons import simplify_comparison
 from .intervals.three_valued_logic import both, either, invert
 from .scalar_builder import is_positive
 from .scalar_builder import scalar_op as op
@@ -28,45 +28,45 @@ RISING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum"
 
 
 @dataclass(frozen=True)
-class Choice:
+class Select:
     """`value` where `condition` holds, else the literal `other`."""
 
     condition: Node
     value: Node
     other: Node
 
-    def with_other(self, number: float) -> Choice | None:
+    def with_other(self, number: float) -> Select | None:
         """The same with this number as the literal, if it is one of the sides."""
-        if stands_for(self.other, number):
+        if is_number(self.other, number):
             return self
-        turned = Choice(contrary(self.condition), self.other, self.value)
-        return turned if stands_for(self.value, number) else None
+        turned = Select(negation(self.condition), self.other, self.value)
+        return turned if is_number(self.value, number) else None
 
     @property
-    def infinite(self) -> Choice | None:
+    def infinite(self) -> Select | None:
         """The same with an infinity as the literal."""
         return self.with_other(-inf) or self.with_other(inf)
 
 
-def contrary(condition: Node) -> Node:
+def negation(condition: Node) -> Node:
     """Where a condition does not hold."""
-    return ordered(invert(condition))
+    return simplify_comparison(invert(condition))
 
 
-def picked(c: Choice) -> Node:
+def select_node(c: Select) -> Node:
     """A choice as a node."""
     return pick(c.condition, c.value, c.other)
 
 
-class Choices:
+class SelectAnalysis:
     """The choices that values are; `apart(n)` says of a value that it may be NaN or infinite all along a row, as what
     is folded of a row may: masks are not taken out of what is computed with it, so that it stays so."""
 
     def __init__(self, apart: Callable[[Node], bool]):
         self.apart = apart
-        self._known: dict[Node, Choice | None] = {}
+        self._known: dict[Node, Select | None] = {}
 
-    def of(self, root: Node) -> Choice | None:
+    def of(self, root: Node) -> Select | None:
         """The choice that a value is, by its operation; None where it is none."""
         return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._made)
 
@@ -74,12 +74,12 @@ class Choices:
         """A condition as logic of conditions, where it is a choice of literals, or of one."""
         found = self.of(c)
         if found is None:
-            return ordered(c)
+            return simplify_comparison(c)
         if not value_of(found.other):
             return both(found.condition, found.value)
-        return either(contrary(found.condition), found.value)
+        return either(negation(found.condition), found.value)
 
-    def alike(self, n: Node) -> Choice | None:
+    def alike(self, n: Node) -> Select | None:
         """The choice that an operation of choices by one condition, and of literals, is: exactly."""
         args = [literal(a) for a in n.args]
         found = [self.of(a) for a in args]
@@ -92,7 +92,7 @@ class Choices:
             return None
         value = _folded(n, values) if all(v.op == "const" for v in values) else None
         value = value if value is not None else node(n.op, values, n.attr, n.type)
-        return None if value is other else Choice(conditions.pop(), value, other)
+        return None if value is other else Select(conditions.pop(), value, other)
 
     def may_be_infinite(self, n: Node) -> bool:
         """Whether a mask may make a value infinite: 0 times it is NaN, and so is it less an infinity."""
@@ -118,7 +118,7 @@ class Choices:
         """Whether a value is taken for a finite one where a mask leaves it out, whatever memory holds."""
         return not self.apart(n) and not self.may_be_infinite(n)
 
-    def _made(self, n: Node) -> Choice | None:
+    def _made(self, n: Node) -> Select | None:
         if n.op in CASTS:
             return self._cast(n)
         if n.op not in OPS:
@@ -128,11 +128,11 @@ class Choices:
             found = RULES[n.op](self, n)
         return found
 
-    def _cast(self, n: Node) -> Choice | None:
+    def _cast(self, n: Node) -> Select | None:
         """A condition is 1 or 0; float8 may have no infinity."""
         (x,), to = n.args, n.type.dtype
         if x.type.dtype is BOOL and to is not BOOL and x.op != "const":
-            return Choice(self.condition(x), constant(1, to), constant(0, to))
+            return Select(self.condition(x), constant(1, to), constant(0, to))
         exact = to.kind in "fb" and not to.storage and not x.type.dtype.storage
         return self.alike(n) if exact and x.type.dtype is not BOOL else None
 
@@ -148,7 +148,7 @@ def literal(n: Node) -> Node:
     return constant(convert(value_of(inner), to), to)
 
 
-def stands_for(n: Node, number: float) -> bool:
+def is_number(n: Node, number: float) -> bool:
     """Whether a node is this number, cast or not."""
     return is_literal(literal(n), number)
 
@@ -166,17 +166,17 @@ def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
 # -- a rule for each operation whose operands are not all choices by one condition
 
 
-def _where(choices: Choices, n: Node) -> Choice | None:
+def _where(choices: SelectAnalysis, n: Node) -> Select | None:
     """A choice by hand, and one between choices with the same literal, or with a value."""
     c, yes, no = choices.condition(n.args[0]), *map(literal, n.args[1:])
     if yes.op == no.op == "const":
-        return Choice(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Choice(contrary(c), no, yes)
+        return Select(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Select(negation(c), no, yes)
     if yes.op == "const":
-        c, yes, no = contrary(c), no, yes
+        c, yes, no = negation(c), no, yes
     inner = choices.of(yes)
     if no.op == "const":
         same = inner is not None and inner.with_other(value_of(no))
-        return Choice(both(c, same.condition), same.value, no) if same else Choice(c, yes, no)
+        return Select(both(c, same.condition), same.value, no) if same else Select(c, yes, no)
     outer = choices.of(no)
     if inner is None and outer is None:
         return None
@@ -185,26 +185,26 @@ def _where(choices: Choices, n: Node) -> Choice | None:
     same = outer.with_other(value_of(inner.other))
     if same is None:
         return None
-    return Choice(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
+    return Select(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
 
 
-def _beside(c: Node, yes: Node, no: Node, inner: Choice | None, outer: Choice | None) -> Choice:
+def _beside(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
     """A choice on one side of another, and what is none on the other side."""
     if inner is None:
         assert outer is not None
-        return Choice(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
-    return Choice(either(contrary(c), inner.condition), _chosen(c, inner.value, no), inner.other)
+        return Select(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
+    return Select(either(negation(c), inner.condition), _chosen(c, inner.value, no), inner.other)
 
 
 def _either_way(c: Node, yes: Node, no: Node) -> Node:
-    return yes if yes is no else either(both(c, yes), both(contrary(c), no))
+    return yes if yes is no else either(both(c, yes), both(negation(c), no))
 
 
 def _chosen(c: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else pick(c, yes, no)
 
 
-def _sum(choices: Choices, n: Node) -> Choice | None:
+def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
     """What an infinity is added to, or subtracted from, is infinite."""
     sides = [choices.of(a) for a in n.args]
     sides = [None if c is None else c.infinite for c in sides]
@@ -215,38 +215,38 @@ def _sum(choices: Choices, n: Node) -> Choice | None:
         rest, condition = n.args[1 - k], found.condition
         beside = sides[1 - k]
         if beside is not None:
-            if not stands_for(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
+            if not is_number(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
                 return None
             rest, condition = beside.value, both(condition, beside.condition)
         if not choices.finite(rest) or choices.may_be_infinite(found.value):
             return None
         values = (found.value, rest) if k == 0 else (rest, found.value)
-        return Choice(condition, _added(n, *values), other)
+        return Select(condition, _added(n, *values), other)
     return None
 
 
 def _added(n: Node, x: Node, y: Node) -> Node:
     """A sum; nothing is added where one of them is 0."""
-    if stands_for(y, 0.0) and x.type == n.type:
+    if is_number(y, 0.0) and x.type == n.type:
         return x
-    if stands_for(x, 0.0) and y.type == n.type:
+    if is_number(x, 0.0) and y.type == n.type:
         return y if n.op == "add" else op("negative", y)
     return node(n.op, (x, y), n.attr, n.type)
 
 
-def _least(choices: Choices, n: Node) -> Choice | None:
+def _least(choices: SelectAnalysis, n: Node) -> Select | None:
     """Nothing is less than -inf, and nothing more than inf."""
     number = -inf if n.op in ("minimum", "fmin") else inf
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x)
         found = None if one is None else one.with_other(number)
         if found is not None and choices.finite(y):
-            value = y if stands_for(found.value, -number) else _of_two(n, k, found.value, y)
-            return Choice(found.condition, value, found.other)
+            value = y if is_number(found.value, -number) else _of_two(n, k, found.value, y)
+            return Select(found.condition, value, found.other)
     return None
 
 
-def _product(choices: Choices, n: Node) -> Choice | None:
+def _product(choices: SelectAnalysis, n: Node) -> Select | None:
     """What is multiplied by 0, or what is 0 and is divided, is 0; infinity times what is positive is infinite."""
     if n.type.dtype.kind != "f":
         return None
@@ -258,8 +258,8 @@ def _product(choices: Choices, n: Node) -> Choice | None:
         if found is None and choices.finite(y):
             found = one.with_other(0.0)
         if found is not None:
-            alone = n.op == "multiply" and stands_for(found.value, 1.0) and y.type == n.type
-            return Choice(found.condition, y if alone else _of_two(n, k, found.value, y), found.other)
+            alone = n.op == "multiply" and is_number(found.value, 1.0) and y.type == n.type
+            return Select(found.condition, y if alone else _of_two(n, k, found.value, y), found.other)
     return None
 
 
@@ -268,7 +268,7 @@ def _of_two(n: Node, k: int, x: Node, y: Node) -> Node:
     return node(n.op, (y, x) if k else (x, y), n.attr, n.type)
 
 
-RULES: dict[str, Callable[[Choices, Node], Choice | None]] = {
+RULES: dict[str, Callable[[SelectAnalysis, Node], Select | None]] = {
     "where": _where,
     **dict.fromkeys(("add", "subtract"), _sum),
     **dict.fromkeys(("minimum", "fmin", "maximum", "fmax"), _least),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import Body, FoldUse, Value
+from ...kernel_ir.phase import Body, Reduction, Value
 from . import loop_splitting, reduce, scan
 from .roles import Array, Roles
 from .rows import claim, counted, extents, unclaim
@@ -207,7 +207,7 @@ class Strip:
 
     # -- the tree of blocks
 
-    def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    def push(self, folds: tuple[Reduction, ...], part: str) -> list[str]:
         """Add a block's states, of this name, to the tree of every row."""
         keep = []
         for f in folds:
@@ -215,7 +215,7 @@ class Strip:
         loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
-    def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
+    def join(self, folds: tuple[Reduction, ...], part: str, into: str, count: str) -> list[str]:
         """Merge what the tree of every row holds of so many blocks."""
         nothing = [line for f in folds for line in reduce.kept(f, part, "lane", list(f.identity))]
         keep = [line for f in folds for line in reduce.kept(f, into, "lane", reduce.got(f, part, "lane"))]
@@ -223,7 +223,7 @@ class Strip:
         loop = ["while rest != 0:", *indented([*some, "level = level + 1", "rest = rest >> 1"])]
         return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
 
-    def from_tree(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    def from_tree(self, folds: tuple[Reduction, ...], part: str) -> list[str]:
         """What the tree holds at a level joins a part of a row's states."""
         merges = []
         for f in folds:

@@ -13,7 +13,7 @@ from ...ir.op_cost import instructions
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.matmul_axes import sides, worthwhile
-from ...kernel_ir.phase import Body, FoldUse
+from ...kernel_ir.phase import Body, Reduction
 from ..cuda.scan_sort.sort_method import selection
 
 NEAR, FAR = 1.2e-11, 3e-11  # seconds for a byte that a cache delivers, or memory
@@ -73,7 +73,7 @@ def _of_scores(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
     assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
-    uses: Iterable[FoldUse] = [use for phase in stream.tile for use in phase.folds]
+    uses: Iterable[Reduction] = [use for phase in stream.tile for use in phase.folds]
     bodies = [*(phase.element for phase in stream.tile), *(use.merge for use in uses), *stream.inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _of_bodies(bodies, width))
 

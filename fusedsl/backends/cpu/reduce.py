@@ -6,7 +6,7 @@ may be folded in lanes. The order is fixed: it depends on the number of columns 
 
 from __future__ import annotations
 
-from ...kernel_ir.phase import FoldUse
+from ...kernel_ir.phase import Reduction
 from .roles import Array, accumulation
 from .source_text import indented, renamed
 
@@ -14,12 +14,12 @@ LANES = 64
 LEVELS = 48  # of the pairwise tree: enough for any number of segments
 
 
-def state_arrays(folds: tuple[FoldUse, ...], kind: str, count: str) -> list[Array]:
+def state_arrays(folds: tuple[Reduction, ...], kind: str, count: str) -> list[Array]:
     """One array per component of every state."""
     return [Array(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.state]
 
 
-def merged(fold: FoldUse, first: list[str], second: list[str], into: list[str]) -> list[str]:
+def merged(fold: Reduction, first: list[str], second: list[str], into: list[str]) -> list[str]:
     """into = merge(first, second), with the merge's lines in place."""
     own = own_names(fold)
     lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
@@ -27,22 +27,22 @@ def merged(fold: FoldUse, first: list[str], second: list[str], into: list[str]) 
     return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
 
 
-def own_names(fold: FoldUse) -> dict[str, str]:
+def own_names(fold: Reduction) -> dict[str, str]:
     """New names for the values of a merge: merges of other folds use the same ones, perhaps of other types."""
     made = [line.partition(" = ")[0] for line in fold.merge.lines]
     return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
 
 
-def states(fold: FoldUse) -> list[str]:
+def states(fold: Reduction) -> list[str]:
     return [value.name for value in fold.state]
 
 
-def named(fold: FoldUse, part: str) -> list[str]:
+def named(fold: Reduction, part: str) -> list[str]:
     """The variables (or arrays) of a part of a state; the state's own where the part has no name."""
     return [f"{name}_{part}" for name in states(fold)] if part else states(fold)
 
 
-def identity(fold: FoldUse, part: str = "") -> list[str]:
+def identity(fold: Reduction, part: str = "") -> list[str]:
     return [f"{name} = {text}" for name, text in zip(named(fold, part), fold.identity)]
 
 
@@ -54,15 +54,15 @@ def put(label: str, index: str, value: str) -> str:
     return f"{label}_put({label}_at, {index}, {value})"
 
 
-def got(fold: FoldUse, kind: str, index: str) -> list[str]:
+def got(fold: Reduction, kind: str, index: str) -> list[str]:
     return [get(f"{name}_{kind}", index) for name in states(fold)]
 
 
-def kept(fold: FoldUse, kind: str, index: str, values: list[str]) -> list[str]:
+def kept(fold: Reduction, kind: str, index: str, values: list[str]) -> list[str]:
     return [put(f"{name}_{kind}", index, value) for name, value in zip(states(fold), values)]
 
 
-def in_register(fold: FoldUse) -> list[str]:
+def in_register(fold: Reduction) -> list[str]:
     """state = merge(state, lifted) for a merge of one line."""
     name, lifted = fold.state[0].name, fold.lifted[0].name
     if word := accumulation(fold):
@@ -70,26 +70,26 @@ def in_register(fold: FoldUse) -> list[str]:
     return merged(fold, [name], [lifted], [name])
 
 
-def in_lane(fold: FoldUse, lane: str) -> list[str]:
+def in_lane(fold: Reduction, lane: str) -> list[str]:
     """Merge the lifted element into the state of a lane."""
     fresh = [f"{name}_next" for name in states(fold)]
     lines = merged(fold, got(fold, "lane", lane), [value.name for value in fold.lifted], fresh)
     return [*lines, *kept(fold, "lane", lane, fresh)]
 
 
-def in_line(fold: FoldUse, index: str) -> list[str]:
+def in_line(fold: Reduction, index: str) -> list[str]:
     """Merge the lifted element into the state of its column."""
     fresh = [f"{name}_next" for name in states(fold)]
     lines = merged(fold, got(fold, "line", index), [value.name for value in fold.lifted], fresh)
     return [*lines, *kept(fold, "line", index, fresh)]
 
 
-def reset_lanes(folds: tuple[FoldUse, ...], count: str) -> list[str]:
+def reset_lanes(folds: tuple[Reduction, ...], count: str) -> list[str]:
     lines = [line for fold in folds for line in kept(fold, "lane", "lane", list(fold.identity))]
     return [f"for lane in range({count}):", *indented(lines)]
 
 
-def join_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
+def join_lanes(folds: tuple[Reduction, ...]) -> list[str]:
     """Halve the lanes until one is left, and read it."""
     lines = []
     for fold in folds:
@@ -101,12 +101,12 @@ def join_lanes(folds: tuple[FoldUse, ...]) -> list[str]:
     return [f"half = {LANES // 2}", "while half > 0:", *indented(inner), *reads]
 
 
-def appended(fold: FoldUse, part: str, other: str) -> list[str]:
+def appended(fold: Reduction, part: str, other: str) -> list[str]:
     """part = merge(part, other), for parts of a state."""
     return merged(fold, named(fold, part), named(fold, other), named(fold, part))
 
 
-def push(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
+def push(folds: tuple[Reduction, ...], number: str, part: str = "") -> list[str]:
     """Add part `number` (counted from 0) to the pairwise tree: parts of equal size merge, as in a binary counter."""
     merges = _from_tree(folds, part)
     keep = [line for fold in folds for line in kept(fold, "tree", "level", named(fold, part))]
@@ -114,13 +114,13 @@ def push(folds: tuple[FoldUse, ...], number: str, part: str = "") -> list[str]:
     return ["level = 0", f"rest = {number}", "while (rest & 1) != 0:", *indented(inner), *keep]
 
 
-def _from_tree(folds: tuple[FoldUse, ...], part: str) -> list[str]:
+def _from_tree(folds: tuple[Reduction, ...], part: str) -> list[str]:
     """What the tree holds at a level joins a part of each state."""
     own = [(fold, named(fold, part)) for fold in folds]
     return [line for fold, names in own for line in merged(fold, got(fold, "tree", "level"), names, names)]
 
 
-def join_tree(folds: tuple[FoldUse, ...], count: str, part: str = "") -> list[str]:
+def join_tree(folds: tuple[Reduction, ...], count: str, part: str = "") -> list[str]:
     """The state of all `count` parts; the identity where there is none."""
     lines = [line for fold in folds for line in identity(fold, part)]
     inner = ["if (rest & 1) != 0:", *indented(_from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]

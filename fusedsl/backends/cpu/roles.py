@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ...ir.types import FLOAT64, DType
 from ...kernel_ir.kernel import KernelIR, Load, Position
-from ...kernel_ir.phase import FoldUse, Phase, Value
+from ...kernel_ir.phase import Phase, Reduction, Value
 
 # c = int64(a + b), c = a + b, c = maximum(a, b)
 SIMPLE = re.compile(
@@ -137,7 +137,7 @@ class Roles:
         return tuple(dict.fromkeys(found))
 
 
-def in_registers(fold: FoldUse) -> bool:
+def in_registers(fold: Reduction) -> bool:
     """Whether LLVM turns a loop over this merge into vector lanes: one sum, product, extremum, or, and."""
     if len(fold.state) != 1 or len(fold.merge.lines) != 1:
         return False
@@ -149,7 +149,7 @@ def in_registers(fold: FoldUse) -> bool:
     )
 
 
-def accumulation(fold: FoldUse) -> str | None:
+def accumulation(fold: Reduction) -> str | None:
     """The word for a float sum or product of free order; None for other merges."""
     found = SIMPLE.match(fold.merge.lines[0])
     if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import FoldUse
+from ...kernel_ir.phase import Reduction
 from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK, Short
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line
@@ -133,7 +133,7 @@ class _Short:
             lines += [store_line(s, f"r{s.operand}", self.place(s.operand, None)) for s in phase.row_stores]
         return lines
 
-    def folded(self, f: FoldUse) -> list[str]:
+    def folded(self, f: Reduction) -> list[str]:
         """The state of all columns: each joins those before it."""
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):

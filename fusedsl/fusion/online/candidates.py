@@ -8,15 +8,15 @@ from functools import partial
 
 from ...ir.graph import Node, node, rebuild, resolve, walk
 from ...rewrite.online.masks import Masks
-from ...rewrite.scalar_builder import free_axes, replaced
-from ...rewrite.selects import Choices
-from ..coordinates import Axis, Computed
-from ..scalar_program import Root
+from ...rewrite.scalar_builder import free_axes, replace_nodes
+from ...rewrite.selects import SelectAnalysis
+from ..coordinates import Axis, ComputedIndex
+from ..scalar_program import ScalarStore
 from .score_products import hoisted, nearest, parted, scores
 
 
 @dataclass(eq=False)
-class Group:
+class ReductionSet:
     """Folds over one stream for the same rows: what those that were written are on one axis, and their own axes."""
 
     written: dict[Node, Node]
@@ -27,16 +27,16 @@ class Group:
 Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
 
 
-def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[Node, Node], list[Group]]:
+def grouped(roots: Sequence[ScalarStore], apart: set[Node], level: bool) -> tuple[dict[Node, Node], list[ReductionSet]]:
     """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone. For
-    `level` see StreamFold.
+    `level` see OnlineReduction.
 
     Streams get tags that no axis of the program has, a higher one for each level of nesting, and where a group would
     need its own results by way of a temporary.
     """
     values = [r.value for r in roots]
     free, tag = free_axes(values), _unused_tag(values)
-    groups: dict[Key, Group] = {}
+    groups: dict[Key, ReductionSet] = {}
     masks: dict[Axis, Masks] = {}
     order = _Order()
 
@@ -52,7 +52,7 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
         while True:
             stream = Axis(along.extent, tag + depth)
             value = hoisted(moved_to(whole.args[0], along, stream, free), stream, level)
-            kept = masks.setdefault(stream, Masks(Choices(partial(_reads_pass, stream))))
+            kept = masks.setdefault(stream, Masks(SelectAnalysis(partial(_reads_pass, stream))))
             value = kept.brought_out(value, made.attr[0])
             free.update(free_axes([value]))
             own, rows = frozenset[Axis](), free[value]
@@ -64,7 +64,7 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
             depth += 1
         made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
         free.update(free_axes([made]))
-        group = groups.setdefault(key, Group({}, [], set()))
+        group = groups.setdefault(key, ReductionSet({}, [], set()))
         group.written[old] = made
         group.own |= own
         order.add(key, made)
@@ -82,18 +82,18 @@ def grouped(roots: Sequence[Root], apart: set[Node], level: bool) -> tuple[dict[
     return new, list(groups.values())
 
 
-def in_order_of_reading(roots: Sequence[Root]) -> list[Root]:
+def in_order_of_reading(roots: Sequence[ScalarStore]) -> list[ScalarStore]:
     """The roots, each after those of the temporaries that it reads."""
-    stores: dict[int, list[Root]] = {}
+    stores: dict[int, list[ScalarStore]] = {}
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
-    found: dict[Root, None] = {}
+    found: dict[ScalarStore, None] = {}
 
-    def needs(r: Root) -> list[Root]:
+    def needs(r: ScalarStore) -> list[ScalarStore]:
         return [s for t in temporaries_of([r.value]) for s in stores.get(t, ()) if s is not r]
 
-    done: dict[Root, bool] = {}
+    done: dict[ScalarStore, bool] = {}
     for r in roots:
         resolve(done, r, needs, lambda r: found.setdefault(r) is None)
     return list(found)
@@ -166,7 +166,7 @@ def _reads_pass(stream: Axis, n: Node) -> bool:
     return any(f.op == "fold" and f.attr[1] == (stream,) for f in nearest([n]))
 
 
-def apart_by_scores(group: Group) -> list[Group]:
+def apart_by_scores(group: ReductionSet) -> list[ReductionSet]:
     """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
     free = free_axes(group.folds)
     held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
@@ -180,7 +180,7 @@ def apart_by_scores(group: Group) -> list[Group]:
     return [_part(group, set(folds)) for _, folds in parts]
 
 
-def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[Node], list[Node]]:
+def singly(groups: list[ReductionSet], values: list[Node]) -> tuple[list[ReductionSet], list[Node], list[Node]]:
     """(groups that weigh one operand each, as a kernel does; the values of them; what had to part): what else a group
     weighs has a stream of its own, along which all that it reads is folded anew."""
     tag, found, moved = _unused_tag(values), [], {}
@@ -194,20 +194,20 @@ def singly(groups: list[Group], values: list[Node]) -> tuple[list[Group], list[N
             tag += 1
             moved[f] = new[f]
             written = {old: new[f] for old, made in group.written.items() if made is f}
-            found.append(Group(written, [new[g] for g in group.folds if g in new], group.own & free[f]))
+            found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.own & free[f]))
         found.append(group)
-    new_values = replaced(values, moved)
+    new_values = replace_nodes(values, moved)
     values = [new_values[v] for v in values]
     needed = set(walk(values))
     return [part for group in found if (part := _part(group, needed)).folds], values, list(moved.values())
 
 
-def _part(group: Group, wanted: set[Node]) -> Group:
+def _part(group: ReductionSet, wanted: set[Node]) -> ReductionSet:
     """The folds of a group that are among these."""
     folds = [f for f in group.folds if f in wanted]
     free = free_axes(folds)
     written = {old: made for old, made in group.written.items() if made in folds}
-    return Group(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})
+    return ReductionSet(written, folds, {a for a in group.own if any(a in free[f] for f in folds)})
 
 
 def _on_stream(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:
@@ -235,7 +235,7 @@ def moved_to(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> N
     """A value with another name for one of the axes that it depends on."""
 
     def coordinate(c):
-        if isinstance(c, Computed):
+        if isinstance(c, ComputedIndex):
             return replace(c, value=moved_to(c.value, old, new, free_axes([c.value])))
         return replace(c, axis=new) if c.axis == old else c
 

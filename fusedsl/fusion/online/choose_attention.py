@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.graph import Node
-from ..alpha_equivalence import share_alike
+from ..alpha_equivalence import share_equivalent
 from ..fusion_group import Decision
-from ..messages import STORED, called
-from ..scalar_program import Lowered
+from ..messages import STORED, describe_fold
+from ..scalar_program import ScalarProgram
 from .find_attention import Fits, Found, Streaming, find_streams
 from .score_products import nearest, reached
 from .staged_operands import store_operands
@@ -18,12 +18,12 @@ from .staged_operands import store_operands
 class Passes:
     """The program as its passes read it, the pass that finds each of their folds, and what was refused."""
 
-    program: Lowered
+    program: ScalarProgram
     streaming: dict[Node, Streaming]
     refused: tuple[Decision, ...]
 
 
-def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
+def choose_passes(program: ScalarProgram, fits: Fits, scores: str) -> Passes:
     """The passes of a lowered program, in which folds that are alike are stored once.
 
     `scores` that are folded are "stored" first; or each tile of them is folded where it is computed, measured from
@@ -38,10 +38,10 @@ def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
         found = find_streams(staged, fits, level) if operands else found
-    refused = [*(Decision(False, (called(f),), reason) for f, reason in found.refused), *refused]
+    refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in found.refused), *refused]
     if scores == "stored":
         stored = dict.fromkeys(p.fold for one in found.passes for p in one.products)
-        refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
+        refused += [Decision(False, (describe_fold(f),), f"it is stored, because {STORED}") for f in stored]
         found = Found(program, (), ())
     return _sharing(found, fits, level, tuple(refused))
 
@@ -49,14 +49,14 @@ def choose_passes(program: Lowered, fits: Fits, scores: str) -> Passes:
 def _sharing(found: Found, fits: Fits, level: bool, refused: tuple[Decision, ...]) -> Passes:
     """The passes of a program in which what is alike is computed once."""
     streaming = {f: one for one in found.passes for f in one.folds}
-    shared = share_alike(found.program, found.passes, needed_folds(found.program, streaming))
+    shared = share_equivalent(found.program, found.passes, needed_folds(found.program, streaming))
     if shared is found.program:
         return Passes(shared, streaming, refused)
     again = find_streams(shared, fits, level) if found.passes else Found(shared, (), ())
     return Passes(again.program, {f: one for one in again.passes for f in one.folds}, refused)
 
 
-def needed_folds(program: Lowered, streaming: dict[Node, Streaming]) -> list[Node]:
+def needed_folds(program: ScalarProgram, streaming: dict[Node, Streaming]) -> list[Node]:
     """The folds, scans and orders that kernels have to find: those within a pass are its own."""
     roots, found = [r.value for r in program.roots], dict[Node, None]()
     taken: set[Streaming] = set()

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from ...ir.folds import FOLDS, pick
 from ...ir.graph import Node, constant, walk
 from ...rewrite.online.components import Component
-from ...rewrite.online.discover import WEIGHED, passes
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.discover import WEIGHED, find_passes
+from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op
 from ..coordinates import Axis, memory_order
 from ..materialize import WIDEST, Fits
-from ..scalar_program import Lowered
-from .candidates import Group, apart_by_scores, grouped, moved_to, singly
+from ..scalar_program import ScalarProgram
+from .candidates import ReductionSet, apart_by_scores, grouped, moved_to, singly
 from .score_products import Factors, distributed, factors_of, is_operand, nearest, reached, scores
 
 TILE_ROWS = 16  # of the smallest tile
@@ -48,7 +48,7 @@ class Weighted:
 class Streaming:
     """One pass over a stream of scores: `lanes` are the rows that no right operand depends on."""
 
-    fold: StreamFold
+    fold: OnlineReduction
     rows: tuple[Axis, ...]
     lanes: tuple[Axis, ...]
     products: tuple[Product, ...]
@@ -77,13 +77,13 @@ class Streaming:
 class Found:
     """The program with the folds of one stream on one axis, the passes that stream, and why others do not."""
 
-    program: Lowered
+    program: ScalarProgram
     passes: tuple[Streaming, ...]
     refused: tuple[tuple[Node, str], ...]
 
 
-def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
-    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
+def find_streams(program: ScalarProgram, fits: Fits, level: bool = False) -> Found:
+    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see OnlineReduction."""
     roots = list(program.roots)
     if level:
         roots = [replace(r, value=v) for r, v in zip(roots, distributed([r.value for r in roots]))]
@@ -105,12 +105,12 @@ def find_streams(program: Lowered, fits: Fits, level: bool = False) -> Found:
             refused.setdefault(reason, next(reversed(group.written)))
 
 
-def _passes_of(groups: list[Group], roots: list[Node], fits: Fits, level: bool):
+def _passes_of(groups: list[ReductionSet], roots: list[Node], fits: Fits, level: bool):
     """(the passes of all groups, why a group has several, the groups that have none with the reason)"""
     made: list[Streaming] = []
     later: list[tuple[Node, str]] = []
-    failed: list[tuple[Group, str]] = []
-    home: dict[Streaming, Group] = {}
+    failed: list[tuple[ReductionSet, str]] = []
+    home: dict[Streaming, ReductionSet] = {}
     for group in groups:
         found = _streamed(group.folds, frozenset(group.own), fits, level)
         if isinstance(found, str):
@@ -151,7 +151,7 @@ def _streamed(
         if any(g in folds for n in others for g in walk([n])):
             return "a result of the stream is folded along other axes before it is used"
     made = []
-    found, refusals = passes(folds, own, level)
+    found, refusals = find_passes(folds, own, level)
     for one in found:
         stream = one.stream or _plain(one.folds, own)
         stream = replace(stream, level=level and not stream.factors and not stream.means)
@@ -162,16 +162,16 @@ def _streamed(
     return made, [(r.fold, r.reason) for r in refusals]
 
 
-def _plain(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
+def _plain(folds: tuple[Node, ...], own: frozenset) -> OnlineReduction:
     """Folds that need nothing of one another, as a stream fold."""
     free = free_axes(folds)
     rows = frozenset().union(*(free[f] for f in folds)) - own
-    stream = StreamFold(rows, folds[0].attr[1], folds, (), ())
+    stream = OnlineReduction(rows, folds[0].attr[1], folds, (), ())
     finish = tuple((f, stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish]) for f in folds)
     return replace(stream, finish=finish)
 
 
-def _streaming(stream: StreamFold, own: frozenset, fits: Fits) -> Streaming | str:
+def _streaming(stream: OnlineReduction, own: frozenset, fits: Fits) -> Streaming | str:
     (along,) = stream.stream
     if fits(along.extent, 0):
         return "its stream has no elements: a sum of none is 0, whatever it is divided by"
@@ -230,13 +230,13 @@ def _product(g: Node, along: Axis, free: dict[Node, frozenset], level: bool) -> 
     return Product(g, g.attr[1][0], left, right)
 
 
-def _own(c: Component, stream: StreamFold) -> frozenset:
+def _own(c: Component, stream: OnlineReduction) -> frozenset:
     if c.weight is None:
         return frozenset()
     return free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream)
 
 
-def _weighted(c: Component, stream: StreamFold) -> Weighted | str:
+def _weighted(c: Component, stream: OnlineReduction) -> Weighted | str:
     own = _own(c, stream)
     if len(own) != 1:
         return "a result has several axes of its own"

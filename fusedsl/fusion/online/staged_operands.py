@@ -11,9 +11,9 @@ from ...ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ...ir.types import DType, promote
 from ...rewrite.scalar_builder import free_axes, scalar_op
 from ..coordinates import Axis, memory_order
-from ..fusion_group import loaded
-from ..mask_conditions import counts, read_where
-from ..scalar_program import Lowered, Root
+from ..fusion_group import load_of
+from ..mask_conditions import may_contribute, predicate_reads
+from ..scalar_program import ScalarProgram, ScalarStore
 from .find_attention import Streaming
 from .score_products import is_rounding
 
@@ -27,15 +27,17 @@ class Operand:
     axis: Axis
 
 
-def store_operands(program: Lowered, passes: Sequence[Streaming], computed: bool) -> tuple[Lowered, tuple[Root, ...]]:
+def store_operands(
+    program: ScalarProgram, passes: Sequence[Streaming], computed: bool
+) -> tuple[ScalarProgram, tuple[ScalarStore, ...]]:
     """The program with operands of its passes stored by kernels of their own, and those stores: where operands are
     `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
-    stored: dict[Operand, Root] = {}
+    stored: dict[Operand, ScalarStore] = {}
 
     def kept(operand: Operand) -> Node:
         if operand not in stored:
             stored[operand] = _root(operand, len(program.temporaries) + len(stored))
-        return loaded(stored[operand])
+        return load_of(stored[operand])
 
     def left(operand: Operand) -> Node:
         wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
@@ -90,10 +92,10 @@ def _counted(value: Node, users: Iterable[Streaming]) -> Node:
     """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
     if all(n.op != "fetch" for n in walk([value])):
         return value
-    condition = counts([one.fold for one in users], free_axes([value])[value])
+    condition = may_contribute([one.fold for one in users], free_axes([value])[value])
     if condition is None:
         return value
-    return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))
+    return pick(condition, predicate_reads(condition, value), constant(0.0, value.type.dtype))
 
 
 def _narrowest(root: Node) -> DType:
@@ -115,7 +117,7 @@ def _narrowest(root: Node) -> DType:
     return resolve(done, root, below, make)
 
 
-def _root(operand: Operand, index: int) -> Root:
+def _root(operand: Operand, index: int) -> ScalarStore:
     """The store of an operand: lines along the axis of its product."""
     own = _narrowest(operand.value)
     narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
@@ -123,4 +125,4 @@ def _root(operand: Operand, index: int) -> Root:
     order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
     shape = tuple(a.extent for a in order)
     kind = Type(own if narrow else operand.dtype, shape)
-    return Root("temporary", index, shape, shape, order, operand.value, kind, rounded=True)
+    return ScalarStore("temporary", index, shape, shape, order, operand.value, kind, rounded=True)

@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 from ... import debug
 from ...fusion.coordinates import Axis
-from ...fusion.scalar_program import Root
+from ...fusion.scalar_program import ScalarStore
 from ...fusion.online.find_attention import Streaming
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, node, rebuild
-from ...rewrite.scalar_builder import free_axes, positive_factor, replaced, scalar_op
-from ...rewrite.online.online_reduction import Lift
+from ...rewrite.scalar_builder import free_axes, positive_factor, replace_nodes, scalar_op
+from ...rewrite.online.online_reduction import TileReduction
 from ...rewrite.online.printer import check, show
 from ..phase import Body, Phase, Store
 from ..plan import KernelPlan
 from ..attention import Ending, Score, Stream
 from .mask_inputs import computed, tile_inputs
 from .hoisting import Leaves, early
-from .fold_bodies import fold_use
+from .fold_bodies import build_reduction
 from .kernel_frame import position, stored
 from .paged_operands import gather_of, gathered, places_of, weight_there
-from .rematerialization import WORTH_HOLDING, dearness
+from .rematerialization import RECOMPUTE_BELOW, recompute_cost
 from .attention_merge import Merging, frontier
-from .node_map import mapped, nodes_of
-from .phases import PhaseEmitter
+from .node_map import map_nodes, all_nodes
+from .phases import PhaseBuilder
 from .block_mask import Part, sieve
 
 
-class ScoreEmitter(PhaseEmitter):
+class ScoreEmitter(PhaseBuilder):
     """Writes the plan of a group that streams."""
 
     streaming: Streaming
@@ -61,11 +61,11 @@ class ScoreEmitter(PhaseEmitter):
         assert one is not None
         places = places_of(one)
         one, moved = gathered(one, places, [r.value for r in g.all_stores], g.imports)
-        roots = [*one.folds, *one.values, *nodes_of(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
+        roots = [*one.folds, *one.values, *all_nodes(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.streaming, self.places_read = mapped(one, new.__getitem__), places.mapped(new)
+        self.streaming, self.places_read = map_nodes(one, new.__getitem__), places.mapped(new)
         self.folds, self.cross = list(self.streaming.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
         self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.own_stores]
@@ -79,19 +79,19 @@ class ScoreEmitter(PhaseEmitter):
         slots = {stream.of_component(w.component, self.tile): w for w in self.streaming.weighted}
         kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
         self.raised: dict[Node, Node] = {}
-        self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._raw, kept[0])), kept[1])
+        self.lifts: tuple[list[TileReduction], list[TileReduction]] = (list(map(self._raw, kept[0])), kept[1])
         self.points = points
         weighted, places = self.streaming.weighted, self.places_read
         self.weights = {w: weight_there(w, stream.element(w.weight, self.tile), places) for w in weighted}
         done: dict[Node, Node] = {}
         for f, value in stream.finish:
-            done[f] = replaced([value], done)[value]
+            done[f] = replace_nodes([value], done)[value]
         values = [v for _, v in self.row_stores + self.own_stores]
-        final = replaced(values, done)
+        final = replace_nodes(values, done)
         self.row_stores = [(r, final[v]) for r, v in self.row_stores]
         self.own_stores = [(r, final[v]) for r, v in self.own_stores]
 
-    def _raw(self, lift: Lift) -> Lift:
+    def _raw(self, lift: TileReduction) -> TileReduction:
         """An extreme of products by a positive number is that number's product with the extreme."""
         factor, rest = positive_factor(lift.value)
         if not self.streaming.fold.level or lift.fold not in ("max", "min") or factor is None:
@@ -99,9 +99,9 @@ class ScoreEmitter(PhaseEmitter):
         (slot,) = lift.slots
         raw = node("state", (), ("raw", *slot.attr), slot.type)
         self.raised[slot] = scalar_op("multiply", raw, factor)
-        return Lift(lift.fold, rest, (raw,))
+        return TileReduction(lift.fold, rest, (raw,))
 
-    def _all_stores(self) -> list[tuple[Root, Node]]:
+    def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
         return self.row_stores + self.own_stores
 
     def _roots(self) -> list[Node]:
@@ -115,7 +115,7 @@ class ScoreEmitter(PhaseEmitter):
             found.append(position(one.fold.stream[0]))
         self.values = found
         leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.products)}
-        return list(replaced(found, leaves).values())
+        return list(replace_nodes(found, leaves).values())
 
     # -- the pass
 
@@ -220,7 +220,7 @@ class ScoreEmitter(PhaseEmitter):
         early = set(computed(before, stop))
         late = computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]
-        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING or not read_before.isdisjoint(n.args)]
+        dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW or not read_before.isdisjoint(n.args)]
         dear += [n for n in both if n in before and n not in dear and self._stands_for_scores(n, after, known)]
         read = {a for n in late if n not in dear for a in n.args} | set(after)
         return [n for n in dear if n in read]
@@ -231,7 +231,7 @@ class ScoreEmitter(PhaseEmitter):
         rest = [m for m in known if m not in scores]
         return self.streaming.fold.level and scores.isdisjoint(computed(after, {*rest, n}))
 
-    def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
+    def elements(self, lifts: Sequence[TileReduction], others: Sequence[Node], known: Sequence[Node]) -> Phase:
         """Folds over a tile's elements, and other values of theirs."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
@@ -241,7 +241,7 @@ class ScoreEmitter(PhaseEmitter):
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.scribe.value, lift.slots))
-            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+            uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         return Phase(body, (), tuple(uses))
 
     # -- results

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ...fusion.cost_model import computed
+from ...fusion.cost_model import computed_nodes
 from ...fusion.online.find_attention import Weighted
 from ...ir.graph import Node, value_of, walk
-from ...rewrite.scalar_builder import replaced
-from ..phase import Body, FoldUse, Value
+from ...rewrite.scalar_builder import replace_nodes
+from ..phase import Body, Reduction, Value
 from ..attention import Weighing
 from .instructions import literal
 from .paged_operands import is_absence
@@ -30,7 +30,7 @@ class Merging:
         self.own = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
         """The states with an axis of their own, by their number."""
 
-    def states(self) -> tuple[FoldUse, tuple[Weighing, ...], FoldUse | None]:
+    def states(self) -> tuple[Reduction, tuple[Weighing, ...], Reduction | None]:
         """How the state takes up a tile, and where tiles are level with it, how it takes up another state."""
         stream, own = self.stream, self.own
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
@@ -56,7 +56,7 @@ class Merging:
 
     def _sides(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
-    ) -> tuple[FoldUse, dict[int, Body]]:
+    ) -> tuple[Reduction, dict[int, Body]]:
         """How row values of two states merge, with what those that have an axis of their own move by; their merging."""
         stream, own = self.stream, self.own
         plain = [k for k in range(len(a)) if k not in own]
@@ -65,7 +65,7 @@ class Merging:
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
         body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
-        use = FoldUse(
+        use = Reduction(
             name,
             tuple(self.scribe.value(b[k]) for k in plain),
             tuple(self.scribe.value(a[k]) for k in plain),
@@ -81,8 +81,8 @@ class Merging:
         joined = stream.joined()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
         own = dict(zip(tile, self.emitter.tile))
-        new = replaced(joined, own)
-        folded = replaced([new[n] for n in joined], self.emitter.raised)
+        new = replace_nodes(joined, own)
+        folded = replace_nodes([new[n] for n in joined], self.emitter.raised)
         results = [folded[new[n]] for n in joined]
         given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.emitter.lifts[0]]
         known = [*self.emitter.known(), *before, *own.values(), *(n for n in given if n is not None)]
@@ -93,7 +93,7 @@ class Merging:
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
         own = dict(zip(tile, self.emitter.tile))
-        results = [replaced([n], own)[n] for n in stream.risen()]
+        results = [replace_nodes([n], own)[n] for n in stream.risen()]
         return self.scribe.body([], results, [*self.emitter.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
@@ -131,7 +131,7 @@ class Merging:
         """Whether elements count unless they are -inf, and no condition chooses what they are."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        below = computed([kept], frozenset(self.emitter.leaves))
+        below = computed_nodes([kept], frozenset(self.emitter.leaves))
         return not any(n.op == "where" and not is_absence(n) for n in below)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...fusion.mask_conditions import Condition, conditions, parts_of
+from ...fusion.mask_conditions import Condition, conditions, conjuncts
 from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
 from ...ir.ops import CASTS
 from ...ir.types import BOOL, INT64
 from ...rewrite.intervals.interval_analysis import Intervals
 from ...rewrite.scalar_builder import free_axes
-from ...rewrite.online.online_reduction import Lift
+from ...rewrite.online.online_reduction import TileReduction
 from ...rewrite.intervals.three_valued_logic import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..phase import Phase
 from ..attention import Extreme, Sieve
@@ -21,7 +21,7 @@ from .block_mask_text import told_of_numbers, told_of_tiles
 if TYPE_CHECKING:
     from .attention import ScoreEmitter
 
-Part = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+Part = tuple[Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
 def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
@@ -85,7 +85,7 @@ def _asked(
 
 def _parts(intervals: Intervals, condition: Condition) -> list[Condition]:
     """A condition; where it never holds everywhere, as far as is known, those that hold where it does."""
-    found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
+    found = conjuncts(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
 
 
@@ -111,7 +111,7 @@ def _whole(
     phases: list[Phase] = []
     names: dict[str, str] = {}
     for lifts, others, given, partial in parts:
-        moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
+        moved = [TileReduction(x.fold, new[x.value], x.slots) for x in lifts]
         others = [n for n in others if new[n].op != "const"]
         made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))

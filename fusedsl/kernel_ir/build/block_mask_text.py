@@ -8,16 +8,16 @@ from math import inf
 from ...ir.graph import Node, value_of
 from ...ir.printer import show_literal
 from ...rewrite.intervals.interval_analysis import Intervals
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
-from .instructions import Scribe
+from .instructions import BodyBuilder
 
 LARGE = 1e4  # what is further from 0 than that is meant as a mask
 READ = ("load", "fetch")
 
 
 def told_of_tiles(
-    scribe: Scribe, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
+    scribe: BodyBuilder, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
 ) -> str:
     """Of a pass whose elements count where conditions hold, fold by fold: the answers are whether of a tile some may,
     and whether all do."""
@@ -38,7 +38,7 @@ def told_of_tiles(
     return f"all tiles are computed: {why}"
 
 
-def _named(scribe: Scribe, n: Node) -> str:
+def _named(scribe: BodyBuilder, n: Node) -> str:
     """A value as people know it."""
     if n.op.startswith("philox"):
         return "random numbers"
@@ -47,7 +47,7 @@ def _named(scribe: Scribe, n: Node) -> str:
     return "scores" if n.op == "fold" else n.op.replace("_", " ")
 
 
-def told_of_numbers(stream: StreamFold) -> str:
+def told_of_numbers(stream: OnlineReduction) -> str:
     """Of a pass whose maximum is of values that are masked by a number."""
     found = next(_large(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
     if found is None:

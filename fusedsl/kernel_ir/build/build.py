@@ -7,21 +7,21 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from ...fusion.fusion_group import Group
+from ...fusion.fusion_group import FusionGroup
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
-from .phases import PhaseEmitter
+from .phases import PhaseBuilder
 from .attention import ScoreEmitter
-from .uncontracted import uncontracted
+from .uncontracted import forbid_contraction
 
 
-def emit(
-    group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
+def build_plan(
+    group: FusionGroup, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
 ) -> KernelPlan:
     """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
-    emitter = PhaseEmitter if group.streaming is None else ScoreEmitter
+    emitter = PhaseBuilder if group.streaming is None else ScoreEmitter
     made = emitter(group, parameters).plan(name, tuple(header))
-    made = made if contract else uncontracted(made)
+    made = made if contract else forbid_contraction(made)
     return dataclasses.replace(made, digest=_digest(made))
 
 

@@ -10,7 +10,7 @@ from ...ir.types import FLOAT32
 from ...rewrite.scalar_builder import free_axes
 
 
-def shared_divisors(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:
+def multiply_by_reciprocals(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:
     """Divisions of many elements by one number (a row value, a scalar, a literal) become `quotient`s: the reciprocal is
     taken once, and each element costs a few multiply-adds. The result is the correctly rounded quotient all the same
     (within 2 ulp where the remainder is subnormal: of numbers below 2**-102, and in subnormal quotients).

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...fusion.cost_model import computed
+from ...fusion.cost_model import computed_nodes
 from ...ir.graph import Node, walk
 from ...ir.types import FLOAT32
-from .rematerialization import closure, dearness
+from .rematerialization import computed_below, recompute_cost
 
 EARLY = 16  # instructions that are worth standing in a kernel once
 
@@ -38,12 +38,12 @@ def early(roots: Sequence[Node], leaves: Leaves) -> Node | None:
         if n in seen or n.op == "const":
             continue
         seen.add(n)
-        if n in plain and n.type.dtype.compute is FLOAT32 and dearness(n, stop) >= EARLY:
+        if n in plain and n.type.dtype.compute is FLOAT32 and recompute_cost(n, stop) >= EARLY:
             taken[n] = None
         else:
             stack += n.args
-    found = [n for n in taken if not any(m in taken for m in closure(n.args, stop))]
-    if len(found) != 1 or not leaves.scores.isdisjoint(computed(roots, frozenset(found))):
+    found = [n for n in taken if not any(m in taken for m in computed_below(n.args, stop))]
+    if len(found) != 1 or not leaves.scores.isdisjoint(computed_nodes(roots, frozenset(found))):
         return None
     return None if _has_dear_columns(found[0], leaves, stop) else found[0]
 
@@ -64,6 +64,6 @@ def _plain(roots: Sequence[Node], leaves: Leaves) -> set[Node]:
 
 def _has_dear_columns(n: Node, leaves: Leaves, stop: set[Node]) -> bool:
     """Whether dear values below a node are the same in all rows."""
-    axes = {m: leaves.free.get(m, leaves.lanes) for m in closure([n], stop)}
+    axes = {m: leaves.free.get(m, leaves.lanes) for m in computed_below([n], stop)}
     same = [m for m, free in axes.items() if leaves.lanes.isdisjoint(free) and not leaves.stream.isdisjoint(free)]
-    return any(dearness(m, stop) >= EARLY for m in same)
+    return any(recompute_cost(m, stop) >= EARLY for m in same)

@@ -74,7 +74,7 @@ ABBREVIATIONS = {
 }
 
 
-def letter(d: DType) -> str:
+def dtype_column(d: DType) -> str:
     """The column of the table for a dtype."""
     return {"f": "f", "b": "b"}.get(d.kind, "i")
 
@@ -93,7 +93,7 @@ def literal(n: Node) -> str:
     return f"{d.name}({float(value)!r})"
 
 
-class Scribe:
+class BodyBuilder:
     """Mints the names of one kernel's values and writes their lines."""
 
     def __init__(self) -> None:
@@ -182,7 +182,7 @@ class Scribe:
         if n.attr == ROUNDED:
             return f"mul_rn({', '.join(args)})"
         d = n.args[-1].type.dtype.compute
-        return LINES[n.op][letter(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
+        return LINES[n.op][dtype_column(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
 
     def _describe(self, n: Node) -> str:
         parts = [self.comment(a) for a in n.args]

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...fusion.coordinates import Axis
-from ...fusion.fusion_group import Group
-from ...fusion.scalar_program import Root
+from ...fusion.fusion_group import FusionGroup
+from ...fusion.scalar_program import ScalarStore
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, Parameter, Type, node, rebuild, walk
 from ...ir.types import FLOAT32, INT64
 from ...rewrite.scalar_builder import free_axes
 from ..kernel import Load, Position
-from ..plan import ArrayUse, Coordinate, KernelPlan, ScalarUse
-from .instructions import Scribe
-from .division import shared_divisors
+from ..plan import ArrayUse, IterationIndex, KernelPlan, ScalarUse
+from .instructions import BodyBuilder
+from .division import multiply_by_reciprocals
 
 
-class Frame:
+class KernelFrame:
     """The nodes of a group under their names, and the plan without its work."""
 
-    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+    def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         self.group = group
         self.parameters = parameters
         self.ranks = (group.ranks,) if group.ranks else ()
         self.columns = self._columns()
         self.rows = self._row_axes()
         self.axes = (*self.rows, *self.columns, *self.ranks)
-        self.scribe = Scribe()
+        self.scribe = BodyBuilder()
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
@@ -49,7 +49,7 @@ class Frame:
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
+        divided = multiply_by_reciprocals(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
         self.cross = [divided[new[f]] for f in g.cross]
         self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
@@ -57,7 +57,7 @@ class Frame:
             for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
         )
 
-    def _all_stores(self) -> list[tuple[Root, Node]]:
+    def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
         return self.stores + self.row_stores + self.rank_stores + self.cross_stores
 
     def _roots(self) -> list[Node]:
@@ -156,15 +156,15 @@ class Frame:
         axes = tuple(k for k, a in enumerate(self.axes) if a in free)
         return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
 
-    def _output(self, root: Root) -> ArrayUse:
+    def _output(self, root: ScalarStore) -> ArrayUse:
         starts = root.starts or (0,) * len(root.axes)
         where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
         return ArrayUse(self.scribe.mint(stem), root.held, root.kind, root.index, views, where)
 
-    def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
-        return Coordinate(start, step, None if axis is None else self.axes.index(axis))
+    def _coordinate(self, start, step: int, axis: Axis | None) -> IterationIndex:
+        return IterationIndex(start, step, None if axis is None else self.axes.index(axis))
 
     def _scalar(self, n: Node) -> ScalarUse:
         if n.op == "stride":
@@ -176,7 +176,7 @@ class Frame:
         return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
 
 
-def stored(value: Node, root: Root) -> Node:
+def stored(value: Node, root: ScalarStore) -> Node:
     """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
     d = root.type.dtype
     rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32

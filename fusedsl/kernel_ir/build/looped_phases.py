@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING
 
 from ... import debug
 from ...ir.graph import Node, walk
-from ...rewrite.online.discover import Pass, passes
-from ...rewrite.scalar_builder import replaced
-from ...rewrite.online.online_reduction import Lift, StreamFold
+from ...rewrite.online.discover import OnlinePass, find_passes
+from ...rewrite.scalar_builder import replace_nodes
+from ...rewrite.online.online_reduction import TileReduction, OnlineReduction
 from ...rewrite.online.printer import check, show
-from ..phase import Body, FoldUse, Implied, Phase, Store
+from ..phase import Body, Reduction, DerivedAccumulators, Phase, Store
 from .instructions import literal
-from .fold_bodies import fold_use, merging
+from .fold_bodies import build_reduction, combine_body
 
 if TYPE_CHECKING:
-    from .phases import PhaseEmitter
+    from .phases import PhaseBuilder
 
 NO_WORK = Body((), (), ())
 
 
-class Streamed:
+class LoopedPhases:
     """Writes the streamed phases of one kernel with the names of its emitter.
 
     Element stores wait for the last phase: a store may be to an array that earlier phases read.
     """
 
-    def __init__(self, emitter: PhaseEmitter):
+    def __init__(self, emitter: PhaseBuilder):
         self.emitter = emitter
         self.scribe = emitter.scribe
         self.passes, self.reasons = _passes(emitter)
@@ -41,7 +41,7 @@ class Streamed:
         made: list[Phase] = []
         rows: dict[Node, None] = {}
         for p in range(self.count):
-            one = self.passes[p] if p < len(self.passes) else Pass(())
+            one = self.passes[p] if p < len(self.passes) else OnlinePass(())
             stores = self.emitter.stores if p == self.count - 1 else []
             if one.stream is None:
                 made += self._plain(p, one, stores, rows)
@@ -49,10 +49,10 @@ class Streamed:
                 made.append(self._streaming(p, one.stream, stores, rows))
         return tuple(made)
 
-    def _plain(self, p: int, one: Pass, stores, rows: dict[Node, None]) -> list[Phase]:
+    def _plain(self, p: int, one: OnlinePass, stores, rows: dict[Node, None]) -> list[Phase]:
         """A pass whose folds need nothing of one another, and what is done with the order that it finds."""
         emitter = self.emitter
-        lifts = [Lift(f.attr[0], f.args[0], emitter.state_of(f)) for f in one.folds]
+        lifts = [TileReduction(f.attr[0], f.args[0], emitter.state_of(f)) for f in one.folds]
         selects = [n for n in emitter.selects if self.depth[n] == p + 1]
         found = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
         found += emitter.rank_phase(p, self.depth, [*emitter.known(), *rows])
@@ -64,7 +64,7 @@ class Streamed:
 
     # -- a pass with a joint state
 
-    def _streaming(self, p: int, stream: StreamFold, stores, rows: dict[Node, None]) -> Phase:
+    def _streaming(self, p: int, stream: OnlineReduction, stores, rows: dict[Node, None]) -> Phase:
         """A pass that works every tile as if it were a row, and merges the tiles' states."""
         check(stream)
         debug.say(debug.DECISIONS, "folds that stream", show(stream))
@@ -85,23 +85,23 @@ class Streamed:
         whole = stream.state()
         for k, s in enumerate(whole):
             self.scribe.name(s, "stream", f"stream {k}")
-        use = FoldUse(
+        use = Reduction(
             "stream",
             tuple(map(self.scribe.value, state)),
             tuple(map(self.scribe.value, whole)),
             tuple(map(literal, stream.identity)),
-            merging(stream.state("a"), stream.state("b"), stream.merge()),
+            combine_body(stream.state("a"), stream.state("b"), stream.merge()),
         )
         folds = [f for f, _ in stream.finish]
         row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
         return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), lasting=stream.lasting, implied=implied)
 
-    def _implied(self, follow: dict[Node, Node], rows: Iterable[Node]) -> Implied:
-        return Implied(tuple(map(self.scribe.value, follow)), self._body(list(follow.values()), rows))
+    def _implied(self, follow: dict[Node, Node], rows: Iterable[Node]) -> DerivedAccumulators:
+        return DerivedAccumulators(tuple(map(self.scribe.value, follow)), self._body(list(follow.values()), rows))
 
     # -- elements and rows
 
-    def _elements(self, lifts: Sequence[Lift], stores, rows: Iterable[Node], selects: Sequence[Node] = ()) -> Phase:
+    def _elements(self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], selects: Sequence[Node] = ()) -> Phase:
         """Element work: what is folded, what is stored, and what is put in order."""
         lifted = [self.emitter.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
@@ -110,7 +110,7 @@ class Streamed:
         uses = []
         for lift, state in zip(lifts, lifted):
             states = tuple(map(self.scribe.value, lift.slots))
-            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+            uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         element_stores = tuple(Store(names[v], self.emitter.places[r]) for r, v in stores)
         select = self.emitter.selection(selects[0], names[selects[0].args[0]]) if selects else None
         return Phase(element, element_stores, tuple(uses), scans=scans, select=select)
@@ -139,28 +139,28 @@ class Streamed:
         done: dict[Node, Node] = {}
 
         for f, value in finish.items():
-            done[f] = replaced([value], done)[value]
-        return replaced(wanted, done)
+            done[f] = replace_nodes([value], done)[value]
+        return replace_nodes(wanted, done)
 
     def _later_values(self, p: int) -> list[Node]:
         """The once-a-row values that become computable after pass p and that elements of later passes read."""
         return self.emitter.row_values(p, self.depth)
 
 
-def _passes(emitter: PhaseEmitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
+def _passes(emitter: PhaseBuilder) -> tuple[tuple[OnlinePass, ...], tuple[str, ...]]:
     """The passes of a kernel's folds over its columns, and why they are not fewer; scans stand in the way of all
     streaming, and so do orders that a fold depends on."""
     folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
     if not any(n.op == "scan" for n in emitter.nodes) and not _after_order(emitter):
-        found, refusals = passes(folds)
+        found, refusals = find_passes(folds)
         return found, tuple(dict.fromkeys(r.reason for r in refusals))
     count = max((emitter.depth[f] for f in folds), default=0)
     layers = [tuple(f for f in folds if emitter.depth[f] == p + 1) for p in range(count)]
     beside = "behind orders" if emitter.selects else "beside scans"
-    return tuple(map(Pass, layers)), (f"folds are not streamed {beside}",) if count > 1 else ()
+    return tuple(map(OnlinePass, layers)), (f"folds are not streamed {beside}",) if count > 1 else ()
 
 
-def _after_order(emitter: PhaseEmitter) -> bool:
+def _after_order(emitter: PhaseBuilder) -> bool:
     """Whether a fold over the columns depends on an order of theirs."""
     folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
     return any(n.op == "ranked" for n in walk(folds))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...fusion import cost_model
 from ...ir.graph import Node
 from ...ir.types import BOOL
-from .rematerialization import dearness
+from .rematerialization import recompute_cost
 
 if TYPE_CHECKING:
     from .attention import ScoreEmitter
@@ -41,7 +41,7 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
             continue
         seen.add(n)
         axes = free.get(n, frozenset())
-        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= DEAR:
+        if n.type.dtype is BOOL and axes & stream and axes & lanes and recompute_cost(n, known) >= DEAR:
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):
@@ -53,4 +53,4 @@ def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:
     """All nodes below the roots down to those in `stop`, constants left out."""
-    return [n for n in cost_model.computed(list(roots), frozenset(stop)) if n.op != "const"]
+    return [n for n in cost_model.computed_nodes(list(roots), frozenset(stop)) if n.op != "const"]

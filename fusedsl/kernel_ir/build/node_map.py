@@ -9,12 +9,12 @@ from typing import Any
 from ...fusion.online.find_attention import Product, Streaming, Weighted
 from ...ir.graph import Node
 from ...rewrite.online.components import Component, Exponent, Reference
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.online_reduction import OnlineReduction
 
-PARTS = (Streaming, Product, Weighted, StreamFold, Component, Exponent, Reference)
+PARTS = (Streaming, Product, Weighted, OnlineReduction, Component, Exponent, Reference)
 
 
-def nodes_of(one: Streaming) -> list[Node]:
+def all_nodes(one: Streaming) -> list[Node]:
     """Every node that stands in a pass."""
     found: list[Node] = []
 
@@ -22,16 +22,16 @@ def nodes_of(one: Streaming) -> list[Node]:
         found.append(n)
         return n
 
-    mapped(one, collect)
+    map_nodes(one, collect)
     return found
 
 
-def mapped(x: Any, change: Callable[[Node], Node]) -> Any:
+def map_nodes(x: Any, change: Callable[[Node], Node]) -> Any:
     """Frozen data with its nodes replaced."""
     if isinstance(x, Node):
         return change(x)
     if isinstance(x, tuple):
-        return tuple(mapped(part, change) for part in x)
+        return tuple(map_nodes(part, change) for part in x)
     if isinstance(x, PARTS):
-        return dataclasses.replace(x, **{f.name: mapped(getattr(x, f.name), change) for f in dataclasses.fields(x)})
+        return dataclasses.replace(x, **{f.name: map_nodes(getattr(x, f.name), change) for f in dataclasses.fields(x)})
     return x

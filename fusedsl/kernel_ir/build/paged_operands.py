@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING
 
-from ...fusion.coordinates import Axis, Computed, Coordinate
-from ...fusion.mask_conditions import counts, read_where
+from ...fusion.coordinates import Axis, ComputedIndex, Coordinate
+from ...fusion.mask_conditions import may_contribute, predicate_reads
 from ...fusion.online.find_attention import Streaming, Weighted
 from ...ir.folds import pick
 from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ...ir.types import BOOL, INT64
-from ...rewrite.scalar_builder import free_axes, replaced
+from ...rewrite.scalar_builder import free_axes, replace_nodes
 from ..attention import Gather, Line
 from ..memory_access import ACCESS_BYTES
-from .node_map import mapped, nodes_of
+from .node_map import map_nodes, all_nodes
 
 if TYPE_CHECKING:
     from .attention import ScoreEmitter
@@ -80,21 +80,21 @@ def places_of(one: Streaming) -> Places:
     if not one.fold.level or len(one.products) != 1 or len(one.weighted) > 1:
         return Places()
     known = {*one.rows, *one.fold.stream}.difference(one.lanes)
-    condition = counts([one.fold], known)
+    condition = may_contribute([one.fold], known)
     sides = [(p.right, p.axis) for p in one.products] + [(w.right, w.axis) for w in one.weighted]
     return Places(*(_place(value, axis, condition) for value, axis in sides))
 
 
 def _place(value: Node, axis: Axis, condition: Node | None) -> Place | None:
     """Where the lines of an operand are, if it is read at computed places that are the same all along the axis."""
-    there, n = None, read_where(condition, value)
+    there, n = None, predicate_reads(condition, value)
     if is_absence(n):
         there, n, _ = n.args
     if n.op != "fetch":
         return None
     at = n.attr[1]
     free = free_axes([*n.args, *([] if there is None else [there])])
-    computed = [x for c in at if isinstance(c, Computed) for x in (c.value, c.inside) if x is not None]
+    computed = [x for c in at if isinstance(c, ComputedIndex) for x in (c.value, c.inside) if x is not None]
     known = free_axes(computed)
     if any(axis in known[x] for x in computed) or (there is not None and axis in free[there]):
         return None
@@ -110,7 +110,7 @@ def is_absence(n: Node) -> bool:
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
-def _begins_whole(c: Coordinate | Computed, size: int) -> bool:
+def _begins_whole(c: Coordinate | ComputedIndex, size: int) -> bool:
     """Whether neighbours lie beside each other, from a multiple of what one copy brings on."""
     return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % ACCESS_BYTES == 0
 
@@ -147,11 +147,11 @@ def gathered(
     for right, place in zip((p.right, *(w.right for w in one.weighted)), (places.right, places.weighed)):
         if place is not None:
             done[right] = place.fetch
-    bare = replaced([p.fold], done)[p.fold]
+    bare = replace_nodes([p.fold], done)[p.fold]
     if places.right is not None and places.right.there is not None:
         done[p.fold] = pick(places.right.there, bare, constant(float("nan"), bare.type.dtype))
-    new = replaced([*nodes_of(one), *values], done)
-    found = mapped(one, new.__getitem__)
+    new = replace_nodes([*all_nodes(one), *values], done)
+    found = map_nodes(one, new.__getitem__)
     return replace(found, products=(replace(found.products[0], fold=bare),)), new
 
 

@@ -6,24 +6,24 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...fusion.coordinates import Axis
-from ...fusion.fusion_group import Group
-from ...fusion.contractions import factors
+from ...fusion.fusion_group import FusionGroup
+from ...fusion.contractions import matmul_factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import Finish
 from ..phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .instructions import literal
-from .fold_bodies import fold_use, merging
-from .kernel_frame import Frame, position
-from .rematerialization import READ, WORTH_HOLDING, closure, dearness
-from .looped_phases import Streamed
+from .fold_bodies import build_reduction, combine_body
+from .kernel_frame import KernelFrame, position
+from .rematerialization import READ, RECOMPUTE_BELOW, computed_below, recompute_cost
+from .looped_phases import LoopedPhases
 
 
-class PhaseEmitter(Frame):
+class PhaseBuilder(KernelFrame):
     """Writes the plan of a group that does not stream."""
 
-    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+    def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         super().__init__(group, parameters)
         self.depth = self.depths()
 
@@ -48,7 +48,7 @@ class PhaseEmitter(Frame):
             return dataclasses.replace(made, finish=self._finish())
         if self.group.is_map:
             return made
-        streamed = Streamed(self)
+        streamed = LoopedPhases(self)
         return dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
 
     # -- phases
@@ -91,7 +91,7 @@ class PhaseEmitter(Frame):
         element, scans, names = self.element(results, available)
         uses, across = (
             tuple(
-                fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+                build_reduction(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
                 for f in some
             )
             for some in (folds, cross)
@@ -105,7 +105,7 @@ class PhaseEmitter(Frame):
         """What each fold sums, where all of them sum products of values with row axes of their own."""
         found = []
         for f in folds:
-            pair = factors(f, self.free, self.group.rows)
+            pair = matmul_factors(f, self.free, self.group.rows)
             if pair is None:
                 return ()
             found.append(Product(*(self._body([a], self.known())[0] for a in pair)))
@@ -137,7 +137,7 @@ class PhaseEmitter(Frame):
         wanted = [*(x for state in lifted.values() for x in state), *(v for _, v in stores)]
         element, names = self._body(list(dict.fromkeys(wanted)), available)
         uses = tuple(
-            fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+            build_reduction(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
             for f in folds
         )
         return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
@@ -174,7 +174,7 @@ class PhaseEmitter(Frame):
 
     def _levels(self, results: list[Node], available: list[Node]) -> dict[Node, int]:
         """The scans that lie below each node that is computed here, one above the other."""
-        needed = closure(results, set(available))
+        needed = computed_below(results, set(available))
         level: dict[Node, int] = {}
         for n in walk(needed):
             if n in needed:
@@ -186,7 +186,7 @@ class PhaseEmitter(Frame):
         read = {a for n, above in level.items() if above > s and n.op != "scan" for a in n.args}
         stop = set(known)
         here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
-        return [n for n in here if dearness(n, stop) >= WORTH_HOLDING]
+        return [n for n in here if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
 
     def _scan_use(self, n: Node, lifted: str) -> ScanUse:
         """A fold's prefixes; the sum of nothing is -0.0 here, which changes no first element."""
@@ -196,7 +196,7 @@ class PhaseEmitter(Frame):
             identity = constant(-0.0, identity.type.dtype)
         value = self.scribe.value(n)
         a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
-        merge = merging((a,), (b,), fold.merge((a,), (b,)))
+        merge = combine_body((a,), (b,), fold.merge((a,), (b,)))
         lifts = (Value(lifted, value.dtype),)
         return ScanUse(fold.name, lifts, (value,), (literal(identity),), merge, reverse=n.attr[2])
 
@@ -207,13 +207,13 @@ class PhaseEmitter(Frame):
     def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
         """The element values of this phase that later phases read and that are dear to compute again."""
         stop = set(available)
-        here = closure(wanted, stop)
+        here = computed_below(wanted, stop)
         later_roots = [f.args[0] for f in self.folds + self.cross if self.depth[f] > p + 1]
         later_roots += [v for _, v in self.stores if self.depth[v] > p]
         later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
-        later = closure(later_roots, stop)
+        later = computed_below(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self.is_element(n)]
-        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING]
+        dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
         needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
         return [n for n in dear if n in needed]
 
@@ -246,7 +246,7 @@ class PhaseEmitter(Frame):
         later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
         later += [v for _, v in self.stores + self.rank_stores]
         later += [n.args[0] for n in self.selects if depth[n] > p + 1]
-        for n in closure(later, set()):
+        for n in computed_below(later, set()):
             if self.varies(n) and n.op not in READ:
                 for a in n.args:
                     if not self.varies(a) and depth[a] == p + 1 and a.op not in READ:

@@ -8,12 +8,12 @@ from ...ir.op_cost import FETCH_COST
 from ...ir.graph import Node
 from ...ir.ops import OPS
 
-WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
+RECOMPUTE_BELOW = 8  # instructions: computing less than this again is cheaper than a register
 READ = ("fold", "ranked")  # nodes whose values a row's work leaves by name
 PRICED = {"scan": 100, "fetch": FETCH_COST}  # a scan: all threads of a row wait for each other
 
 
-def closure(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
+def computed_below(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
     """The nodes below the roots that are computed: those in `stop`, folds and places of an order are read.
 
     They come in an order that is the same in every process, and so is the file that is made of them.
@@ -29,6 +29,6 @@ def closure(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
     return found
 
 
-def dearness(n: Node, stop: set[Node]) -> int:
+def recompute_cost(n: Node, stop: set[Node]) -> int:
     """Instructions of computing a value from those in `stop`."""
-    return sum(PRICED.get(m.op) or OPS[m.op].cost for m in closure([n], stop) if m.op in OPS or m.op in PRICED)
+    return sum(PRICED.get(m.op) or OPS[m.op].cost for m in computed_below([n], stop) if m.op in OPS or m.op in PRICED)

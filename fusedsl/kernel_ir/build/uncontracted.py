@@ -14,7 +14,7 @@ _OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal: products of intege
 PRODUCT = re.compile(rf"(\w+) = ({_OPERAND}) \* ({_OPERAND})(?=$|  #)")
 
 
-def uncontracted(plan: KernelPlan) -> KernelPlan:
+def forbid_contraction(plan: KernelPlan) -> KernelPlan:
     """The plan with `mul_rn` for products of floats, which neither LLVM nor PTX contracts."""
     return _changed(plan)
 

@@ -120,14 +120,14 @@ def by_sign(sign: Node, yes: Node, no: Node) -> Node:
     return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
 
 
-def in_twos(e: Exponent) -> tuple[float, str]:
+def as_power_of_two(e: Exponent) -> tuple[float, str]:
     """The scale of an exponent, and its operation, as a power of two in float32."""
     if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
         return e.scale / log(2.0), "exp2"
     return e.scale, e.base
 
 
-def there(value: Node, scale: float) -> Node:
+def exponential_is_nonzero(value: Node, scale: float) -> Node:
     """Where exp(scale * (value - M)) is not exp(-inf), for a finite M."""
     beyond = constant(-inf if scale > 0 else inf, value.type.dtype.compute)
     return op("greater" if scale > 0 else "less", value, beyond, dtype=BOOL)
@@ -153,7 +153,7 @@ def _is_infinite(n: Node) -> bool:
     return n.op == "const" and n.type.dtype.kind == "f" and isinf(value_of(n))
 
 
-def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
+def is_identity_unguarded(guard: Node | None, element: Node, kind: str) -> bool:
     """Whether an element changes no extremum where its guard does not hold, by itself."""
     if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
         return False
@@ -176,7 +176,7 @@ def factors(weight: Node | None) -> list[Node]:
 def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
     """A weight without factors that are 1 where an exponential is not 0 by itself, and 0 where it is."""
     parts = factors(weight)
-    kept = [n for n in parts if not (_is_truth(n) and is_nothing_without(n.args[0], element, kind))]
+    kept = [n for n in parts if not (_is_truth(n) and is_identity_unguarded(n.args[0], element, kind))]
     return weight if len(kept) == len(parts) else product_of(kept)
 
 
@@ -203,12 +203,12 @@ def _is_truth(n: Node) -> bool:
 def masked(guard: Node, value: Node, kind: str) -> Node:
     """A value that changes no extremum where a condition does not hold."""
     d = value.type.dtype
-    return pick(guard, value, constant(value_of(nothing(kind, d)), d))
+    return pick(guard, value, constant(value_of(extremum_identity(kind, d)), d))
 
 
 def guarded(value: Node, guard: Node | None) -> Node:
     return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
 
 
-def nothing(kind: str, d: DType) -> Node:
+def extremum_identity(kind: str, d: DType) -> Node:
     return lowest(d.compute) if kind == "max" else highest(d.compute)

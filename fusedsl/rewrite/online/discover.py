@@ -1,4 +1,4 @@
-"""Which folds over one stream share a pass, though some depend on others: the laws that make a StreamFold.
+"""Which folds over one stream share a pass, though some depend on others: the laws that make a OnlineReduction.
 
 A sum of elements that read the value of another fold of the same pass is brought to a sum of terms (algebra.py)
 whose inner sums are components (components.py). Extremes move with a row value that is added, and scale with one
@@ -15,11 +15,21 @@ from ...ir.graph import Node, constant, is_literal, walk
 from ..scalar_builder import free_axes, scaled
 from ..scalar_builder import scalar_op as op
 from .algebra import Algebra
-from .components import Component, Exponent, Reference, extrema, is_nothing_without, masked, there, unguarded, unmasked
+from .components import (
+    Component,
+    Exponent,
+    Reference,
+    exponential_is_nonzero,
+    extrema,
+    is_identity_unguarded,
+    masked,
+    unguarded,
+    unmasked,
+)
 from .extrema import TURNED, extreme
-from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
-from .online_reduction import StreamFold
-from .running_reference import levelled
+from .forms import ProductTerm, Terms, implies, not_negative, opposite, terms_of, unwidened
+from .online_reduction import OnlineReduction
+from .running_reference import measure_from_running_reference
 
 Rows = tuple[Node, ...]
 WEIGHED = "a pass on a GPU weighs one operand by one weight: what else is weighed has a pass of its own"
@@ -27,15 +37,15 @@ MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registe
 
 
 @dataclass(frozen=True)
-class Pass:
+class OnlinePass:
     """Folds of one pass over the columns: each by itself or, where some depend on others, by a stream fold."""
 
     folds: tuple[Node, ...]
-    stream: StreamFold | None = None
+    stream: OnlineReduction | None = None
 
 
 @dataclass(frozen=True)
-class Refusal:
+class PassObstacle:
     """A fold that does not share a pass with another, which it depends on as a rule, and what stands between them."""
 
     fold: Node
@@ -50,9 +60,9 @@ class Refusal:
         return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
 
 
-def passes(
+def find_passes(
     folds: Sequence[Node], own: frozenset = frozenset(), level: bool = False
-) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+) -> tuple[tuple[OnlinePass, ...], tuple[PassObstacle, ...]]:
     """The fewest passes for folds over the same columns, and why they are not fewer.
 
     Sums for each of some axes `own`, beside the rows, are contractions: always components of a stream fold. References
@@ -74,9 +84,9 @@ class _Passes:
             parts = [self.below[a] | ({a} & wanted) for a in n.args]
             self.below[n] = frozenset().union(*parts) if parts else frozenset()
 
-    def find(self) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
+    def find(self) -> tuple[tuple[OnlinePass, ...], tuple[PassObstacle, ...]]:
         streams: list[_Stream] = []
-        refusals: list[Refusal] = []
+        refusals: list[PassObstacle] = []
         for f in self.folds:
             first = stage = max((self.stage[g] for g in self.below[f]), default=0)
             while True:
@@ -84,7 +94,7 @@ class _Passes:
                     streams.append(_Stream(self, stage))
                 obstacle = streams[stage].take(f)
                 if obstacle is not None and stage == first:
-                    refusals.append(Refusal(f, self._other(f, stage), obstacle))
+                    refusals.append(PassObstacle(f, self._other(f, stage), obstacle))
                 elif obstacle != WEIGHED:
                     streams[stage].plain += [] if obstacle is None else [f]
                     break
@@ -116,23 +126,23 @@ class _Stream:
         self.folds: dict[Node, None] = {}  # that references are read from
         self.references: dict[Reference, int] = {}
         self.components: dict[Component, None] = {}
-        self.makers: dict[Node, Callable[[StreamFold], Node]] = {}
+        self.makers: dict[Node, Callable[[OnlineReduction], Node]] = {}
         self.algebra = Algebra(owner.varies, lambda n: owner.depends(n, stage))
 
-    def made(self) -> Pass:
+    def made(self) -> OnlinePass:
         """The pass; the folds that depend on none of it keep their own state."""
         order = [f for f in self.owner.folds if f in self.makers or f in self.plain]
         if not self.makers:
-            return Pass(tuple(order))
+            return OnlinePass(tuple(order))
         folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
         rows = frozenset().union(*(free_axes([f])[f] for f in folds or order)) - self.owner.own
-        stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
+        stream = OnlineReduction(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
         finish = []
         for f in order:
             own = f in self.plain
             value = stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](stream)
             finish.append((f, value))
-        return Pass(tuple(order), replace(stream, finish=tuple(finish)))
+        return OnlinePass(tuple(order), replace(stream, finish=tuple(finish)))
 
     def take(self, f: Node) -> str | None:
         """Take a fold, or say what is in the way."""
@@ -154,7 +164,7 @@ class _Stream:
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
         references, made = dict(self.references), []
         if self.owner.level:
-            found = levelled(terms, self.owner.stream)
+            found = measure_from_running_reference(terms, self.owner.stream)
             if found is None:
                 return "powers of a value that no extremum is taken of"
             terms = found
@@ -183,7 +193,7 @@ class _Stream:
             return f"a state of more than {MOST_STATE} values"
         self.components, self.folds, self.references = components, folds, references
 
-        def make(stream: StreamFold) -> Node:
+        def make(stream: OnlineReduction) -> Node:
             total: Node | None = None
             for t, (c, shifts, shift) in zip(terms, made):
                 value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
@@ -203,14 +213,14 @@ class _Stream:
         return c.weight is not None and bool(free_axes([c.weight])[c.weight] & self.owner.own)
 
 
-def _there(t: Term) -> Node | None:
+def _there(t: ProductTerm) -> Node | None:
     """Where the exponential of a term is not exp(-inf)."""
     e = t.exponential
-    return None if e is None or e.factor is not None else there(unwidened(e.element), e.scale)
+    return None if e is None or e.factor is not None else exponential_is_nonzero(unwidened(e.element), e.scale)
 
 
 def _component(
-    t: Term, dtype, references: dict[Reference, int], stream: tuple, level: bool
+    t: ProductTerm, dtype, references: dict[Reference, int], stream: tuple, level: bool
 ) -> tuple[Component, list[Rows], Rows]:
     """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
 
@@ -234,7 +244,7 @@ def _component(
             if guard is not None and truths and e.factor is None and not t.powers:
                 value, guard = masked(guard, value, kind), None
                 of_all = Reference(value, kind)
-        alone = is_nothing_without(guard, value, kind) or measured
+        alone = is_identity_unguarded(guard, value, kind) or measured
         r = known(of_all if alone else replace(of_all, guard=guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows

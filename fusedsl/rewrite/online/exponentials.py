@@ -16,29 +16,29 @@ from ...ir.types import BOOL
 from ..intervals.three_valued_logic import AND, NOT
 from ..scalar_builder import scalar_op as op
 from ..scalar_builder import scaled, total_of
-from .components import there
-from .forms import Affine, Exponential, Form, Term, Terms, both, not_negative, terms_of, unwidened
+from .components import exponential_is_nonzero
+from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, not_negative, terms_of, unwidened
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
 LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
 HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
-def alone(form: Form | str | None) -> tuple[Term, Exponential] | None:
+def alone(form: Form | str | None) -> tuple[ProductTerm, Exponential] | None:
     """A term that is scale * factor * exponential, positive but for exp(-inf), and its exponential."""
     if not isinstance(form, tuple) or len(form) != 1:
         return None
     (t,) = form
     e = t.exponential
-    if e is None or e.factor is not None or t != Term(t.scale, t.factor, exponential=e) or t.scale <= 0:
+    if e is None or e.factor is not None or t != ProductTerm(t.scale, t.factor, exponential=e) or t.scale <= 0:
         return None
     return (t, e) if t.factor is None or not_negative(t.factor) else None
 
 
-def logarithm(n: Node, a: Form) -> Affine | None:
+def logarithm(n: Node, a: Form) -> AffineForm | None:
     """log(c f exp(s (u + r))) = s (u + r) + log(c f); of a row value, a row value"""
-    if isinstance(a, Affine) and a.element is None:
-        return Affine(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
+    if isinstance(a, AffineForm) and a.element is None:
+        return AffineForm(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
     found = alone(a)
     if found is None:
         return None
@@ -49,7 +49,7 @@ def logarithm(n: Node, a: Form) -> Affine | None:
         rows += (constant(log(t.scale) * LOGARITHMS[n.op] / scale, e.element.type.dtype.compute),)
     if t.factor is not None:
         rows += (_share(_logarithm_of(t.factor, n.op), 1 / scale),)
-    return Affine(e.element, rows, scale)
+    return AffineForm(e.element, rows, scale)
 
 
 def _logarithm_of(factor: Node, name: str) -> Node:
@@ -70,10 +70,10 @@ def root(n: Node, a: Form) -> Form | None:
         return None
     t, e = found
     factor = None if t.factor is None else op("sqrt", t.factor)
-    return (Term(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
+    return (ProductTerm(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
 
 
-def reciprocal(a: Form) -> Term | None:
+def reciprocal(a: Form) -> ProductTerm | None:
     """1 / (c f exp(x)) = 1 / c / f exp(-x)"""
     found = alone(a)
     if found is None:
@@ -82,13 +82,13 @@ def reciprocal(a: Form) -> Term | None:
     factor = t.factor
     if factor is not None:
         factor = op("divide", constant(1.0, factor.type.dtype.compute), factor)
-    return Term(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
+    return ProductTerm(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
 
 
 # -- whether it is 0
 
 
-def compared(condition: Node) -> Iterator[Node]:
+def compared_value(condition: Node) -> Iterator[Node]:
     """What a condition compares with 0, or asks about NaN."""
     stack, seen = [condition], set[Node]()
     while stack:
@@ -115,7 +115,9 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
     return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
 
 
-def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]) -> Terms | None:
+def select_of_exponentials(
+    condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]
+) -> Terms | None:
     """where(condition, yes, no), where the condition is whether an exponential is 0; None is 0, as the side of those
     that are 0 has to be."""
     found = _asked(condition, forms)
@@ -125,7 +127,7 @@ def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node,
     kept, dropped = (no, yes) if of_zero else (yes, no)
     if dropped is not None or kept is None:
         return None
-    where = there(unwidened(e.element), e.scale)
+    where = exponential_is_nonzero(unwidened(e.element), e.scale)
     when = None if of_nan != of_zero else _numbers(t, e)
     terms = terms_of(kept)
     if any(k.there is not None for k in terms) or not _with_rows(terms) >= _rows_of_numbers(condition, forms):
@@ -145,7 +147,7 @@ def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node
     return {row for n in asked if (found := alone(forms.get(n))) is not None for row in found[1].rows}
 
 
-def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[Term, Exponential], bool, bool] | None:
+def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
     """(an exponential, whether a condition holds where it is 0, and where it is NaN), if it is the same elsewhere."""
     if condition.op in NOT:
         found = _asked(condition.args[0], forms)
@@ -168,7 +170,7 @@ def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
     return alone(forms.get(condition.args[0].args[0])) is not None
 
 
-def _numbers(t: Term, e: Exponential) -> Node | None:
+def _numbers(t: ProductTerm, e: Exponential) -> Node | None:
     """The rows in which an exponential is not NaN, nor 0 everywhere."""
     found = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
     if t.factor is None:

@@ -15,10 +15,10 @@ from ..scalar_builder import scalar_op as op
 from ..scalar_builder import scaled, total_of
 from .components import Reference, extrema
 from .exponentials import alone
-from .forms import Affine, Form, Term, both, not_negative, unwidened
-from .online_reduction import StreamFold
+from .forms import AffineForm, Form, ProductTerm, both, not_negative, unwidened
+from .online_reduction import OnlineReduction
 
-Maker = Callable[[StreamFold], Node]
+Maker = Callable[[OnlineReduction], Node]
 TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
 
 
@@ -39,20 +39,20 @@ def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
     return whole, lambda stream: _value(whole, inner, above, stream)
 
 
-def _rising(form: Form) -> tuple[Affine, Term | None] | str | None:
+def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
     """(the affine value that an element rises with, the exponential that it is of it), or what is in the way."""
     found = alone(form)
     if found is not None:
         t, e = found
-        return Affine(unwidened(e.element), e.rows, e.scale), t
-    if not isinstance(form, Affine) or form.element is None or not form.scale:
+        return AffineForm(unwidened(e.element), e.rows, e.scale), t
+    if not isinstance(form, AffineForm) or form.element is None or not form.scale:
         return None
     if form.factor is not None and not not_negative(form.factor):
         return "a factor whose sign is not known"
     return form, None
 
 
-def _value(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
+def _value(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
     (value,) = stream.of_fold(whole, stream.state())
     value = scaled(total_of([value, *inner.rows]), inner.scale, inner.factor)
     if above is None or above.exponential is None:
@@ -60,7 +60,7 @@ def _value(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -
     return scaled(op(above.exponential.base, value), above.scale, above.factor)
 
 
-def _place(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
+def _place(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
     """Where all elements are NaN, as the row or a factor is, the first place."""
     place = stream.of_fold(whole, stream.state())[FOLDS[whole.attr[0]].finish]
     known: Node | None = None

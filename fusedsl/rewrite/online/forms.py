@@ -11,7 +11,7 @@ from ..scalar_builder import times, total_of
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineForm:
     """scale * factor * (element + rows): `scale` is a literal, `factor` and `rows` are row values, `element` holds no
     fold of the pass; what is None is not there. The rows are added one by one: the first ones may cancel the element.
     """
@@ -34,7 +34,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Term:
+class ProductTerm:
     """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
     Of the whole row, 0 unless `when` does, a row value. Where `there` does not hold, an exponential among the factors
     is 0, and the product is, whatever the others are.
@@ -50,8 +50,8 @@ class Term:
     there: Node | None = None
 
 
-Terms = tuple[Term, ...]
-Form = Affine | Terms
+Terms = tuple[ProductTerm, ...]
+Form = AffineForm | Terms
 
 
 def unwidened(n: Node) -> Node:
@@ -63,13 +63,13 @@ def unwidened(n: Node) -> Node:
 
 def terms_of(form: Form) -> Terms:
     """A form as a sum of terms."""
-    if not isinstance(form, Affine):
+    if not isinstance(form, AffineForm):
         return form
     if form.element is None:
-        return (Term(form.scale, times(form.factor, total_of(form.rows))),)
+        return (ProductTerm(form.scale, times(form.factor, total_of(form.rows))),)
     if not form.rows:
-        return (Term(form.scale, form.factor, form.element),)
-    return (Term(form.scale, form.factor, powers=((form.element, form.rows),)),)
+        return (ProductTerm(form.scale, form.factor, form.element),)
+    return (ProductTerm(form.scale, form.factor, powers=((form.element, form.rows),)),)
 
 
 def both(a: Node | None, b: Node | None) -> Node | None:

@@ -13,8 +13,8 @@ from math import inf
 from ...ir.folds import pick
 from ...ir.graph import Node, constant, walk
 from ...ir.ops import CASTS
-from ..scalar_builder import is_positive, replaced
-from ..selects import Choice, Choices, literal, picked, stands_for
+from ..scalar_builder import is_positive, replace_nodes
+from ..selects import Select, SelectAnalysis, is_number, literal, select_node
 
 NOTHING = {"max": -inf, "min": inf, "sum": 0.0}  # what adds nothing to a fold
 EXPONENTIALS = ("exp", "exp2")
@@ -24,7 +24,7 @@ Place = tuple[Node, float]  # a value, and what of it adds nothing
 class Masks:
     """The masks of a program's elements; `found` are the values that have one, as choices."""
 
-    def __init__(self, choices: Choices):
+    def __init__(self, choices: SelectAnalysis):
         self.choices = choices
         self.found: dict[Node, Node] = {}
 
@@ -33,7 +33,7 @@ class Masks:
         if fold not in NOTHING:
             return value
         while True:
-            value = replaced([value], self.found)[value]
+            value = replace_nodes([value], self.found)[value]
             new = self._masked(value, NOTHING[fold])
             if not new:
                 return value
@@ -57,19 +57,19 @@ class Masks:
     def _at(self, n: Node, nothing: float) -> dict[Node, Node] | None:
         """What is replaced by what, for a value that is masked otherwise than it might be."""
         choices = self.choices
-        if n.op == "where" and any(stands_for(a, nothing) for a in n.args[1:]):
+        if n.op == "where" and any(is_number(a, nothing) for a in n.args[1:]):
             args = (choices.condition(n.args[0]), *map(literal, n.args[1:]))
             return None if args == n.args else {n: pick(*args)}
         if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and nothing == 0)):
             return None  # an exponent, or a factor, all the same
         found = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
         found = None if found is None else found.with_other(nothing)
-        drawn = found is not None and stands_for(found.value, 1.0) and _is_drawn(found.condition)
+        drawn = found is not None and is_number(found.value, 1.0) and _is_drawn(found.condition)
         if found is None or found.condition.op == "const" or drawn:
             return None
-        return {n: picked(Choice(found.condition, found.value, constant(nothing, n.type.dtype)))}
+        return {n: select_node(Select(found.condition, found.value, constant(nothing, n.type.dtype)))}
 
-    def _factor(self, n: Node) -> Choice | None:
+    def _factor(self, n: Node) -> Select | None:
         """The choice that a product is, where it is one by what each factor is, or a condition is a factor: other
         factors have masks of their own."""
         alike = self.choices.alike(n)
@@ -78,7 +78,7 @@ class Masks:
         for x, y in (n.args, n.args[::-1]):
             one = self.choices.of(y)
             found = None if one is None else one.with_other(0.0)
-            if found is None or not stands_for(found.value, 1.0) or _is_drawn(found.condition):
+            if found is None or not is_number(found.value, 1.0) or _is_drawn(found.condition):
                 continue
             if x.type == n.type and self.choices.finite(x):
                 return replace(found, value=x)

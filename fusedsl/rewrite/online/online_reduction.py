@@ -1,4 +1,4 @@
-"""StreamFold: dependent folds over one stream of elements as one fold with a joint state, in one pass.
+"""OnlineReduction: dependent folds over one stream of elements as one fold with a joint state, in one pass.
 
 A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements, measured from references M and R
 that a part of the stream takes from its own elements. Moving a reference is linear in the components, so that parts
@@ -22,21 +22,21 @@ from math import copysign, log
 from ...ir.folds import FOLDS, pick
 from ...ir.graph import Node, Type, constant, node
 from ...ir.types import BOOL, FLOAT32
-from ..scalar_builder import grown, scaled, total_of
 from ..scalar_builder import scalar_op as op
+from ..scalar_builder import scaled, scaled_factor, total_of
 from .components import (
     OPPOSITE,
     Component,
     Exponent,
     Reference,
+    as_power_of_two,
     by_sign,
+    exponential_is_nonzero,
     extrema,
+    extremum_identity,
     guarded,
-    in_twos,
-    is_nothing_without,
+    is_identity_unguarded,
     may_be_huge,
-    nothing,
-    there,
 )
 
 HUGE = 2.0**30  # powers of two beyond this lie 128 apart in float32, and are off by 64 where they are rounded
@@ -45,7 +45,7 @@ SLACK = 8  # powers of two: sums of so large exponentials are far from overflowi
 
 
 @dataclass(frozen=True)
-class Lift:
+class TileReduction:
     """One fold over the elements of a part: `slots` are the row values of the part that hold its state."""
 
     fold: str
@@ -54,7 +54,7 @@ class Lift:
 
 
 @dataclass(frozen=True)
-class StreamFold:
+class OnlineReduction:
     """Folds over `stream` for each of `rows`: `folds` as they stand, `components` measured from references.
 
     `finish` gives each result of the pass from the state (`state(k)`), row values and results before it. A component
@@ -134,14 +134,14 @@ class StreamFold:
 
     # -- lift
 
-    def lift(self) -> tuple[tuple[Lift, ...], tuple[Node, ...], tuple[Lift, ...], tuple[Node, ...]]:
+    def lift(self) -> tuple[tuple[TileReduction, ...], tuple[Node, ...], tuple[TileReduction, ...], tuple[Node, ...]]:
         """(folds over a part, its references, folds measured from them, the state) of a part of the stream."""
         tile = list(self.state("tile"))
         for factor in self.factors:
             tile[tile.index(self.of_factor(factor, tile))] = factor
-        first = [Lift(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
+        first = [TileReduction(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
         plain = [c for c in self.components if c.plain]
-        first += [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
+        first += [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
         points: list[Node] = []
         for r in self.means:
             total = self._total(r, first)
@@ -153,7 +153,7 @@ class StreamFold:
             x for e in self._exponents() if self.level for x in (self._level_point(e, tile), *self._steep(e, tile))
         ]
         rest = [c for c in self.components if not c.plain]
-        second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
+        second = [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
     def implied(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
@@ -167,14 +167,14 @@ class StreamFold:
                 found.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), whole)))
         return tuple(found)
 
-    def _total(self, r: Reference, lifts: list[Lift]) -> Node:
+    def _total(self, r: Reference, lifts: list[TileReduction]) -> Node:
         """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""
         value = guarded(r.value, r.guard)
         for lift in lifts:
             if lift.fold == "sum" and lift.value is value:
                 return lift.slots[0]
         slot = node("state", (), ("total", len(lifts), self.number), Type(value.type.dtype.compute))
-        lifts.append(Lift("sum", value, (slot,)))
+        lifts.append(TileReduction("sum", value, (slot,)))
         return slot
 
     def _count(self, r: Reference) -> Component:
@@ -187,7 +187,7 @@ class StreamFold:
             r = c.exponent.reference
             if self.level:
                 moved = op("subtract", self._in_twos(c.exponent, r.value, state), self._level_point(c.exponent, state))
-                factors.append(op(in_twos(c.exponent)[1], moved))
+                factors.append(op(as_power_of_two(c.exponent)[1], moved))
             else:
                 moved = op("subtract", r.value, self.point(r, state))
                 factors.append(self._exponential(c.exponent, moved, state))
@@ -196,7 +196,7 @@ class StreamFold:
         for factor in factors[1:]:
             value = op("multiply", value, factor)
         if c.vanishes and c.exponent is not None and not self._is_near(c):
-            value = guarded(value, there(c.exponent.reference.value, c.exponent.scale))
+            value = guarded(value, exponential_is_nonzero(c.exponent.reference.value, c.exponent.scale))
         return value if self._vanishes(c) else guarded(value, c.guard)
 
     def _power(self, c: Component, r: Reference, state: Sequence[Node]) -> Node:
@@ -217,7 +217,7 @@ class StreamFold:
         e = c.exponent
         if e is None or e.factor is not None or c.weight is not None or c.powers:
             return False
-        return is_nothing_without(c.guard, e.reference.value, "max" if e.scale > 0 else "min")
+        return is_identity_unguarded(c.guard, e.reference.value, "max" if e.scale > 0 else "min")
 
     # -- merge
 
@@ -287,13 +287,13 @@ class StreamFold:
     def _in_twos(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
         """A value of an exponent as a power of two."""
         steep = self._steep(e, state)
-        return op("multiply", value, steep[0]) if steep else grown(value, in_twos(e)[0])
+        return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_power_of_two(e)[0])
 
     def _steep(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
         """What values are multiplied by, for each row, where a reference may be so far from 0 that its product with the
         scale is off by more than an exponential takes, or infinite. There numbers are equal or too far apart for any
         scale to matter, and their product with a half is exact."""
-        scale, point = in_twos(e)[0], self.point(e.reference, state)
+        scale, point = as_power_of_two(e)[0], self.point(e.reference, state)
         d = point.type.dtype.compute
         if d is not FLOAT32 or not may_be_huge(e.reference.value):
             return ()
@@ -322,7 +322,7 @@ class StreamFold:
         extreme = self.extreme(r, side)
         if self.level:
             apart = op("subtract", self._level_point(c.exponent, side), self._level_point(c.exponent, whole))
-            moved = op(in_twos(c.exponent)[1], apart)
+            moved = op(as_power_of_two(c.exponent)[1], apart)
         else:
             moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
@@ -360,5 +360,9 @@ class StreamFold:
     def _no_extreme(self, r: Reference, state: Sequence[Node]) -> Node:
         """The extremum of no elements."""
         d = r.value.type.dtype
-        own = nothing(r.kind, d)
-        return own if r.sign is None else by_sign(self.of_factor(r.sign, state), own, nothing(OPPOSITE[r.kind], d))
+        own = extremum_identity(r.kind, d)
+        return (
+            own
+            if r.sign is None
+            else by_sign(self.of_factor(r.sign, state), own, extremum_identity(OPPOSITE[r.kind], d))
+        )

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...ir.graph import Node, constant, walk
-from ..scalar_builder import free_axes, scaled, write
+from ..scalar_builder import format_scalar, free_axes, scaled
 from .components import Component, extrema
-from .online_reduction import StreamFold
+from .online_reduction import OnlineReduction
 
 NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
 
 
-def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
+def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
     """A stream fold so that a person reads it: what is folded, measured from what, and what it gives. `arrays` are the
     names of what is read, by kind and number."""
     names: dict[Node, str] = {}
@@ -23,7 +23,7 @@ def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -
             names[n] = name
 
     def text(n: Node) -> str:
-        return write(n, names)
+        return format_scalar(n, names)
 
     for k, s in enumerate(stream.state()):
         names[s] = f"%{k}"
@@ -58,7 +58,7 @@ def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -
     return "\n".join(lines)
 
 
-def _own_axes(stream: StreamFold, c: Component) -> list[str]:
+def _own_axes(stream: OnlineReduction, c: Component) -> list[str]:
     if c.weight is None:
         return []
     return sorted(str(a) for a in free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream))
@@ -72,7 +72,7 @@ def _bracketed(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def check(stream: StreamFold) -> None:
+def check(stream: OnlineReduction) -> None:
     """AssertionError where a stream fold breaks a rule that its users rely on."""
     results = {f for f, _ in stream.finish}
     known = set(stream.state()) | set(stream.identity)

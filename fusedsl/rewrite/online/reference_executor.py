@@ -10,7 +10,7 @@ from ...ir.folds import FOLDS
 from ...ir.graph import Node, Type, node, resolve, value_of
 from ...ir.ops import CASTS, OPS
 from ...ir.types import INT64, numpy_dtype
-from .online_reduction import Lift, StreamFold
+from .online_reduction import OnlineReduction, TileReduction
 
 Values = dict[Node, np.ndarray]
 Leaves = Callable[[Node, slice], np.ndarray]
@@ -35,7 +35,11 @@ def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:
 
 
 def execute(
-    stream: StreamFold, leaves: Leaves, rows: Mapping[Node, np.ndarray], parts: Sequence[slice], order: Sequence[int]
+    stream: OnlineReduction,
+    leaves: Leaves,
+    rows: Mapping[Node, np.ndarray],
+    parts: Sequence[slice],
+    order: Sequence[int],
 ) -> Values:
     """The results of a stream fold whose stream is cut in parts, of which neighbours are merged in this order.
 
@@ -54,7 +58,7 @@ def execute(
     return {f: known[f] for f, _ in stream.finish}
 
 
-def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
+def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
     """The state of one part."""
     first, points, second, state = stream.lift()
     known: Values = dict(rows)
@@ -87,7 +91,7 @@ def _leaves(root: Node, known: Values) -> list[Node]:
     return list(found)
 
 
-def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:
+def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
     """Fold the elements of a part, halves at a time, into the lift's slots."""
     fold = FOLDS[lift.fold]
     dtype = lift.value.type.dtype.compute
@@ -107,5 +111,5 @@ def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:
     known |= dict(zip(lift.slots, state))
 
 
-def _merged(stream: StreamFold, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+def _merged(stream: OnlineReduction, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
     return scalars(stream.merge(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))

@@ -14,15 +14,15 @@ from ...ir.graph import Node, walk
 from ..scalar_builder import scalar_op as op
 from .algebra import MOST_TERMS
 from .components import Reference, extrema
-from .forms import Term, Terms, unwidened
+from .forms import ProductTerm, Terms, unwidened
 
 MOST_PARTS = 8  # that a power of a sum is taken apart into
 Power = tuple[Node, tuple[Node, ...]]
 
 
-def levelled(terms: Terms, stream: tuple) -> Terms | None:
+def measure_from_running_reference(terms: Terms, stream: tuple) -> Terms | None:
     """Terms with powers of such values alone, into which powers of sums are parted; None where there are none."""
-    found: list[Term] = []
+    found: list[ProductTerm] = []
     for t in terms:
         ways = [_addends(t, power, stream) for power in t.powers]
         if None in ways:
@@ -35,7 +35,7 @@ def levelled(terms: Terms, stream: tuple) -> Terms | None:
     return tuple(found) if len(found) <= MOST_TERMS else None
 
 
-def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
+def _addends(t: ProductTerm, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
     """A power as a sum of such."""
     element, rows = power
     if _is_measured(t, power, stream):
@@ -55,7 +55,7 @@ def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] 
     return found if all(_is_measured(t, one, stream) for _, one in found) else None
 
 
-def _is_measured(t: Term, power: Power, stream: tuple) -> bool:
+def _is_measured(t: ProductTerm, power: Power, stream: tuple) -> bool:
     element, rows = power
     if t.exponential is not None and unwidened(t.exponential.element) is unwidened(element):
         return True

@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from ....kernel_ir.attention import Stream, Weighing
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import either, rule
 from .emit_fragment import COLUMN, ELEMENT, OWN, ROW, FragmentScope
 from .emit_paged_kv import ask_lines
@@ -235,7 +235,7 @@ class TileWriter(FragmentScope):
                 self.define("clamp_columns", COLUMN, "int64, int64 -> int64", "j, n", clamped)
                 self.code.append(f"column = clamp_columns(column, n{self.along})")
 
-    def _fold(self, use: FoldUse, partial: bool) -> None:
+    def _fold(self, use: Reduction, partial: bool) -> None:
         """A fold along the rows of a thread's elements, and where it cannot wait, of all four threads of a row."""
         label = self.function(("fold", use.merge, use.identity), f"{use.name}_{len(self.made)}")
         if label not in self.joins.values():
@@ -253,7 +253,7 @@ class TileWriter(FragmentScope):
         self.code.append(f"{', '.join(v.name for v in use.state)} = {call}")
         self.domain |= {v.name: ROW for v in use.state}
 
-    def waits(self, use: FoldUse) -> bool:
+    def waits(self, use: Reduction) -> bool:
         """Whether the threads of a row keep sums of their own to the end: nothing reads them before."""
         read = {v.name for phase in self.stream.tile if phase.row for v in phase.row.args}
         folds = {v.name for v in (self.stream.join.args if self.stream.join else ())}

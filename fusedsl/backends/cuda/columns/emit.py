@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import Names, Scope, function, header, indented, rule, signature, so_far
 from ..peephole.low_precision_stores import narrow_body
 from ..split_heuristics import state_words
@@ -138,7 +138,7 @@ class ColumnWriter(Strip):
         if phase.implied is not None:
             self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
 
-    def _collect(self, use: FoldUse, states: str) -> None:
+    def _collect(self, use: Reduction, states: str) -> None:
         self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
 
     def _at_the_end(self, lines: list[str]) -> list[str]:
@@ -246,7 +246,7 @@ class ColumnWriter(Strip):
 
     # Folds and the work of rows.
 
-    def rule_of(self, use: FoldUse) -> str:
+    def rule_of(self, use: Reduction) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
         kinds = ", ".join(value.dtype.name for value in use.state)
         key = (use.name, kinds, use.identity, use.merge)

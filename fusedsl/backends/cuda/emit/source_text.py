@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
 from ....kernel_ir.parameters import slots
-from ....kernel_ir.phase import Body, FoldUse, Value
+from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import staged
 
 INDENT = "    "
@@ -94,7 +94,7 @@ class Names:
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
-def rule(use: FoldUse, name: str) -> list[str]:
+def rule(use: Reduction, name: str) -> list[str]:
     """A fold's merges and its identity as scalar functions, and the rule made of them."""
     lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
@@ -134,7 +134,7 @@ def letter_of(operand: Operand, width: int) -> str:
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
-def so_far(use: FoldUse) -> str:
+def so_far(use: Reduction) -> str:
     """The variable that collects a fold's state in a loop."""
     return f"{use.state[0].name}_so_far"
 
@@ -190,11 +190,11 @@ class Scope:
         self.define([*head, *indented([f"return {name}"])])
         return f"{widening}({name})"
 
-    def lifted(self, use: FoldUse) -> str:
+    def lifted(self, use: Reduction) -> str:
         """What the elements of a fold are lifted to, as a call's arguments."""
         return ", ".join(self.element(value.name) for value in use.lifted)
 
-    def unpack(self, use: FoldUse, expression: str) -> None:
+    def unpack(self, use: Reduction, expression: str) -> None:
         """The parts of a fold's state, by name."""
         self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
         self.ready |= {value.name for value in use.state}

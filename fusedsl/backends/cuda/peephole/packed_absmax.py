@@ -6,7 +6,7 @@ import re
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import NAME, row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase
+from ....kernel_ir.phase import Body, Phase, Reduction
 from .gathers import slice_of, target_of
 
 MAGNITUDE = re.compile(r"(?P<name>\w+) = absolute\((?P<value>\w+)\)")
@@ -27,7 +27,7 @@ def magnitudes(kernel: KernelIR) -> dict[str, str]:
     return found
 
 
-def order_of(use: FoldUse) -> str:
+def order_of(use: Reduction) -> str:
     """ "max" or "min" where a fold is nothing else."""
     a, b = use.merge.args[0].name, use.merge.args[-1].name
     expressions = [line.split("#", 1)[0].partition(" = ")[2].strip() for line in use.merge.lines]

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase
+from ....kernel_ir.phase import Body, Phase, Reduction
 from ..emit.source_text import Names, Scope, header, indented, rule, signature, so_far
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.narrow_compares import CLAMPED, SHORT, short_positions
@@ -144,7 +144,7 @@ class RowWriter(Tiles):
         for use in phase.folds:
             self.collect(use, self._folded(use))
 
-    def _folded(self, use: FoldUse) -> str:
+    def _folded(self, use: Reduction) -> str:
         """The state of a tile's elements."""
         column = "start" if self.schedule.resident else "column"
         order, name = self._in_pairs(use), self.define_fold(use)
@@ -168,7 +168,7 @@ class RowWriter(Tiles):
         split = any(operand.access == "anchor" for operand in self.kernel.operands)
         return magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.walk else {}
 
-    def _in_pairs(self, use: FoldUse) -> str:
+    def _in_pairs(self, use: Reduction) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
         lifted = use.lifted[0].name
         stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
@@ -191,7 +191,7 @@ class RowWriter(Tiles):
             made = [value for use in part.folds for value in use.state]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
-    def collect(self, use: FoldUse, state: str) -> None:
+    def collect(self, use: Reduction, state: str) -> None:
         self.code.append(f"{so_far(use)} = merge_{self.define_fold(use)}({so_far(use)}, {state})")
 
     def element_work(self, number: int | str, phase: Phase) -> None:
@@ -241,7 +241,7 @@ class RowWriter(Tiles):
         self.scope.define(CLAMPED)
         self.code.append(f"{SHORT.format(name)} = short({name})")
 
-    def define_fold(self, use: FoldUse) -> str:
+    def define_fold(self, use: Reduction) -> str:
         """The merge and the identity as scalar functions, and the intrinsics made of them; the rule's name.
 
         Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
@@ -261,11 +261,11 @@ class RowWriter(Tiles):
             self.scope.functions.append(f"merge_{name} = merge_states(rule_{name})")
         return name
 
-    def define_rule(self, use: FoldUse, name: str) -> None:
+    def define_rule(self, use: Reduction, name: str) -> None:
         """The merges and the identity as scalar functions, and the rule made of them."""
         self.scope.functions += rule(use, name)
 
-    def _fold(self, use: FoldUse) -> None:
+    def _fold(self, use: Reduction) -> None:
         self.scope.unpack(use, self.joined(self.define_fold(use), self._folded(use)))
 
     def _row_work(self, number: int, phase: Phase) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import FoldUse, Phase, Value
+from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.source_text import function, letter_of, signature
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.softmax_exp import summed_exponentials
@@ -82,7 +82,7 @@ def edge_stores(writer: RowWriter, number: int | str, phase: Phase) -> list[str]
     return calls
 
 
-def with_edge(writer: RowWriter, use: FoldUse, name: str, state: str) -> str:
+def with_edge(writer: RowWriter, use: Reduction, name: str, state: str) -> str:
     """The call that merges this thread's edge into the state of its whole vectors."""
     for define in (
         f"edge_fold_{name} = fold_tile(edge_tile, rule_{name})",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import Names, Scope, Writer, header, indented, letter_of, signature
 from ..peephole.low_precision_stores import narrow_body
 from .schedule import LINE, CrossSchedule, row_places, state_parts
@@ -100,7 +100,7 @@ class CrossWriter(Writer):
         rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.cross)
         self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.at_once})")
 
-    def _define_fold(self, use: FoldUse) -> None:
+    def _define_fold(self, use: Reduction) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
         functions, merge, key = self.scope.functions, use.merge, _key(use)
         kinds = ", ".join(value.dtype.name for value in use.state)
@@ -109,7 +109,7 @@ class CrossWriter(Writer):
         functions += ["", "", f"def nothing_{key}():", *indented([f"return {', '.join(use.identity)}"])]
         functions += ["", "", f'rule_{key} = fold("{kinds}", merging_{key}, nothing_{key})']
 
-    def _define_cross(self, use: FoldUse) -> None:
+    def _define_cross(self, use: Reduction) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
         self._define_fold(use)
         key, types = _key(use), [value.dtype for value in use.state]
@@ -375,11 +375,11 @@ class CrossWriter(Writer):
         return pointer if letter == "0" else f"{pointer} + int64(column){stride} * {operand.dtype.itemsize}"
 
 
-def _key(use: FoldUse) -> str:
+def _key(use: Reduction) -> str:
     """What tells a fold from the others of its kernel."""
     return use.state[0].name
 
 
-def _so_far(use: FoldUse) -> list[str]:
+def _so_far(use: Reduction) -> list[str]:
     """The variables that collect a fold over rows: a tile for each part of its state."""
     return [f"{value.name}_so_far" for value in use.state]
