@@ -187,8 +187,8 @@ def _without_stores(kernel: KernelPlan) -> KernelPlan | None:
 def _without_bodies(kernel: KernelPlan) -> KernelPlan | None:
     """A body that leaves out the line that defines its result."""
     for p, phase in enumerate(kernel.resident):
-        if phase.element.lines:
-            body = replace(phase.element, lines=phase.element.lines[:-1])
+        if phase.element.instructions:
+            body = replace(phase.element, instructions=phase.element.instructions[:-1])
             phases = (*kernel.resident[:p], replace(phase, element=body), *kernel.resident[p + 1 :])
             return replace(kernel, resident=phases)
     return None
@@ -250,11 +250,11 @@ def _in_bodies(change: Callable[[Body], Body | None]) -> Change:
 
 def _line(body: Body) -> Body | None:
     """The operands of a difference or a quotient exchanged."""
-    for k, line in enumerate(body.lines):
+    for k, line in enumerate(body.instructions):
         found = re.fullmatch(r"(\w+) = (\w+) ([-/]) (\w+)(  #.*)?", line)
         if found and found[2] != found[4]:
             made = f"{found[1]} = {found[4]} {found[3]} {found[2]}"
-            return replace(body, lines=(*body.lines[:k], made, *body.lines[k + 1 :]))
+            return replace(body, instructions=(*body.instructions[:k], made, *body.instructions[k + 1 :]))
     return None
 
 
@@ -279,8 +279,8 @@ def _merge(use: Reduction) -> Reduction | None:
     """A sum that keeps its first part alone."""
     if use.name != "sum":
         return None
-    first, *_ = use.merge.args
-    return replace(use, merge=replace(use.merge, lines=(), results=(first,)))
+    first, *_ = use.combine.args
+    return replace(use, combine=replace(use.combine, instructions=(), results=(first,)))
 
 
 SHIFTED = frozenset({"weights over columns", "attention received", "two norms in turn"})  # a shift is taken away there

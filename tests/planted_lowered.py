@@ -22,7 +22,7 @@ def in_values(change: Callable[[Node], Node | None]) -> Change:
     """Changes the first node that can be changed, of the first root whose value has one."""
 
     def planted(program: ScalarProgram) -> ScalarProgram | None:
-        for k, root in enumerate(program.roots):
+        for k, root in enumerate(program.stores):
             for n in walk([root.value]):
                 made = change(n)
                 if made is not None and made is not n:
@@ -47,7 +47,7 @@ def in_loads(change: Callable[[ArraySource, tuple], tuple | None]) -> Change:
 
 def in_roots(change: Callable[[ScalarStore], ScalarStore | None]) -> Change:
     def planted(program: ScalarProgram) -> ScalarProgram | None:
-        for k, root in enumerate(program.roots):
+        for k, root in enumerate(program.stores):
             made = change(root)
             if made is not None:
                 return _with_root(program, k, made)
@@ -57,7 +57,7 @@ def in_roots(change: Callable[[ScalarStore], ScalarStore | None]) -> Change:
 
 
 def _with_root(program: ScalarProgram, k: int, root: ScalarStore) -> ScalarProgram:
-    return replace(program, roots=(*program.roots[:k], root, *program.roots[k + 1 :]))
+    return replace(program, stores=(*program.stores[:k], root, *program.stores[k + 1 :]))
 
 
 def _replaced(value: Node, old: Node, new: Node) -> Node:
@@ -140,7 +140,7 @@ def _fold(change: Callable[[tuple[Axis, ...]], tuple[Axis, ...] | None]) -> Chan
 
 def _folded_over_a_stored_axis(program: ScalarProgram) -> ScalarProgram | None:
     """A fold that binds an axis which the store, or what stands outside of the fold, runs over."""
-    for k, root in enumerate(program.roots):
+    for k, root in enumerate(program.stores):
         stored = [a for a in root.axes if a is not None]
         for n in walk([root.value]):
             if n.op == "fold" and stored and stored[0] not in n.attr[1]:
@@ -152,7 +152,7 @@ def _folded_over_a_stored_axis(program: ScalarProgram) -> ScalarProgram | None:
 
 def _captured(program: ScalarProgram) -> ScalarProgram | None:
     """The axis of a fold, in all that it folds, under the name of one that is free there, of the same extent."""
-    for k, root in enumerate(program.roots):
+    for k, root in enumerate(program.stores):
         for n in walk([root.value]):
             if n.op != "fold":
                 continue
@@ -207,14 +207,14 @@ def _roots(keep: Callable[[ScalarStore], bool], most: int = 1) -> Change:
     """Drops the first roots of a kind."""
 
     def planted(program: ScalarProgram) -> ScalarProgram | None:
-        dropped = [r for r in program.roots if keep(r)][:most]
-        return replace(program, roots=tuple(r for r in program.roots if r not in dropped)) if dropped else None
+        dropped = [r for r in program.stores if keep(r)][:most]
+        return replace(program, stores=tuple(r for r in program.stores if r not in dropped)) if dropped else None
 
     return planted
 
 
 def _stored_twice(program: ScalarProgram) -> ScalarProgram:
-    return replace(program, roots=(*program.roots, program.roots[0]))
+    return replace(program, stores=(*program.stores, program.stores[0]))
 
 
 def _turned(r: ScalarStore) -> ScalarStore | None:
@@ -240,7 +240,7 @@ def _wider(r: ScalarStore) -> ScalarStore | None:
 
 
 def _reads_itself(program: ScalarProgram) -> ScalarProgram | None:
-    for k, r in enumerate(program.roots):
+    for k, r in enumerate(program.stores):
         if r.kind == "temporary":
             at = tuple(Coordinate(0, 1, a) for a in r.axes)
             own = node("load", (), (ArraySource("temporary", r.index), at), Type(r.value.type.dtype))
@@ -288,7 +288,7 @@ LOWERED = mutations(
         "an axis of a store twice": in_roots(_doubled),
         "a store that leaves out an axis": in_roots(_dropped),
         "a store to an array of another extent": in_roots(_wider),
-        "a store that starts beyond": in_roots(lambda r: replace(r, starts=(1,) * len(r.axes)) if r.axes else None),
+        "a store that starts beyond": in_roots(lambda r: replace(r, offsets=(1,) * len(r.axes)) if r.axes else None),
         "a store to a result that there is not": in_roots(lambda r: replace(r, index=r.index + 7)),
         "a store of another dtype": in_roots(lambda r: replace(r, type=replace(r.type, dtype=INT32))),
         "a temporary that reads itself": _reads_itself,

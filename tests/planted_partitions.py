@@ -15,7 +15,7 @@ from fusedsl.ir.graph import node
 from fusedsl.ir.types import INT32
 
 Change = Callable[[Partition], Partition | None]
-STORES = ("stores", "row_stores", "rank_stores", "own_stores", "cross_stores")
+STORES = ("stores", "row_stores", "rank_stores", "value_axis_stores", "column_stores")
 OTHER = Axis(Symbol(7, 3))
 
 
@@ -55,18 +55,18 @@ def in_stores(change: Callable[[FusionGroup, ScalarStore], list[ScalarStore] | N
 
 def _reversed(p: Partition) -> Partition | None:
     """The order is wrong where a kernel reads what another one writes."""
-    if not any(g.after for g in p.groups):
+    if not any(g.waits_for for g in p.groups):
         return None
     last = len(p.groups) - 1
-    return replace(p, groups=tuple(copied(g, after={last - k for k in g.after}) for g in reversed(p.groups)))
+    return replace(p, groups=tuple(copied(g, waits_for={last - k for k in g.waits_for}) for g in reversed(p.groups)))
 
 
 def _forgotten_order(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, after=set()) if g.after else None
+    return copied(g, waits_for=set()) if g.waits_for else None
 
 
 def _after_itself(p: Partition) -> Partition:
-    return replace(p, groups=(copied(p.groups[0], after={0}), *p.groups[1:]))
+    return replace(p, groups=(copied(p.groups[0], waits_for={0}), *p.groups[1:]))
 
 
 def _without(which: int) -> Change:
@@ -74,7 +74,7 @@ def _without(which: int) -> Change:
 
 
 def _twice(p: Partition) -> Partition:
-    return replace(p, groups=(*p.groups, copied(p.groups[0], after={0})))
+    return replace(p, groups=(*p.groups, copied(p.groups[0], waits_for={0})))
 
 
 def _of_kind(kind: str, change: Callable[[ScalarStore], list[ScalarStore]]) -> Change:
@@ -153,23 +153,23 @@ def _temporaries(change: Callable) -> Change:
 
 
 def _turned_group(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.streaming else None
+    return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.attention else None
 
 
 def _without_rows(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, rows=g.rows[1:]) if g.rows and not g.streaming else None
+    return copied(g, rows=g.rows[1:]) if g.rows and not g.attention else None
 
 
 def _without_folds(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, folds=g.folds[:-1]) if g.folds and not g.streaming else None
+    return copied(g, folds=g.folds[:-1]) if g.folds and not g.attention else None
 
 
 def _another_column(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.streaming else None
+    return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.attention else None
 
 
 def _row_twice(g: FusionGroup) -> FusionGroup | None:
-    return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.streaming else None
+    return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.attention else None
 
 
 def _operands_exchanged(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:

@@ -389,8 +389,8 @@ def test_a_kernel_that_is_not_resident(tmp_path):
 
 def reduced(tmp_path, x, use, out, lines=(), rows=1, result=None):
     d = DTYPE_OF[x.dtype].compute
-    lifted = Body(values("x_0", d), use.lifted, tuple(lines))
-    phase = Phase(lifted, (), (use,), None, (Store(result or use.state[0].name, 1),))
+    lifted = Body(values("x_0", d), use.inputs, tuple(lines))
+    phase = Phase(lifted, (), (use,), None, (Store(result or use.accumulators[0].name, 1),))
     return Case(tmp_path, [x, out], 1, (phase,), rows)
 
 

@@ -37,7 +37,7 @@ def test_a_body_holds_what_is_still_read():
     wide = Body((a,), (b,), ("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
     assert body_words(chain) == 2
     assert body_words(wide) == 4
-    assert body_words(Body(values("a", FLOAT64), values("b", FLOAT64), chain.lines)) == 2 * body_words(chain)
+    assert body_words(Body(values("a", FLOAT64), values("b", FLOAT64), chain.instructions)) == 2 * body_words(chain)
 
 
 def adding(dtype, outputs=1):

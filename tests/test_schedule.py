@@ -187,7 +187,7 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
     phase = dataclasses.replace(
         phase,
         element=Body((Value("x_0", FLOAT32),), (grown,), ("e_5 = exp(x_0)",)),
-        folds=(dataclasses.replace(phase.folds[0], lifted=(grown,)),),
+        folds=(dataclasses.replace(phase.folds[0], inputs=(grown,)),),
     )
     kernel = dataclasses.replace(plain, phases=(phase,))
     assert streams(kernel, (rows, columns), H200)

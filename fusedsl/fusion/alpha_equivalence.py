@@ -90,9 +90,9 @@ def share_equivalent(program: ScalarProgram, passes: Sequence[Streaming], needed
             loads[f] = _read(root, dict(zip(axes, forms.of(f).axes)))
     if not loads:
         return program
-    new = replace_nodes([r.value for r in (*roots, *program.roots)], loads)
-    changed = tuple(replace(r, value=new[r.value]) for r in (*roots, *program.roots))
-    return replace(program, roots=changed, temporaries=(*program.temporaries, *(r.type for r in roots)))
+    new = replace_nodes([r.value for r in (*roots, *program.stores)], loads)
+    changed = tuple(replace(r, value=new[r.value]) for r in (*roots, *program.stores))
+    return replace(program, stores=changed, temporaries=(*program.temporaries, *(r.type for r in roots)))
 
 
 def _stored(f: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:

@@ -104,7 +104,7 @@ class Prices:
         for n in c.loads:
             read[self.free[n]] += n.type.dtype.compute.itemsize
         for r in {(r.kind, r.index): r for r in c.stores}.values():
-            written[frozenset(a for a in r.axes if a is not None)] += r.held.itemsize
+            written[frozenset(a for a in r.axes if a is not None)] += r.stored_dtype.itemsize
         return read, written, instructions, special, double
 
     def _axes(self, n: Node) -> frozenset[Axis]:

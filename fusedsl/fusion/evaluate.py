@@ -60,7 +60,7 @@ class ScalarEvaluator:
         array = self._over(value, tuple(sorted(axes, key=self._place)))
         order = sorted(range(len(axes)), key=lambda k: self._place(axes[k]))
         array = array.transpose([order.index(k) for k in range(len(axes))])
-        starts = [evaluate(d, self.extents) for d in root.starts or (0,) * len(root.axes)]
+        starts = [evaluate(d, self.extents) for d in root.offsets or (0,) * len(root.axes)]
         box = tuple(slice(s, s + (1 if a is None else self.extent(a))) for s, a in zip(starts, root.axes))
         whole = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
         with np.errstate(all="ignore"):

@@ -27,9 +27,9 @@ class Decision:
 class FusionGroup:
     """One kernel to be: its row and column axes, the folds it computes, and what it stores.
 
-    A map has column axes only. `imports` are folds of other groups, read from their temporaries. `cross` are folds the
+    A map has column axes only. `imports` are folds of other groups, read from their temporaries. `column_folds` are folds the
     other way: over the row axes, a value for each column, from what the kernel has of its rows anyway; only
-    `cross_stores`, a value a column each, depend on them.
+    `column_stores`, a value a column each, depend on them.
     """
 
     rows: tuple[Axis, ...]
@@ -40,12 +40,12 @@ class FusionGroup:
     stores: list[ScalarStore] = field(default_factory=list)
     row_stores: list[ScalarStore] = field(default_factory=list)
     rank_stores: list[ScalarStore] = field(default_factory=list)
-    streaming: Streaming | None = None  # the pass over scores that finds the folds
-    own_stores: list[ScalarStore] = field(default_factory=list)  # … of values with an axis of their own
-    cross: list[Node] = field(default_factory=list)
-    cross_stores: list[ScalarStore] = field(default_factory=list)
+    attention: Streaming | None = None  # the pass over scores that finds the folds
+    value_axis_stores: list[ScalarStore] = field(default_factory=list)  # … of values with an axis of their own
+    column_folds: list[Node] = field(default_factory=list)
+    column_stores: list[ScalarStore] = field(default_factory=list)
     imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
-    after: set[int] = field(default_factory=set)  # indices of groups that must run before
+    waits_for: set[int] = field(default_factory=set)  # indices of groups that must run before
 
     @property
     def is_map(self) -> bool:
@@ -54,7 +54,7 @@ class FusionGroup:
     @property
     def is_plain(self) -> bool:
         """A map, or folds of rows: its elements may be computed by several kernels."""
-        return not (self.scans or self.ranked or self.cross or self.streaming)
+        return not (self.scans or self.ranked or self.column_folds or self.attention)
 
     @property
     def ranks(self) -> Axis | None:
@@ -64,15 +64,15 @@ class FusionGroup:
     @property
     def values(self) -> list[Node]:
         """What the kernel folds, scans and stores."""
-        folded = (f.args[0] for f in self.folds + self.cross)
+        folded = (f.args[0] for f in self.folds + self.column_folds)
         return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
 
     @property
     def all_stores(self) -> list[ScalarStore]:
-        return self.stores + self.row_stores + self.rank_stores + self.cross_stores + self.own_stores
+        return self.stores + self.row_stores + self.rank_stores + self.column_stores + self.value_axis_stores
 
     @property
-    def read(self) -> set[int]:
+    def temporaries_read(self) -> set[int]:
         """The temporaries that the kernel reads."""
         nodes = (*computed_nodes(self.values, frozenset(self.imports)), *self.imports.values())
         return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
@@ -108,7 +108,7 @@ def depends_on(groups: list[FusionGroup], start: int, goal: int) -> bool:
             return True
         if k not in seen:
             seen.add(k)
-            stack.extend(groups[k].after)
+            stack.extend(groups[k].waits_for)
     return False
 
 
@@ -116,10 +116,10 @@ def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Ite
     """A partition whose groups run in an order that they allow."""
     order: list[int] = []
     while len(order) < len(groups):
-        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].after <= set(order)))
+        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].waits_for <= set(order)))
     place = {k: i for i, k in enumerate(order)}
     for g in groups:
-        g.after = {place[k] for k in g.after}
+        g.waits_for = {place[k] for k in g.waits_for}
     return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
 
 
@@ -132,7 +132,7 @@ def concatenate(parts: Iterable[Partition]) -> Partition:
     for part in parts:
         first = len(groups)
         for g in part.groups:
-            g.after = {first + k for k in g.after} | {writer[t] for t in g.read if t in writer}
+            g.waits_for = {first + k for k in g.waits_for} | {writer[t] for t in g.temporaries_read if t in writer}
         groups += part.groups
         decisions += part.decisions
         temporaries = part.temporaries

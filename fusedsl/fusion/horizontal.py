@@ -22,7 +22,7 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
     """
     levels: list[int] = []
     for group in groups:
-        levels.append(1 + max((levels[k] for k in group.after), default=-1))
+        levels.append(1 + max((levels[k] for k in group.waits_for), default=-1))
     found = []
     for level in range(max(levels, default=-1) + 1):
         here = [k for k, of in enumerate(levels) if of == level]
@@ -38,7 +38,7 @@ def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, in
 
 def _is_plain_row(group: FusionGroup) -> bool:
     """Whether a kernel folds along the last axes of what it reads, and does nothing else with its rows."""
-    if not group.rows or not group.folds or group.scans or group.ranked or group.cross:
+    if not group.rows or not group.folds or group.scans or group.ranked or group.column_folds:
         return False
     columns = set(group.columns)
     read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]

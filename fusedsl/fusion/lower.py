@@ -60,12 +60,12 @@ def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) ->
     roots = list(zip(segment.targets, results, peeled))
     whole = _lowered(roots, memory)
     further = len(whole.temporaries) > len(memory.temporaries)
-    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in whole.roots) and not further else None
+    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in whole.stores) and not further else None
     if pieces is None:
         return whole
     found = _lowered(roots, memory, pieces)
     further = len(found.temporaries) > len(memory.temporaries)
-    return whole if further or count_fetches(r.value for r in found.roots) else found
+    return whole if further or count_fetches(r.value for r in found.stores) else found
 
 
 def _lowered(

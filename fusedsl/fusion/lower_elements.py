@@ -49,7 +49,7 @@ def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
             conditions.append(in_range(position, extent))
     wanted = all_of(conditions)
     assert wanted is not None
-    return node("fetch", (address, wanted), (source, at, source.holds(n.type.dtype)), Type(n.type.dtype))
+    return node("fetch", (address, wanted), (source, at, source.stored_dtype(n.type.dtype)), Type(n.type.dtype))
 
 
 def fill_value(n: Node) -> Node:

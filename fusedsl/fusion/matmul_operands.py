@@ -35,7 +35,7 @@ class ExpensiveFactor:
     saved: float
 
 
-def _in_tiles(group: FusionGroup, own: Sequence[Axis], instructions: int, prices: Prices) -> Dim:
+def _seconds_per_tile(group: FusionGroup, own: Sequence[Axis], instructions: int, prices: Prices) -> Dim:
     """How long a product takes to compute a factor for each tile, in attoseconds: as many tiles as do not fill the
     multiprocessors take as long as those that do."""
     mine = _tiles(a for a in group.rows if a in own)
@@ -91,16 +91,16 @@ def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, dear: Exp
     temporaries.append((root.type, root.shape))
     below = set(walk([dear.value]))
     imports = {f: load for f, load in user.imports.items() if f in below}
-    groups.append(FusionGroup((), dear.axes, stores=[root], imports=imports, after=set(user.after)))
+    groups.append(FusionGroup((), dear.axes, stores=[root], imports=imports, waits_for=set(user.waits_for)))
     user.imports[dear.value] = load_of(root)
-    user.after.add(len(groups) - 1)
+    user.waits_for.add(len(groups) - 1)
 
 
 def _store_by_producer(groups: list[FusionGroup], temporaries: list, dear: ExpensiveFactor, kept: int) -> bool:
     """Whether the kernel that folds what the factor is computed from, for it alone, stores the factor instead."""
     user, below = groups[dear.group], set(walk([dear.value]))
     needed = [f for f in user.imports if f in below]
-    home = next((g for g in groups if needed and needed[0] in g.folds and not g.streaming), None)
+    home = next((g for g in groups if needed and needed[0] in g.folds and not g.attention), None)
     if len(needed) != 1 or home is None or set(home.rows) != set(dear.axes):
         return False
     (f,) = needed
@@ -122,7 +122,7 @@ def _expensive_factors(
 ) -> Iterator[ExpensiveFactor]:
     """The factors of a kernel that are worth storing."""
     group = groups[k]
-    if not group.folds or group.streaming:
+    if not group.folds or group.attention:
         return
     free = free_axes(group.values)
     pairs = [matmul_factors(f, free, group.rows) for f in group.folds]
@@ -142,7 +142,7 @@ def _expensive_factors(
         own = memory_order([value], tuple(a for a in (*group.rows, *group.columns) if a in free[value]))
         root = temporary(value, own, 0)
         once = plus(prices.busy(Computation((value,), (root,), frozenset(group.imports))), ALONE)
-        anew = _in_lanes if value in alone else _in_tiles
+        anew = _in_lanes if value in alone else _seconds_per_tile
         saved = expression("-", anew(group, own, each, prices), once)
         if not fits(saved, 0):
             yield ExpensiveFactor(k, value, own, prices.number(saved))

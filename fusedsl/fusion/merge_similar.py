@@ -41,7 +41,7 @@ def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]
     found = [NamedGroup(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
-        if g.streaming is None:
+        if g.attention is None:
             alike.setdefault(_shape(g), []).append(k)
     for members in alike.values():
         if len(members) < ALIKE:
@@ -96,7 +96,7 @@ def _shape(g: FusionGroup) -> tuple:
     for n in places:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)
         parts.append((n.op, n.type.dtype.name, tuple(places.get(a, -1) for a in n.args), attr))
-    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.rank_stores, g.cross_stores))
+    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.rank_stores, g.column_stores))
     return (len(g.rows), len(g.columns), len(g.imports), stores, tuple(parts))
 
 
@@ -108,13 +108,13 @@ def _word(attr) -> str | None:
 
 def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
-    stores = [g.stores, g.row_stores, g.rank_stores, g.cross_stores]
-    folds = [g.folds, g.scans, g.ranked, g.cross]
+    stores = [g.stores, g.row_stores, g.rank_stores, g.column_stores]
+    folds = [g.folds, g.scans, g.ranked, g.column_folds]
     roots = [*(n for part in folds for n in part), *(r.value for part in stores for r in part)]
     new = replace_nodes([*roots, *g.imports], number)
     f, s, r, c = ([new[n] for n in part] for part in folds)
     kept = [[replace(root, value=new[root.value]) for root in part] for part in stores]
     return FusionGroup(
         g.rows, g.columns, f, s, r, kept[0], kept[1], kept[2], None, [], c, kept[3],
-        {new[n]: load for n, load in g.imports.items()}, g.after,
+        {new[n]: load for n, load in g.imports.items()}, g.waits_for,
     )  # fmt: skip

@@ -20,7 +20,7 @@ def why_separate(g: FusionGroup, f: Node) -> str:
         return "a kernel puts its rows in one order"
     if f.op == "fold" and not g.scans:
         return "products of matrices are summed in tiles, at most eight together, and other folds row by row"
-    if g.cross:
+    if g.column_folds:
         return "a kernel that scans its rows does not fold them over all rows too"
     return "a scan of one long row ends before its last value can be used by all blocks"
 

@@ -68,7 +68,7 @@ class _Partitioner(ProducerMap):
         self.one_block = one_block
         self.fewest = fewest
         self.first = first
-        values = [r.value for r in self.program.roots]
+        values = [r.value for r in self.program.stores]
         longest = MOST_PROMISED if fewest else MOST_OPERATIONS
         super().__init__([*values, *self.streaming], self.program.written, longest)
         self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
@@ -77,7 +77,7 @@ class _Partitioner(ProducerMap):
         self.decisions: list[tuple[Decision, int, Node | ScalarStore]] = []  # with the kernel and what was to join it
 
     def run(self) -> Partition:
-        pending = list(self.program.roots)
+        pending = list(self.program.stores)
         needed = set(needed_folds(self.program, self.streaming))
         folds = [n for n in self.order if n in needed]
         while pending or folds:
@@ -98,15 +98,15 @@ class _Partitioner(ProducerMap):
     def _place_stream(self, one: Streaming) -> bool:
         """A kernel for a pass over scores, once what it reads has one."""
         foreign = foreign_folds(one)
-        if not all(f in self.home for f in foreign):
+        if not all(f in self.kernel_of for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in one.values))
-        if not all(n.attr[0].index in self.writer for n in reads):
+        if not all(n.attr[0].index in self.writer_of for n in reads):
             return False
-        after = {self.home[f] for f in foreign} | {self.writer[n.attr[0].index] for n in reads}
-        group = FusionGroup(one.rows, one.fold.stream, list(one.folds), after=after, streaming=one)
+        after = {self.kernel_of[f] for f in foreign} | {self.writer_of[n.attr[0].index] for n in reads}
+        group = FusionGroup(one.rows, one.fold.stream, list(one.folds), waits_for=after, attention=one)
         self.groups.append(group)
-        self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
+        self.kernel_of |= dict.fromkeys(one.folds, len(self.groups) - 1)
         scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.products))
         decision = Decision(True, (self._named(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds")
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
@@ -114,8 +114,8 @@ class _Partitioner(ProducerMap):
 
     def _place_fold(self, f: Node) -> bool:
         if f in self.streaming:
-            return f in self.home or self._place_stream(self.streaming[f])
-        x, columns = _worked(f).args[0], bound_axes(_worked(f))
+            return f in self.kernel_of or self._place_stream(self.streaming[f])
+        x, columns = _reduced_node(f).args[0], bound_axes(_reduced_node(f))
         if not self.ready(x):
             return False
         rows, needs = self.free[x] - columns, self.dependencies(x)
@@ -124,7 +124,7 @@ class _Partitioner(ProducerMap):
                 if self._crosses(k, f, needs):
                     return True
                 continue
-            if g.streaming:
+            if g.attention:
                 continue
             along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
             if g.is_map or frozenset(g.rows) != rows or not along:
@@ -135,21 +135,21 @@ class _Partitioner(ProducerMap):
                 self._refuse(f, LONG, k)
             elif self.can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")
-                self.take(k, x)
+                self.add_value(k, x)
                 _members(g, f).append(f)
-                self.home[f] = k
+                self.kernel_of[f] = k
                 return True
             else:
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
-        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.streaming]
+        others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.attention]
         if others:
             kernels = " and ".join(map(self._named, others))
             self._refuse(f, f"{describe_axes(f, rows, columns)}, unlike {kernels}", others[0])
         rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
-        self.groups.append(FusionGroup(rows_in_order, columns_in_order, after=set(needs)))
+        self.groups.append(FusionGroup(rows_in_order, columns_in_order, waits_for=set(needs)))
         _members(self.groups[-1], f).append(f)
-        self.home[f] = len(self.groups) - 1
-        self.take(self.home[f], x)
+        self.kernel_of[f] = len(self.groups) - 1
+        self.add_value(self.kernel_of[f], x)
         return True
 
     def _crosses(self, k: int, f: Node, needs: set[int]) -> bool:
@@ -163,18 +163,18 @@ class _Partitioner(ProducerMap):
             self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         else:
             self._join(k, needs, f, "folds the rows that the kernel has anyway")
-            g.cross.append(f)
-            self.home[f] = k
+            g.column_folds.append(f)
+            self.kernel_of[f] = k
             return True
         return False
 
     def _works_together(self, g: FusionGroup, f: Node) -> bool:
         """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
-        if f.op == "scan" and (g.ranked or g.cross or any(s.attr[2] != f.attr[2] for s in g.scans)):
+        if f.op == "scan" and (g.ranked or g.column_folds or any(s.attr[2] != f.attr[2] for s in g.scans)):
             return False
         if f.op == "ranked":
             other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
-            if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
+            if other or g.scans or g.column_folds or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
         if f.op == "fold" and g.folds:
             tiled = self._factors(f) is not None
@@ -196,18 +196,18 @@ class _Partitioner(ProducerMap):
             self.groups.append(FusionGroup((), order))
             k = len(self.groups) - 1
         g = self.groups[k]
-        g.after |= needs - {k}
-        self.take(k, r.value)
-        if not self.direct(r.value).isdisjoint(g.cross):
-            g.cross_stores.append(r)
-        elif g.streaming:
-            (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
+        g.waits_for |= needs - {k}
+        self.add_value(k, r.value)
+        if not self.direct_folds(r.value).isdisjoint(g.column_folds):
+            g.column_stores.append(r)
+        elif g.attention:
+            (g.row_stores if axes == frozenset(g.rows) else g.value_axis_stores).append(r)
         elif not g.is_map and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
             (g.rank_stores if self.is_ranked(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
-            self.writer[r.index] = k
+            self.writer_of[r.index] = k
         return True
 
     def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:
@@ -217,7 +217,7 @@ class _Partitioner(ProducerMap):
             if self._finishes(k, r, axes, needs):
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k
-            if g.streaming and k not in needs:
+            if g.attention and k not in needs:
                 continue
             if k in needs and self._reads_again(g, axes):
                 self._refuse(r, "its rows are longer than a chip holds: a second kernel reads them again", k)
@@ -245,8 +245,8 @@ class _Partitioner(ProducerMap):
 
     def _finishes(self, k: int, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> bool:
         """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""
-        g, used = self.groups[k], self.direct(r.value)
-        crossed = not used.isdisjoint(g.cross) and axes == frozenset(g.columns)
+        g, used = self.groups[k], self.direct_folds(r.value)
+        crossed = not used.isdisjoint(g.column_folds) and axes == frozenset(g.columns)
         return crossed and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
 
     def _accepts(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
@@ -255,8 +255,8 @@ class _Partitioner(ProducerMap):
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows):
             return True
-        if g.streaming:
-            return any(axes == frozenset((*g.rows, a)) for a in g.streaming.own)
+        if g.attention:
+            return any(axes == frozenset((*g.rows, a)) for a in g.attention.own)
         if axes != frozenset(g.rows) | frozenset(g.columns):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
@@ -276,7 +276,7 @@ class _Partitioner(ProducerMap):
         return f"kernel {self.first + k}"
 
     def _join(self, k: int, needs: set[int], what: Node | ScalarStore, how: str) -> None:
-        self.groups[k].after |= needs - {k}
+        self.groups[k].waits_for |= needs - {k}
         self.decisions.append((Decision(True, (self._named(k),), f"{describe_fold(what)} {how}"), k, what))
 
     def _refuse(self, what: Node | ScalarStore, reason: str, k: int) -> None:
@@ -305,31 +305,33 @@ class _Partitioner(ProducerMap):
 
     def _home_of(self, what: Node | ScalarStore) -> FusionGroup:
         if isinstance(what, Node):
-            return self.groups[self.home[what]]
+            return self.groups[self.kernel_of[what]]
         return next(g for g in self.groups if what in g.all_stores)
 
     # -- temporaries between groups
 
     def _import_folds(self, k: int, g: FusionGroup, place: dict[Node, int]) -> None:
         """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
-        if g.streaming:
-            for f in foreign_folds(g.streaming):
+        if g.attention:
+            for f in foreign_folds(g.attention):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
-        values = [] if g.streaming else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
+        values = (
+            [] if g.attention else [_reduced_node(f).args[0] for f in g.folds + g.column_folds + g.scans + g.ranked]
+        )
         for value in [*values, *(r.value for r in g.all_stores)]:
-            for f in sorted(self.direct(value), key=place.__getitem__):
-                if self.home[f] != k and f not in g.imports:
+            for f in sorted(self.direct_folds(value), key=place.__getitem__):
+                if self.kernel_of[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
     def _temporary(self, f: Node) -> Node:
         """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
-        home = self.groups[self.home[f]]
+        home = self.groups[self.kernel_of[f]]
         axes, stores = home.rows, home.row_stores
-        if home.streaming and (own := [a for a in home.streaming.own if a in self.free[f]]):
-            axes, stores = (*home.rows, *own), home.own_stores
-        elif f in home.cross:
-            axes, stores = home.columns, home.cross_stores
+        if home.attention and (own := [a for a in home.attention.own if a in self.free[f]]):
+            axes, stores = (*home.rows, *own), home.value_axis_stores
+        elif f in home.column_folds:
+            axes, stores = home.columns, home.column_stores
         elif f.op == "scan":
             axes, stores = home.rows + home.columns, home.stores
         elif f.op == "ranked" and isinstance(f.attr[1], Axis):
@@ -354,6 +356,6 @@ def _folds_ranks(f: Node) -> bool:
     return all(isinstance(a.extent, int) and a.extent <= FEW_RANKS for a in f.attr[1])
 
 
-def _worked(f: Node) -> Node:
+def _reduced_node(f: Node) -> Node:
     """The node whose argument runs along the columns."""
     return f.args[0] if f.op == "ranked" else f

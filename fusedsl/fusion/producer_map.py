@@ -26,49 +26,53 @@ class ProducerMap:
         self.uses = _below(self.order, lambda n: n.op in BOUND)
         self.reads = _below(self.order, lambda n: _read(n) in written)
         self.groups: list[FusionGroup] = []
-        self.home: dict[Node, int] = {}
-        self.writer: dict[int, int] = {}  # temporary -> group
-        self.inside: dict[int, set[Node]] = {}  # what each group computes
+        self.kernel_of: dict[Node, int] = {}
+        self.writer_of: dict[int, int] = {}  # temporary -> group
+        self.computed_by: dict[int, set[Node]] = {}  # what each group computes
 
     def ready(self, value: Node) -> bool:
         """Whether all that a value needs has a kernel."""
-        folds = {value} if value in self.home else ({value} if value.op in BOUND else set()) | self.uses[value]
-        return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
+        folds = {value} if value in self.kernel_of else ({value} if value.op in BOUND else set()) | self.uses[value]
+        return all(f in self.kernel_of for f in folds) and all(
+            n.attr[0].index in self.writer_of for n in self.reads[value]
+        )
 
     def dependencies(self, value: Node) -> set[int]:
         """The groups whose results `value` needs directly."""
-        return {self.home[f] for f in self.direct(value)} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+        return {self.kernel_of[f] for f in self.direct_folds(value)} | {
+            self.writer_of[n.attr[0].index] for n in self.reads[value]
+        }
 
-    def direct(self, value: Node) -> frozenset[Node]:
+    def direct_folds(self, value: Node) -> frozenset[Node]:
         """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
-        return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
+        return frozenset((value,)) if value.op in BOUND and value in self.kernel_of else self.uses[value]
 
     def can_join(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
         after k writes, and no fold of k over all its rows."""
-        late = not self.direct(value).isdisjoint(self.groups[k].cross)
+        late = not self.direct_folds(value).isdisjoint(self.groups[k].column_folds)
         return not late and self.has_inputs(k, value, needs)
 
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
         """Whether what `value` reads is there before group k runs."""
-        reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
+        reads = {self.writer_of[n.attr[0].index] for n in self.reads[value]}
         return k not in reads and not any(d != k and depends_on(self.groups, d, k) for d in needs)
 
     def is_small(self, k: int, value: Node) -> bool:
         """Whether group k may compute `value` too and still compiles in short time."""
-        known = self.inside.setdefault(k, set())
+        known = self.computed_by.setdefault(k, set())
         return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
 
-    def take(self, k: int, value: Node) -> None:
+    def add_value(self, k: int, value: Node) -> None:
         """Group k computes a value."""
-        self.inside.setdefault(k, set()).update(self._new(k, value))
+        self.computed_by.setdefault(k, set()).update(self._new(k, value))
 
     def _new(self, k: int, value: Node) -> set[Node]:
         """What group k would compute for a value that it does not compute or read yet."""
-        inside, stack, new = self.inside[k], [value], set[Node]()
+        inside, stack, new = self.computed_by[k], [value], set[Node]()
         while stack:
             n = stack.pop()
-            if n not in inside and n not in new and self.home.get(n, k) == k:
+            if n not in inside and n not in new and self.kernel_of.get(n, k) == k:
                 new.add(n)
                 stack += n.args
         return new
@@ -86,7 +90,7 @@ class ProducerMap:
             if n in seen or ranks not in self.free[n]:
                 continue
             seen.add(n)
-            if n.op == "ranked" and self.home.get(n) == k:
+            if n.op == "ranked" and self.kernel_of.get(n) == k:
                 continue
             if n.op in BOUND or not n.args:
                 return False

@@ -82,7 +82,7 @@ def _store(groups: list[FusionGroup], temporaries: list, one: SharedValue) -> No
         temporaries.append((root.type, root.shape))
         first.stores.append(root)
     second.imports[one.value] = load_of(root)
-    second.after.add(one.first)
+    second.waits_for.add(one.first)
 
 
 def _root(groups: list[FusionGroup], one: SharedValue, index: int) -> ScalarStore:

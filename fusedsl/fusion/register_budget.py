@@ -62,7 +62,7 @@ class _GroupSplitter:
         done = [r for r in g.stores if r.value in early]
         if len(done) == len(g.stores):
             return False
-        first = FusionGroup((), axes, stores=done, imports=dict(g.imports), after=set(g.after))
+        first = FusionGroup((), axes, stores=done, imports=dict(g.imports), waits_for=set(g.waits_for))
         self._before(k, first, over)
         g.stores = [r for r in g.stores if r not in done]
         self._told(g, first, over)
@@ -105,7 +105,7 @@ class _GroupSplitter:
             first.stores.append(root)
             g.imports[n] = load_of(root)
         self.groups.append(first)
-        g.after.add(len(self.groups) - 1)
+        g.waits_for.add(len(self.groups) - 1)
 
     # -- folds
 
@@ -115,7 +115,7 @@ class _GroupSplitter:
         later = FusionGroup(
             (), memory_order([g.stores[0].value], g.rows + g.columns), stores=g.stores, imports=dict(g.imports)
         )
-        later.after = {k, *g.after}
+        later.waits_for = {k, *g.waits_for}
         written = {r.index for r in g.stores if r.kind == "temporary"}
         g.stores = []
         used = set(_order(later.values, later.imports))
@@ -124,8 +124,8 @@ class _GroupSplitter:
                 later.imports[f] = load_of(self._stored(g, f))
         self.groups.append(later)
         for other in self.groups[:-1]:
-            if not written.isdisjoint(other.read):
-                other.after.add(len(self.groups) - 1)
+            if not written.isdisjoint(other.temporaries_read):
+                other.waits_for.add(len(self.groups) - 1)
         self._told(g, later, later.values)
 
     def _part_folds(self, k: int) -> bool:
@@ -139,14 +139,14 @@ class _GroupSplitter:
         early = set(free[: len(free) // 2])
         rest = _users(order, set(g.folds) - early, g.imports)
         first = FusionGroup(g.rows, g.columns, folds=[f for f in g.folds if f in early], imports=dict(g.imports))
-        first.after, first.row_stores = set(g.after), [r for r in g.row_stores if r.value not in rest]
+        first.waits_for, first.row_stores = set(g.waits_for), [r for r in g.row_stores if r.value not in rest]
         g.folds, g.row_stores = [f for f in g.folds if f not in early], [r for r in g.row_stores if r.value in rest]
         used = set(_order(g.values, g.imports))
         crossing = [f for f in first.folds if f in used]
         for f in crossing:
             g.imports[f] = load_of(self._stored(first, f))
         self.groups.append(first)
-        g.after.add(len(self.groups) - 1)
+        g.waits_for.add(len(self.groups) - 1)
         self._told(g, first, crossing)
         return True
 
@@ -169,7 +169,7 @@ class _GroupSplitter:
         over = crossing[1] if crossing is not None else []
         if not over:
             return False
-        first = FusionGroup((), memory_order([over[0]], axes), imports=dict(g.imports), after=set(g.after))
+        first = FusionGroup((), memory_order([over[0]], axes), imports=dict(g.imports), waits_for=set(g.waits_for))
         self._before(k, first, over)
         self._told(g, first, over)
         return True

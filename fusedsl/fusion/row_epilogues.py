@@ -29,7 +29,11 @@ def _finish(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries
     """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
     work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(home.rows)
     free = free_axes(user.values)
-    of_rows = {n for n in work if free[n] == rows and n.type.dtype is n.type.dtype.compute and _follows(n, folds, user)}
+    of_rows = {
+        n
+        for n in work
+        if free[n] == rows and n.type.dtype is n.type.dtype.compute and _is_computed_from(n, folds, user)
+    }
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
     values = [n for n in dict.fromkeys(read) if n in of_rows]
     old = [r for r in home.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
@@ -47,7 +51,7 @@ def _finish(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries
         user.imports[value] = load_of(root)
 
 
-def _follows(n: Node, folds: list[Node], user: FusionGroup) -> bool:
+def _is_computed_from(n: Node, folds: list[Node], user: FusionGroup) -> bool:
     """Whether a value is computed of these folds alone."""
     inside = computed_nodes([n], frozenset(user.imports))
     read = {a for m in inside for a in m.args if a in user.imports}

@@ -27,7 +27,7 @@ class ArraySource:
     views: tuple = ()
     rounded: bool = False  # a temporary whose elements were rounded to their dtype
 
-    def holds(self, d: DType) -> DType:
+    def stored_dtype(self, d: DType) -> DType:
         """What memory holds for elements of this dtype: of a temporary, what they are computed in."""
         return d.compute if self.kind == "temporary" and not self.rounded else d
 
@@ -43,11 +43,11 @@ class ScalarStore:
     axes: tuple[Axis | None, ...]
     value: Node
     type: Type
-    starts: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
+    offsets: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
     rounded: bool = False  # to a temporary that holds `type`, and not what its elements are computed in
 
     @property
-    def held(self) -> DType:
+    def stored_dtype(self) -> DType:
         """What memory holds."""
         return self.type.dtype.compute if self.kind == "temporary" and not self.rounded else self.type.dtype
 
@@ -73,10 +73,10 @@ class ReadableArrays:
 class ScalarProgram:
     """The scalar program of a segment: what to store where, and all temporaries so far, its own at the end."""
 
-    roots: tuple[ScalarStore, ...]
+    stores: tuple[ScalarStore, ...]
     temporaries: tuple[Type, ...]
 
     @property
     def written(self) -> frozenset[int]:
         """The temporaries that the program stores; others stand in memory before it runs."""
-        return frozenset(r.index for r in self.roots if r.kind == "temporary")
+        return frozenset(r.index for r in self.stores if r.kind == "temporary")

@@ -37,13 +37,13 @@ def verify_scalar_program(
     wanted = {(t.kind, t.index): r.type for t, r in zip(segment.targets, graph.results)}
     types = _types(graph, program.temporaries) | wanted
     wanted |= {("temporary", k): types["temporary", k] for k in range(len(before), len(program.temporaries))}
-    rounded = memory.rounded | {r.index for r in program.roots if r.kind == "temporary" and r.rounded}
+    rounded = memory.rounded | {r.index for r in program.stores if r.kind == "temporary" and r.rounded}
     arrays = Arrays(types, {*wanted, *_read(graph)}, rounded, _numbers(graph), IndexRules(graph.parameters, samples))
-    nodes = list(walk(r.value for r in program.roots))
+    nodes = list(walk(r.value for r in program.stores))
     verify_scalars(nodes, arrays)
-    verify_stores(program.roots, wanted, arrays)
-    verify_values((r, r.value) for r in program.roots)
-    ordered = verify_order(program.roots, program.written)
+    verify_stores(program.stores, wanted, arrays)
+    verify_values((r, r.value) for r in program.stores)
+    ordered = verify_order(program.stores, program.written)
     if not meaning:
         return "not asked for"
 
@@ -117,6 +117,6 @@ def _run(pairs: Iterable[tuple[ScalarStore, Node]], evaluator: ScalarEvaluator) 
     for r, value in pairs:
         if (r.kind, r.index) not in memory:
             shape = [evaluate(d, evaluator.extents) for d in r.shape]
-            memory[r.kind, r.index] = np.zeros(shape, numpy_dtype(r.held))
+            memory[r.kind, r.index] = np.zeros(shape, numpy_dtype(r.stored_dtype))
         evaluator.store(r, value, memory[r.kind, r.index])
     return memory

@@ -23,10 +23,10 @@ def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
     _stores_run_over_its_axes(g)
     for f, load in g.imports.items():
         _is_the_load_of(f, load, stores)
-    own = replace_nodes([*g.values, *g.folds, *g.cross], g.imports)
+    own = replace_nodes([*g.values, *g.folds, *g.column_folds], g.imports)
     _finds_what_it_computes(g)
     free = free_axes(own.values())
-    if g.streaming is None:
+    if g.attention is None:
         _folds_run_along_columns(g, own, free)
     else:
         _is_its_pass(g)
@@ -39,13 +39,13 @@ def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
     writer: dict[int, set[int]] = {}
     before: list[int] = []  # the kernels that are over when each begins, a bit for each
     for k, g in enumerate(groups):
-        require(all(0 <= j < k for j in g.after), "a kernel waits for kernels before it", k, g.after)
-        before.append(reduce(or_, (1 << j | before[j] for j in g.after), 0))
+        require(all(0 <= j < k for j in g.waits_for), "a kernel waits for kernels before it", k, g.waits_for)
+        before.append(reduce(or_, (1 << j | before[j] for j in g.waits_for), 0))
         for r in g.all_stores:
             if r.kind == "temporary":
                 writer.setdefault(r.index, set()).add(k)
     for k, g in enumerate(groups):
-        for t in g.read:
+        for t in g.temporaries_read:
             require(t in writer, "a temporary that is read is written by a kernel", t, k)
             late = [j for j in writer[t] if not before[k] >> j & 1]
             require(not late, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {late}")
@@ -57,19 +57,19 @@ def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
 def _axes_are_distinct(g: FusionGroup) -> None:
     axes = (*g.rows, *g.columns)
     require(len(axes) == len(set(axes)), "a kernel runs along an axis once", g.rows, g.columns)
-    require(not (g.is_map and not g.cross and g.rows), "a map has columns alone", g.rows)
+    require(not (g.is_map and not g.column_folds and g.rows), "a map has columns alone", g.rows)
 
 
 def _stores_run_over_its_axes(g: FusionGroup) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
-    own = frozenset() if g.streaming is None else frozenset(g.streaming.own)
+    own = frozenset() if g.attention is None else frozenset(g.attention.own)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
     kinds: list[tuple[list[ScalarStore], Callable[[frozenset[Axis]], bool]]] = [
         (g.stores, lambda axes: axes == rows | columns),
         (g.row_stores, lambda axes: axes == rows),
         (g.rank_stores, lambda axes: bool(ranks) and axes == rows | ranks),
-        (g.own_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
-        (g.cross_stores, lambda axes: axes == columns),
+        (g.value_axis_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
+        (g.column_stores, lambda axes: axes == columns),
     ]
     for roots, fits in kinds:
         for r in roots:
@@ -89,8 +89,8 @@ def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
 
 def _finds_what_it_computes(g: FusionGroup) -> None:
     """All folds, scans and orders that a kernel computes with are its own, or imported."""
-    own = {*g.folds, *g.cross, *g.scans, *g.ranked}
-    scores = [] if g.streaming is None else [p.fold for p in g.streaming.products]
+    own = {*g.folds, *g.column_folds, *g.scans, *g.ranked}
+    scores = [] if g.attention is None else [p.fold for p in g.attention.products]
     roots = [*g.values, *(p.args[0] for p in scores)]
     own.update(scores)
     for n in reached(roots, g.imports.__contains__):
@@ -104,7 +104,7 @@ def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Map
         along = frozenset(f.attr[1])
         require(along in (columns, ranks), "a fold runs along the columns", f, g.columns)
         require(free[own[f]] <= rows, "a fold is a value of a row", f, g.rows)
-    for f in g.cross:
+    for f in g.column_folds:
         require(frozenset(f.attr[1]) == rows, "a fold the other way runs along the rows", f, g.rows)
         require(free[own[f]] <= columns, "a fold the other way is a value of a column", f, g.columns)
     for n in (*g.scans, *(r.args[0] for r in g.ranked)):
@@ -112,8 +112,8 @@ def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Map
 
 
 def _is_its_pass(g: FusionGroup) -> None:
-    one = g.streaming
+    one = g.attention
     assert one is not None
     require(g.rows == one.rows and g.columns == one.fold.stream, "a pass over scores has its rows", g.rows, g.columns)
     require(tuple(g.folds) == one.folds, "a pass over scores finds its folds", *g.folds)
-    require(not (g.scans or g.ranked or g.cross or g.stores), "a pass over scores folds, and nothing else")
+    require(not (g.scans or g.ranked or g.column_folds or g.stores), "a pass over scores folds, and nothing else")

@@ -78,7 +78,7 @@ def _fetch(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...
     require(len(at) == len(sources[source]), "a fetch has a coordinate for each axis", n)
     require(all(isinstance(c, (Coordinate, ComputedIndex)) for c in at), "a fetch is at positions", n)
     require(address.type.dtype is INT64 and wanted.type.dtype is BOOL, "a fetch has an address and a condition", n)
-    require(held is source.holds(n.type.dtype), "a fetch reads what memory holds", n)
+    require(held is source.stored_dtype(n.type.dtype), "a fetch reads what memory holds", n)
 
 
 def _has_the_dtype_of_its_array(n: Node, source: ArraySource, arrays: Arrays) -> None:

@@ -29,18 +29,20 @@ def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays:
 
 def _has_the_type_of_its_array(r: ScalarStore, t: Type, places: IndexRules) -> None:
     require(r.type.dtype is t.dtype, "what is stored has the dtype of its array", r, t)
-    require(r.value.type.dtype.compute is r.held.compute, "a value is computed in what its array holds", r, r.value)
+    require(
+        r.value.type.dtype.compute is r.stored_dtype.compute, "a value is computed in what its array holds", r, r.value
+    )
     places.alike(r.shape, t.shape, r)
     if r.viewed != r.shape:
         places.viewed(r.shape, (("reshape", r.viewed),), r)
     require(len(r.axes) == len(r.viewed), "a store has an axis for each of its array", r)
     axes = [a for a in r.axes if a is not None]
     require(len(axes) == len(set(axes)), "a store runs along an axis once", r)
-    require(len(r.starts) in (0, len(r.axes)), "a store begins somewhere on each axis", r)
+    require(len(r.offsets) in (0, len(r.axes)), "a store begins somewhere on each axis", r)
 
 
 def _box(r: ScalarStore) -> Box:
-    return Box(r.starts or (0,) * len(r.axes), tuple(1 if a is None else a.extent for a in r.axes))
+    return Box(r.offsets or (0,) * len(r.axes), tuple(1 if a is None else a.extent for a in r.axes))
 
 
 def verify_values(pairs: Iterable[tuple[ScalarStore, Node]]) -> None:

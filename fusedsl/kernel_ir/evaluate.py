@@ -183,7 +183,7 @@ class KernelRun:
         if one is None:
             return []
         own: Known = {v.name: self.known[v.name] for v in one.args}
-        for line in one.lines:
+        for line in one.instructions:
             name, code = _compiled(line)
             own[name] = eval(code, self.words, own)
         results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
@@ -204,21 +204,22 @@ class KernelRun:
     def identity(self, use: Reduction) -> list[np.ndarray]:
         """The state of nothing."""
         return [
-            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype)) for text, v in zip(use.identity, use.state)
+            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype))
+            for text, v in zip(use.identity, use.accumulators)
         ]
 
     def merged(self, use: Reduction, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Two states in one."""
-        merge = use.merge
+        merge = use.combine
         own: Known = {v.name: x for v, x in zip(merge.args, (*a, *b))}
-        for line in merge.lines:
+        for line in merge.instructions:
             name, code = _compiled(line)
             own[name] = eval(code, self.words, own)
         return [np.asarray(own[v.name]).astype(numpy_dtype(v.dtype)) for v in merge.results]
 
     def folded(self, use: Reduction, axes: Sequence[int]) -> list[np.ndarray]:
         """The state of all elements along some axes, with nothing behind them: neighbours merge, until one is left."""
-        states = [self.over(self.known[v.name], axes) for v in use.lifted]
+        states = [self.over(self.known[v.name], axes) for v in use.inputs]
         others = [a for a in range(len(self.axes)) if a not in axes]
         shapes = np.broadcast_shapes(*(x.shape for x in states))
         states = [np.broadcast_to(x, shapes).transpose([*others, *axes]) for x in states]

@@ -17,7 +17,7 @@ def run_scores(run: KernelRun) -> None:
     stream = run.kernel.stream
     assert stream is not None
     use = stream.state
-    run.known |= {v.name: x for v, x in zip(use.state, run.identity(use))}
+    run.known |= {v.name: x for v, x in zip(use.accumulators, run.identity(use))}
     for w in stream.weighings:
         run.known[w.state.name] = run.single(0).astype(numpy_dtype(w.state.dtype))
     for part in parts(run):
@@ -48,9 +48,9 @@ def _tile(run: KernelRun, stream: Stream) -> None:
         work(run, phase)
         for use in phase.folds:
             state = run.folded(use, run.columns[:1])
-            run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
+            run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.accumulators, state)}
         if phase.folds and not joined and stream.join is not None:
-            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.join))}
+            run.known |= {v.name: x for v, x in zip(stream.state.inputs, run.body(stream.join))}
             joined = True
         finish_row(run, phase)
     _merge(run, stream)
@@ -79,8 +79,8 @@ def _merge(run: KernelRun, stream: Stream) -> None:
     """The state so far with that of a tile."""
     use = stream.state
     weights = [(w, _weighed(run, w)) for w in stream.weighings]
-    moved = run.body(use.merge)
-    run.known |= {v.name: x for v, x in zip(use.state, moved)}
+    moved = run.body(use.combine)
+    run.known |= {v.name: x for v, x in zip(use.accumulators, moved)}
     for w, total in weights:
         before, tile = w.sides
         run.known[before.name], run.known[tile.name] = run.known[w.state.name], total

@@ -29,12 +29,12 @@ def run_resident(run: KernelRun) -> None:
 def run_looped(run: KernelRun) -> None:
     """Run a kernel whose rows go by in parts."""
     run.read()
-    for phase in run.kernel.streamed:
+    for phase in run.kernel.looped:
         _stream(run, phase)
 
 
 def _named(use: Reduction, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
-    return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
+    return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.accumulators, state)}
 
 
 def work(run: KernelRun, phase: Phase) -> None:
@@ -48,7 +48,7 @@ def work(run: KernelRun, phase: Phase) -> None:
         _order(run, phase.select)
     for store in phase.stores:
         run.store(store)
-    for use in phase.cross:
+    for use in phase.column_reductions:
         run.known |= _named(use, run.folded(use, run.rows))
 
 
@@ -62,7 +62,7 @@ def finish_row(run: KernelRun, phase: Phase) -> None:
 def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
     """The state of each element and those before it, along the one column axis."""
     (axis,) = run.columns
-    x = np.moveaxis(run.over(run.known[use.lifted[0].name], (axis,)), axis, 0)
+    x = np.moveaxis(run.over(run.known[use.inputs[0].name], (axis,)), axis, 0)
     places = range(len(x))[:: -1 if use.reverse else 1]
     prefixes, state = np.empty_like(x), None
     for k in places:
@@ -74,7 +74,7 @@ def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
 def _order(run: KernelRun, one: Selection) -> None:
     """The elements in order, along the axis of its places."""
     (axis,) = run.columns
-    x = run.over(run.known[one.lifted.name], (axis,))
+    x = run.over(run.known[one.key.name], (axis,))
     order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
     order = np.flip(x.shape[axis] - 1 - order, axis) if one.descending else order
     ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
@@ -98,24 +98,24 @@ def parts(run: KernelRun) -> list[slice]:
 
 def _stream(run: KernelRun, phase: Phase) -> None:
     """A pass over the columns, a part after the other: scans and orders take the whole of them."""
-    whole = bool(phase.scans or phase.select or phase.ranks or phase.cross)
+    whole = bool(phase.scans or phase.select or phase.ranks or phase.column_reductions)
     states = {use: run.identity(use) for use in phase.folds}
     for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):
         run.part = part
         run.read()
-        for inner in phase.tile:
+        for inner in phase.tile_phases:
             work(run, inner)
             for use in inner.folds:
                 run.known |= _named(use, run.folded(use, run.columns))
             finish_row(run, inner)
-        if not phase.tile:
+        if not phase.tile_phases:
             work(run, phase)
         for use in phase.folds:
-            tile = [run.known[v.name] for v in use.lifted] if phase.tile else None
+            tile = [run.known[v.name] for v in use.inputs] if phase.tile_phases else None
             axes = run.ranks if phase.ranks else run.columns
             states[use] = run.merged(use, states[use], tile if tile is not None else run.folded(use, axes))
     run.part = slice(0, run.axes[run.columns[0]])
     for use, state in states.items():
-        require(len(state) == len(use.state), "a fold has its state", use.name)
+        require(len(state) == len(use.accumulators), "a fold has its state", use.name)
         run.known |= _named(use, state)
     finish_row(run, phase)

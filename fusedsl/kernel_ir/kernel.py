@@ -118,7 +118,7 @@ class KernelIR:
     @property
     def cross(self) -> tuple[Reduction, ...]:
         """The folds over rows."""
-        return tuple(use for phase in self.phases for use in phase.cross)
+        return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
     def products(self) -> tuple[Product, ...]:

@@ -17,29 +17,29 @@ class Value:
 
 @dataclass(frozen=True)
 class Body:
-    """Straight-line scalar code: `lines` are three-address statements that define `results` from `args`."""
+    """Straight-line scalar code: `instructions` are three-address statements that define `results` from `args`."""
 
     args: tuple[Value, ...]
     results: tuple[Value, ...]
-    lines: tuple[str, ...]
+    instructions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Reduction:
     """One fold over all column axes: the state that each element is lifted to, and how two states merge.
 
-    `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
-    `merge` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
-    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)". `follow`, where there is one, is
+    `inputs` are results of the phase's element body; after the fold the names in `accumulators` are row values.
+    `combine` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
+    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)". `combine_in_order`, where there is one, is
     a shorter merge for states of which b's elements come after a's; a is empty only where b is.
     """
 
     name: str
-    lifted: tuple[Value, ...]
-    state: tuple[Value, ...]
+    inputs: tuple[Value, ...]
+    accumulators: tuple[Value, ...]
     identity: tuple[str, ...]
-    merge: Body
-    follow: Body | None = None
+    combine: Body
+    combine_in_order: Body | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Product:
 
 @dataclass(frozen=True)
 class ScanUse(Reduction):
-    """A fold's prefixes along the one column axis: `state` are element values, of each element and what is before it.
+    """A fold's prefixes along the one column axis: `accumulators` are element values, of each element and what is before it.
 
     Where `reverse`, the prefixes are suffixes: a row is scanned from its end.
     """
@@ -80,7 +80,7 @@ class Selection:
     number in the order, the name that it gets).
     """
 
-    lifted: Value
+    key: Value
     descending: bool
     count: int | None
     values: Value | None
@@ -100,7 +100,7 @@ class Store:
 class DerivedAccumulators:
     """States of a tile that need not be folded, for they follow from its others: the results of the body, in order."""
 
-    states: tuple[Value, ...]
+    accumulators: tuple[Value, ...]
     body: Body
 
 
@@ -111,16 +111,16 @@ class Phase:
     `element.args` name loads, positions, scalars, row values, and results of earlier phases (held in registers;
     never in a kernel that is not `resident`: there each phase recomputes from loads).
 
-    Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
+    Dependent folds stream in one pass where a phase has `tile_phases` phases (and one fold, and no element work of its own):
     each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
     then has are row values of the tile, and its state (of several values) merges into the running one. Where it is
-    `lasting`, what the first tile's rows come to may serve tiles after it: their folds merge with its own, but for what
-    is `implied` by the others.
+    `reuses_reference`, what the first tile's rows come to may serve tiles after it: their folds merge with its own, but for what
+    is `derived` by the others.
 
     Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
     the axes that its factors have.
 
-    `cross` are folds the other way, over all row axes: results of the element body, a state for each column. What
+    `column_reductions` are folds the other way, over all row axes: results of the element body, a state for each column. What
     they come to is the kernel's `finish`.
     """
 
@@ -129,14 +129,14 @@ class Phase:
     folds: tuple[Reduction, ...] = ()
     row: Body | None = None
     row_stores: tuple[Store, ...] = ()
-    tile: tuple[Phase, ...] = ()
+    tile_phases: tuple[Phase, ...] = ()
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
     select: Selection | None = None  # the order of the elements, once the bodies have run
     ranks: bool = False  # the phase runs over the order's places, not over the columns
-    cross: tuple[Reduction, ...] = ()
+    column_reductions: tuple[Reduction, ...] = ()
     products: tuple[Product, ...] = ()
-    lasting: bool = False
-    implied: DerivedAccumulators | None = None
+    reuses_reference: bool = False
+    derived: DerivedAccumulators | None = None
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -148,7 +148,7 @@ class Phase:
         """The element values that the bodies and the scans make."""
         found = [*self.element.results]
         for step in self.scans:
-            found += [value for use in step.scans for value in use.state]
+            found += [value for use in step.scans for value in use.accumulators]
             found += step.element.results
         return tuple(dict.fromkeys(found))
 
@@ -157,8 +157,8 @@ class Phase:
         """What the bodies read and do not make themselves."""
         made = {value.name for value in self.results} - {value.name for value in self.element.args}
         found = [v for body in self.bodies for v in body.args if v.name not in made]
-        found += [v for step in self.scans for use in step.scans for v in use.lifted if v.name not in made]
-        found += [self.select.lifted] if self.select and self.select.lifted.name not in made else []
+        found += [v for step in self.scans for use in step.scans for v in use.inputs if v.name not in made]
+        found += [self.select.key] if self.select and self.select.key.name not in made else []
         return tuple(dict.fromkeys(found))
 
     @property
@@ -166,15 +166,15 @@ class Phase:
         """What any of its bodies reads, of elements or of rows."""
         found = {value.name for value in self.reads}
         found |= {value.name for value in self.row.args} if self.row else set()
-        return found.union(*(part.names_read for part in self.tile))
+        return found.union(*(part.names_read for part in self.tile_phases))
 
     @property
     def written(self) -> set[int]:
         """The operands that it stores to."""
         found = {store.operand for store in (*self.stores, *self.row_stores)}
-        return found.union(*(part.written for part in self.tile))
+        return found.union(*(part.written for part in self.tile_phases))
 
     @property
     def passes(self) -> tuple[Phase, ...]:
         """The phases with element work: its own, or those of a tile."""
-        return self.tile or (self,)
+        return self.tile_phases or (self,)

@@ -69,7 +69,7 @@ class KernelPlan:
     positions: tuple[Position, ...]
     scalars: tuple[ScalarUse, ...]
     resident: tuple[Phase, ...]
-    streamed: tuple[Phase, ...] = ()
+    looped: tuple[Phase, ...] = ()
     rereads: tuple[str, ...] = ()
     finish: Finish | None = None
     digest: str = ""

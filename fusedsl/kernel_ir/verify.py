@@ -41,8 +41,8 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     arrays_are_stored_once(plan, types, places)
     if graph is None:
         return "not asked for"
-    lines = sum(len(one.lines) for kernel in plan.kernels for one in bodies_of(kernel))
-    ways = (False, True) if any(kernel.streamed for kernel in plan.kernels) else (False,)
+    lines = sum(len(one.instructions) for kernel in plan.kernels for one in bodies_of(kernel))
+    ways = (False, True) if any(kernel.looped for kernel in plan.kernels) else (False,)
     return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
 
 
@@ -55,7 +55,7 @@ def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
             run = KernelRun(kernel, memory, call.numbers)
             if kernel.stream is not None:
                 run_scores(run)
-            elif streamed and kernel.streamed:
+            elif streamed and kernel.looped:
                 run_looped(run)
             else:
                 run_resident(run)

@@ -59,12 +59,12 @@ def _tile(stream: Stream, phases: Iterable[Phase], elements: Known) -> DefinedNa
 
 
 def _join(stream: Stream, scope: DefinedNames) -> None:
-    before = {v.name: v.dtype for v in stream.state.state}
+    before = {v.name: v.dtype for v in stream.state.accumulators}
     for one in (stream.join, stream.rise):
         if one is not None:
             body(one, scope.rows | before)
-            require(len(one.results) <= len(stream.state.lifted), "what is joined is the state of a tile", one)
-            scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
+            require(len(one.results) <= len(stream.state.inputs), "what is joined is the state of a tile", one)
+            scope.rows |= {v.name: v.dtype for v in stream.state.inputs[: len(one.results)]}
 
 
 def _verify_sieve(stream: Stream, sieve: Sieve, given: BodyInputs, elements: Known, tile: DefinedNames) -> None:
@@ -84,12 +84,12 @@ def _verify_sieve(stream: Stream, sieve: Sieve, given: BodyInputs, elements: Kno
 def _merged(stream: Stream, tile: DefinedNames) -> Known:
     """The state with that of a tile, and what its sums are moved by."""
     use = stream.state
-    before = {v.name: v.dtype for v in use.state}
-    are_known(use.lifted, tile.rows | before, "state")
-    require(len(use.lifted) == len(use.identity) == len(use.state), "a tile has the state of a row", use)
+    before = {v.name: v.dtype for v in use.accumulators}
+    are_known(use.inputs, tile.rows | before, "state")
+    require(len(use.inputs) == len(use.identity) == len(use.accumulators), "a tile has the state of a row", use)
     known = {**tile.rows, **before}
-    merged = body(use.merge, known)
-    require(len(use.merge.results) >= len(use.state), "two states merge to one", use)
+    merged = body(use.combine, known)
+    require(len(use.combine.results) >= len(use.accumulators), "two states merge to one", use)
     known |= merged
     for w in stream.weighings:
         are_known([w.weight], tile.elements | tile.rows, w)
@@ -98,8 +98,8 @@ def _merged(stream: Stream, tile: DefinedNames) -> Known:
         before[w.state.name] = w.state.dtype
         body(w.merge, known | {v.name: v.dtype for v in (*w.sides, w.state)})
     if stream.parts is not None:
-        own = {v.name: v.dtype for v in (*stream.parts.state, *stream.parts.lifted)}
-        moving = body(stream.parts.merge, {**tile.rows, **before, **own})
+        own = {v.name: v.dtype for v in (*stream.parts.accumulators, *stream.parts.inputs)}
+        moving = body(stream.parts.combine, {**tile.rows, **before, **own})
         for w in stream.weighings:
             if w.parts is not None:
                 sides = {v.name: v.dtype for v in w.parts.args if v.name.startswith("part_")}

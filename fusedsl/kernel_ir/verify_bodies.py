@@ -35,15 +35,15 @@ def verify_bodies(kernel: KernelPlan) -> None:
             columns.elements |= body(kernel.finish.body, columns.elements)
         columns.stores(kernel.finish.stores, columns.elements)
     streamed = DefinedNames({}, dict(given.rows))
-    for phase in kernel.streamed:
+    for phase in kernel.looped:
         streamed.elements = dict(given.elements)  # nothing of an element stays
         streamed.phase(phase)
 
 
 def bodies_of(kernel: KernelPlan) -> list[Body]:
     """The bodies of a kernel's phases."""
-    phases = [*kernel.resident, *kernel.streamed, *(kernel.stream.tile if kernel.stream else ())]
-    parts = [part for phase in phases for part in (phase, *phase.tile)]
+    phases = [*kernel.resident, *kernel.looped, *(kernel.stream.tile if kernel.stream else ())]
+    parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
     return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
 
 
@@ -83,7 +83,7 @@ def body(one: Body, known: Mapping[str, DType]) -> Known:
     for v in one.args:
         are_known([v], known, one)
     defined = {v.name for v in one.args}
-    for line in one.lines:
+    for line in one.instructions:
         name, read = _parts(line)
         missing = [x for x in read if x not in defined]
         require(not missing, "a line reads what is defined before it", line, missing)
@@ -112,14 +112,14 @@ def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object)
 
 def fold(use: Reduction, known: Mapping[str, DType]) -> Known:
     """The state of a fold of what is lifted."""
-    are_known(use.lifted, known, use.name)
-    count = len(use.state)
-    require(len(use.lifted) == len(use.identity) == count, "a fold lifts elements to its state", use)
-    for merge in (use.merge, use.follow):
+    are_known(use.inputs, known, use.name)
+    count = len(use.accumulators)
+    require(len(use.inputs) == len(use.identity) == count, "a fold lifts elements to its state", use)
+    for merge in (use.combine, use.combine_in_order):
         if merge is not None:
             require(len(merge.args) == 2 * count and len(merge.results) == count, "a fold merges two states", use)
             body(merge, {v.name: v.dtype for v in merge.args})
-    return {v.name: v.dtype for v in use.state}
+    return {v.name: v.dtype for v in use.accumulators}
 
 
 @dataclass
@@ -138,18 +138,18 @@ class DefinedNames:
 
     def folded(self, one: Phase) -> None:
         """The work on elements or tiles, and what it is folded to."""
-        for part in one.tile:
+        for part in one.tile_phases:
             self.phase(part)
-        lifted = self.rows if one.tile else self.work(one)
+        lifted = self.rows if one.tile_phases else self.work(one)
         for use in one.folds:
             self.rows |= fold(use, lifted)
 
     def finished(self, one: Phase) -> None:
         """The work on a row after its folds."""
-        if one.implied is not None:
-            own = {v.name for use in one.folds for v in use.lifted}
-            require(own.issuperset(v.name for v in one.implied.states), "what is implied is a state", one.implied)
-            body(one.implied.body, self.rows)
+        if one.derived is not None:
+            own = {v.name for use in one.folds for v in use.inputs}
+            require(own.issuperset(v.name for v in one.derived.accumulators), "what is implied is a state", one.derived)
+            body(one.derived.body, self.rows)
         if one.row is not None:
             self.rows |= body(one.row, self.rows)
         self.stores(one.row_stores, self.rows)
@@ -165,12 +165,12 @@ class DefinedNames:
             body(product.right, self.elements)
         known |= results
         if one.select is not None:
-            are_known([one.select.lifted], known, one.select)
+            are_known([one.select.key], known, one.select)
             along = (one.select.values, one.select.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
             self.rows |= {v.name: v.dtype for _, _, v in one.select.places}
         self.stores(one.stores, known)
-        for use in one.cross:
+        for use in one.column_reductions:
             self.columns |= fold(use, known)
         if not one.ranks:
             self.elements |= results

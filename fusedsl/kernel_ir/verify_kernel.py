@@ -97,7 +97,7 @@ def _ways(kernel: KernelPlan) -> list[Stored]:
         rows = frozenset(range(len(kernel.rows)))
         stored = [(store.operand, rows) for store in kernel.stream.row_stores]
         return [stored + [(s.operand, rows | {e.axis}) for e in kernel.stream.endings for s in e.stores]]
-    ways = [kernel.resident, kernel.streamed] if kernel.streamed else [kernel.resident]
+    ways = [kernel.resident, kernel.looped] if kernel.looped else [kernel.resident]
     return [_stored(phases, kernel) for phases in ways]
 
 
@@ -107,7 +107,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
     ranks = frozenset(range(more, more + len(kernel.ranks)))
     stored: Stored = []
     for phase in phases:
-        for part in (phase, *phase.tile):
+        for part in (phase, *phase.tile_phases):
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
             stored += [(store.operand, rows) for store in part.row_stores]
     stored += [(store.operand, columns) for store in kernel.finish.stores] if kernel.finish else []

@@ -216,14 +216,14 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
 def _kernel_name(group: FusionGroup, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
     roots = group.values
-    if group.folds and not group.streaming and _multiplies(group):
+    if group.folds and not group.attention and _multiplies(group):
         return f"matmul_{k}"
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
     special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
     plain = [n.op for n in walk(roots) if n.op in OPS]
     words = folds + list(dict.fromkeys(special or plain))
-    kind = "stream" if group.streaming else "row" if folds else "map"
+    kind = "stream" if group.attention else "row" if folds else "map"
     return "_".join([kind, *words[:4], str(k)])[:48]
 
 

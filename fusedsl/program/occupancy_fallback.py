@@ -86,7 +86,7 @@ def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardwa
 
 def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
     """What says whether scores of two passes are the same: how they are computed, from which arrays."""
-    lines = (*score.left.lines, *score.right.lines, *score.left.results, *score.right.results)
+    lines = (*score.left.instructions, *score.right.instructions, *score.left.results, *score.right.results)
     names = {value.name for value in (*score.left.args, *score.right.args)}
     read = [load.operand for load in kernel.loads if load.value.name in names]
     arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)

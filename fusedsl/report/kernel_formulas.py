@@ -40,12 +40,14 @@ def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
 
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
     found = []
-    for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
-        found += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
+    for folds, along in ((phase.folds, ""), (phase.column_reductions, " over all rows")):
+        found += [
+            f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
+        ]
     for use in (use for step in phase.scans for use in step.scans):
-        found.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
+        found.append(f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}")
     if phase.select:
-        found.append(f"order of {formulas.text(phase.select.lifted.name)}")
+        found.append(f"order of {formulas.text(phase.select.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return found
@@ -58,7 +60,9 @@ def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[s
         product = formulas.product(score.left.results[0].name, score.right.results[0].name)
         found.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in stream.tile:
-        found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
+        found += [
+            f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.text(f.inputs[0].name)}" for f in phase.folds
+        ]
     for w in stream.weighings:
         product = formulas.product(w.weight.name, w.right.results[0].name)
         found.append(f"{names.leaves[w.state.name]} = sum of {product}")
@@ -71,7 +75,7 @@ def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
     """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
     both are called after the tile's."""
     formulas.read([join])
-    for tile, state, joined in zip(stream.state.lifted, stream.state.state, join.results):
+    for tile, state, joined in zip(stream.state.inputs, stream.state.accumulators, join.results):
         found = formulas.value(joined.name)
         if found.head in ("maximum", "minimum") and tile.name not in formulas.known:
             formulas.known[tile.name] = formulas.known[state.name] = found.args[1]
@@ -87,7 +91,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
         found += [body for phase in stream.tile for body in (phase.element, phase.row)]
         found += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
     for phase in plan.resident:
-        found += [body for part in phase.tile for body in (part.element, part.row)]
+        found += [body for part in phase.tile_phases for body in (part.element, part.row)]
         found += [phase.element, *(step.element for step in phase.scans), phase.row]
     found += [plan.finish.body] if plan.finish else []
     return (body for body in found if body is not None)
@@ -133,15 +137,15 @@ class _Names:
             for score in stream.scores:
                 self._name(score.value.name, "score")
             self._name_states(stream.tile)
-            for tile, state in zip(stream.state.lifted, stream.state.state):
+            for tile, state in zip(stream.state.inputs, stream.state.accumulators):
                 self._follow(tile, state)
             for w in stream.weighings:
                 self._name(w.state.name, "weighed")
         for phase in self.plan.resident:
-            self._name_states(phase.tile)
-            if not phase.tile:
+            self._name_states(phase.tile_phases)
+            if not phase.tile_phases:
                 self._name_states([phase])
-            for tile, state in zip(phase.folds[0].lifted, phase.folds[0].state) if phase.tile else ():
+            for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.select:
                 given = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
@@ -150,11 +154,11 @@ class _Names:
     def _name_states(self, phases: Iterable[Phase]) -> None:
         """Folds of one value by what they are; a state of several values has names of its own."""
         for phase in phases:
-            for f in (*phase.folds, *phase.cross):
-                if len(f.state) == 1:
-                    self._name(f.state[0].name, f.name)
+            for f in (*phase.folds, *phase.column_reductions):
+                if len(f.accumulators) == 1:
+                    self._name(f.accumulators[0].name, f.name)
             for use in (use for step in phase.scans for use in step.scans):
-                self._name(use.state[0].name, f"cum{use.name}")
+                self._name(use.accumulators[0].name, f"cum{use.name}")
 
     def _follow(self, tile: Value, state: Value) -> None:
         """What all tiles come to is called as what one comes to."""

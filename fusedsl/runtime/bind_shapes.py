@@ -126,7 +126,7 @@ def bind(
     kernel = _kernel(plan, merged, row_axes, placed, merged.wide or far)
     streamed = None
     if not plan.is_map and not plan.finish:
-        streamed = replace(kernel, phases=plan.streamed, resident=False)
+        streamed = replace(kernel, phases=plan.looped, resident=False)
     across = None
     if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
         across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))

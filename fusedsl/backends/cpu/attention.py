@@ -91,15 +91,15 @@ class Writer:
     @cached_property
     def rows(self) -> dict[str, Value]:
         """Row values: the states of a tile and of what came before, and what is computed of them."""
-        found = [v for phase in self.stream.tile for use in phase.folds for v in use.state]
+        found = [v for phase in self.stream.tile for use in phase.folds for v in use.accumulators]
         found += [v for phase in self.stream.tile if phase.row for v in phase.row.results]
-        found += [*self.stream.state.state, *self.stream.state.merge.results]
+        found += [*self.stream.state.accumulators, *self.stream.state.combine.results]
         found += list(self.stream.row.results) if self.stream.row else []
         return {v.name: v for v in found}
 
     def direct(self, body: Body, d: DType) -> int | None:
         """The operand that a right body reads and does nothing with, whose numbers a product can take as they are."""
-        if body.lines or len(body.results) != 1:
+        if body.instructions or len(body.results) != 1:
             return None
         name = body.results[0].name
         found = next((load.operand for load in self.kernel.loads if load.value.name == name), None)
@@ -140,8 +140,8 @@ class Writer:
     def body(self, body: Body, tiles: Mapping[str, str] | None = None) -> list[str]:
         """A body after what it reads."""
         wanted = {v.name for v in (*body.args, *body.results)}
-        made = {line.partition(" = ")[0] for line in body.lines}
-        return [*self.read(wanted - made, tiles), *body.lines]
+        made = {line.partition(" = ")[0] for line in body.instructions}
+        return [*self.read(wanted - made, tiles), *body.instructions]
 
     def by_lane(self, lines: Sequence[str], count: str = str(LANES)) -> list[str]:
         """A loop over lanes; those beyond the last row do as the last."""
@@ -175,7 +175,7 @@ class Writer:
     def start(self) -> list[str]:
         """The state of nothing."""
         use = self.stream.state
-        lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
+        lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.accumulators, use.identity)]
         lines = [f"for lane in range({LANES}):", *indented(lines)] if lines else []
         for w in self.stream.weighings:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
@@ -327,11 +327,11 @@ class Writer:
     def merging(self) -> list[str]:
         """The states so far with those of the tile."""
         use = self.stream.state
-        merged = use.merge.results[: len(use.state)]
-        moving = use.merge.results[len(use.state) :]
-        lines = self.body(use.merge) + self.keep(v for v in moving)
-        lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
-        lines = self.by_lane(lines) if use.state else []
+        merged = use.combine.results[: len(use.accumulators)]
+        moving = use.combine.results[len(use.accumulators) :]
+        lines = self.body(use.combine) + self.keep(v for v in moving)
+        lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.accumulators, merged)]
+        lines = self.by_lane(lines) if use.accumulators else []
         for w in self.stream.weighings:
             inner = [f"place = i{w.axis} * {LANES} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]

@@ -66,7 +66,7 @@ class Strip:
         if self.roles.held:
             return HELD_STRIP
         uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
-        size = max(sum(v.dtype.itemsize for use in some for v in use.state) for some in uses)
+        size = max(sum(v.dtype.itemsize for use in some for v in use.accumulators) for some in uses)
         return max(HELD_STRIP, STATES // max(size, 1) // GRANULE * GRANULE)
 
     def arrays(self) -> list[Array]:
@@ -149,7 +149,7 @@ class Strip:
         """Whether a phase does so little with an element that most of it is reading and writing its row's states."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
-        few = len(phase.element.lines) + len(reads) <= LIGHT and not self.kernel.pointers
+        few = len(phase.element.instructions) + len(reads) <= LIGHT and not self.kernel.pointers
         return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.held_by(p))
 
     def column(self, p: int) -> list[str]:
@@ -171,7 +171,7 @@ class Strip:
             inner += renamed(each, place)
             for f in folds:
                 fresh = [f"{name}_next" for name in reduce.states(f)]
-                inner += reduce.merged(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
+                inner += reduce.merged(f, fresh, [names.get(v.name, v.name) for v in f.inputs], fresh)
         for f in folds:
             inner += reduce.kept(f, "lane", "lane", [f"{name}_next" for name in reduce.states(f)])
         return [*starts, *self.lanes(inner)]
@@ -201,7 +201,7 @@ class Strip:
         lines += self.reads(used, p)
         place = "column * widest + lane"
         lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.held_before(p) if name in used]
-        lines += [*phase.element.lines, *scan.lines(phase, scan.in_strip)]
+        lines += [*phase.element.instructions, *scan.lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [reduce.put(v.name, place, v.name) for v in self.roles.held_by(p)]
 
@@ -248,12 +248,15 @@ class Strip:
         """The row body of a phase and its stores, for every row of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        made = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state, as it was folded
+        made = {line.partition(" = ")[0] for line in body.instructions}  # a result may be a state, as it was folded
         states = {v.name for v in self.roles.made_by_row(p)} - made
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
-        lines += [*body.lines, *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made)]
+        lines += [
+            *body.instructions,
+            *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in made),
+        ]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
-        return self.lanes(lines) if body.lines or phase.row_stores else []
+        return self.lanes(lines) if body.instructions or phase.row_stores else []

@@ -38,7 +38,9 @@ def _moving(kernel: KernelIR, extents: Sequence[int]) -> float:
     total = 0
     for operand in kernel.operands:
         total += prod(n for n, letter in zip(extents, operand.strides) if letter != "0") * operand.dtype.itemsize
-    reads = sum(line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.lines)
+    reads = sum(
+        line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.instructions
+    )
     total += reads * prod(extents) * _width(kernel)
     return total * (NEAR if total <= CACHE else FAR)
 
@@ -53,7 +55,7 @@ def _computing(kernel: KernelIR, extents: Sequence[int]) -> float:
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
-        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.cross))]
+        bodies = [*phase.bodies, *(use.combine for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _of_bodies(bodies, width) + rows * _of_bodies([phase.row] if phase.row else [], width)
         total += elements * SCANNED * sum(len(step.scans) for step in phase.scans)
     return total + elements * _ordering(kernel, prod(extents[kernel.row_axes :]))
@@ -74,7 +76,7 @@ def _of_scores(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
     uses: Iterable[Reduction] = [use for phase in stream.tile for use in phase.folds]
-    bodies = [*(phase.element for phase in stream.tile), *(use.merge for use in uses), *stream.inputs]
+    bodies = [*(phase.element for phase in stream.tile), *(use.combine for use in uses), *stream.inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _of_bodies(bodies, width))
 
 
@@ -82,8 +84,8 @@ def _of_bodies(bodies: Iterable[Body], width: int) -> float:
     """One run of each."""
     total = 0.0
     for body in bodies:
-        calls = sum(any(f"{name}(" in line for name in CALLED) for line in body.lines)
-        total += instructions(body.lines) * width * INSTRUCTION + calls * CALL
+        calls = sum(any(f"{name}(" in line for name in CALLED) for line in body.instructions)
+        total += instructions(body.instructions) * width * INSTRUCTION + calls * CALL
     return total
 
 

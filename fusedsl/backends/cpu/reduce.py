@@ -16,25 +16,25 @@ LEVELS = 48  # of the pairwise tree: enough for any number of segments
 
 def state_arrays(folds: tuple[Reduction, ...], kind: str, count: str) -> list[Array]:
     """One array per component of every state."""
-    return [Array(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.state]
+    return [Array(f"{value.name}_{kind}", value.dtype, count) for fold in folds for value in fold.accumulators]
 
 
 def merged(fold: Reduction, first: list[str], second: list[str], into: list[str]) -> list[str]:
     """into = merge(first, second), with the merge's lines in place."""
     own = own_names(fold)
-    lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.merge.args, first + second)]
-    lines += renamed(fold.merge.lines, own)
-    return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.merge.results))]
+    lines = [f"{own[value.name]} = {text}" for value, text in zip(fold.combine.args, first + second)]
+    lines += renamed(fold.combine.instructions, own)
+    return [*lines, *(f"{name} = {own[value.name]}" for name, value in zip(into, fold.combine.results))]
 
 
 def own_names(fold: Reduction) -> dict[str, str]:
     """New names for the values of a merge: merges of other folds use the same ones, perhaps of other types."""
-    made = [line.partition(" = ")[0] for line in fold.merge.lines]
-    return {name: f"{name}_{fold.state[0].name}m" for name in [*(v.name for v in fold.merge.args), *made]}
+    made = [line.partition(" = ")[0] for line in fold.combine.instructions]
+    return {name: f"{name}_{fold.accumulators[0].name}m" for name in [*(v.name for v in fold.combine.args), *made]}
 
 
 def states(fold: Reduction) -> list[str]:
-    return [value.name for value in fold.state]
+    return [value.name for value in fold.accumulators]
 
 
 def named(fold: Reduction, part: str) -> list[str]:
@@ -64,7 +64,7 @@ def kept(fold: Reduction, kind: str, index: str, values: list[str]) -> list[str]
 
 def in_register(fold: Reduction) -> list[str]:
     """state = merge(state, lifted) for a merge of one line."""
-    name, lifted = fold.state[0].name, fold.lifted[0].name
+    name, lifted = fold.accumulators[0].name, fold.inputs[0].name
     if word := accumulation(fold):
         return [f"{name} = {word}({name}, {lifted})"]
     return merged(fold, [name], [lifted], [name])
@@ -73,14 +73,14 @@ def in_register(fold: Reduction) -> list[str]:
 def in_lane(fold: Reduction, lane: str) -> list[str]:
     """Merge the lifted element into the state of a lane."""
     fresh = [f"{name}_next" for name in states(fold)]
-    lines = merged(fold, got(fold, "lane", lane), [value.name for value in fold.lifted], fresh)
+    lines = merged(fold, got(fold, "lane", lane), [value.name for value in fold.inputs], fresh)
     return [*lines, *kept(fold, "lane", lane, fresh)]
 
 
 def in_line(fold: Reduction, index: str) -> list[str]:
     """Merge the lifted element into the state of its column."""
     fresh = [f"{name}_next" for name in states(fold)]
-    lines = merged(fold, got(fold, "line", index), [value.name for value in fold.lifted], fresh)
+    lines = merged(fold, got(fold, "line", index), [value.name for value in fold.inputs], fresh)
     return [*lines, *kept(fold, "line", index, fresh)]
 
 

@@ -64,7 +64,7 @@ class Roles:
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
         found = {value.name for value in phase.reads} | {store.value for store in phase.stores}
-        return found | {value.name for fold in phase.folds + phase.cross for value in fold.lifted}
+        return found | {value.name for fold in phase.folds + phase.column_reductions for value in fold.inputs}
 
     @staticmethod
     def used_by_row(phase: Phase) -> set[str]:
@@ -111,7 +111,7 @@ class Roles:
         near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
         double = any(value.dtype is FLOAT64 for value in (*phase.element.args, *phase.element.results))
         scalar = [SCALAR, SCALAR_DOUBLE] if double else [SCALAR]
-        lines = phase.element.lines
+        lines = phase.element.instructions
         return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
 
     def folds_in_lanes(self, p: int) -> bool:
@@ -125,7 +125,7 @@ class Roles:
     def made_by_row(self, p: int) -> tuple[Value, ...]:
         """The row values that a phase makes: fold states and results of its row body."""
         phase = self.kernel.phases[p]
-        states = tuple(value for fold in phase.folds for value in fold.state)
+        states = tuple(value for fold in phase.folds for value in fold.accumulators)
         states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
@@ -139,10 +139,10 @@ class Roles:
 
 def in_registers(fold: Reduction) -> bool:
     """Whether LLVM turns a loop over this merge into vector lanes: one sum, product, extremum, or, and."""
-    if len(fold.state) != 1 or len(fold.merge.lines) != 1:
+    if len(fold.accumulators) != 1 or len(fold.combine.instructions) != 1:
         return False
-    found = SIMPLE.match(fold.merge.lines[0])
-    names = {v.name for v in fold.merge.args}
+    found = SIMPLE.match(fold.combine.instructions[0])
+    names = {v.name for v in fold.combine.args}
     return (
         found is not None
         and {g for g in found.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
@@ -151,7 +151,7 @@ def in_registers(fold: Reduction) -> bool:
 
 def accumulation(fold: Reduction) -> str | None:
     """The word for a float sum or product of free order; None for other merges."""
-    found = SIMPLE.match(fold.merge.lines[0])
-    if fold.state[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
+    found = SIMPLE.match(fold.combine.instructions[0])
+    if fold.accumulators[0].dtype.kind != "f" or not found or found.group(6) not in ("+", "*"):
         return None
     return {"+": "accumulate_add", "*": "accumulate_mul"}[found.group(6)]

@@ -104,7 +104,7 @@ def columns(roles: Roles, p: int, low: str, high: str, base: str = "") -> list[s
     phase = roles.kernel.phases[p]
     if phase.ranks:
         return sort.ranks(roles, phase)
-    if not (phase.stores or phase.folds or phase.cross or phase.select or roles.held_by(p)):
+    if not (phase.stores or phase.folds or phase.column_reductions or phase.select or roles.held_by(p)):
         return []
     number = "segment" if low == "0" else f"segment - {low}"
     if scan.is_reverse(phase):
@@ -184,15 +184,15 @@ def element(roles: Roles, p: int, index: str) -> list[str]:
     for q in roles.column_positions:
         if q.axis == last and q.value.name in used:
             lines.append(f"{q.value.name} = {q.value.dtype}(first + {index})")
-    lines += [*phase.element.lines, *scan.lines(phase, scan.in_row)]
+    lines += [*phase.element.instructions, *scan.lines(phase, scan.in_row)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.keep(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.held_by(p)]
-    return lines + [line for f in phase.cross for line in reduce.in_line(f, f"base + flat + {index}")]
+    return lines + [line for f in phase.column_reductions for line in reduce.in_line(f, f"base + flat + {index}")]
 
 
 def row_part(roles: Roles, p: int) -> list[str]:
     """The row body of a phase and its stores."""
     phase = roles.kernel.phases[p]
-    lines = list(phase.row.lines) if phase.row else []
+    lines = list(phase.row.instructions) if phase.row else []
     return lines + [store_line(store, f"r{store.operand}", "0") for store in phase.row_stores]

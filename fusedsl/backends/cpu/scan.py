@@ -74,21 +74,21 @@ def lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[str]:
     found = []
     for part in phase.scans:
         found += [line for use in part.scans for line in step(use)]
-        found += part.element.lines
+        found += part.element.instructions
     return found
 
 
 def in_row(use: ScanUse) -> list[str]:
     """The state up to an element: what lies before its block, and its block so far."""
     block = reduce.named(use, "block")
-    lines = reduce.merged(use, block, [value.name for value in use.lifted], block)
+    lines = reduce.merged(use, block, [value.name for value in use.inputs], block)
     return lines + reduce.merged(use, reduce.named(use, "base"), block, reduce.states(use))
 
 
 def in_strip(use: ScanUse) -> list[str]:
     """The same for a row of a strip, whose states are elements of arrays."""
     fresh = reduce.named(use, "next")
-    lines = reduce.merged(use, reduce.got(use, "part", "lane"), [value.name for value in use.lifted], fresh)
+    lines = reduce.merged(use, reduce.got(use, "part", "lane"), [value.name for value in use.inputs], fresh)
     lines += reduce.kept(use, "part", "lane", fresh)
     return lines + reduce.merged(use, reduce.got(use, "before", "lane"), fresh, reduce.states(use))
 

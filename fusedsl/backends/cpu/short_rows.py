@@ -34,8 +34,8 @@ class _Short:
         self.each = {load.value.name for load in self.loads}  # the names that every column has its own of
         for phase in kernel.phases:
             for body in phase.bodies:
-                self.each |= {line.partition(" = ")[0] for line in body.lines}
-            self.each |= {v.name for use in scan.uses(phase) for v in use.state}
+                self.each |= {line.partition(" = ")[0] for line in body.instructions}
+            self.each |= {v.name for use in scan.uses(phase) for v in use.accumulators}
         self.each |= {p.value.name for p in kernel.positions if p.axis in self.inner}
 
     # -- operands
@@ -124,12 +124,12 @@ class _Short:
             lines += scan.short_starts(phase)
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
-                each = [*phase.element.lines, *scan.lines(phase, scan.in_row)]
+                each = [*phase.element.instructions, *scan.lines(phase, scan.in_row)]
                 each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
                 lines += self.named(each, number)
             for f in phase.folds:
                 lines += self.folded(f)
-            lines += phase.row.lines if phase.row else []
+            lines += phase.row.instructions if phase.row else []
             lines += [store_line(s, f"r{s.operand}", self.place(s.operand, None)) for s in phase.row_stores]
         return lines
 
@@ -137,7 +137,7 @@ class _Short:
         """The state of all columns: each joins those before it."""
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):
-            own = self.named([v.name for v in f.lifted], number)
+            own = self.named([v.name for v in f.inputs], number)
             after = [name if number == last else f"{name}_with{number}" for name in reduce.states(f)]
             merged = reduce.merged(f, before, own, after)
             made = {line.partition(" = ")[0] for line in merged} - set(after)

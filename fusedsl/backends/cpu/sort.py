@@ -22,7 +22,7 @@ def arrays(kernel: KernelIR) -> list[Array]:
     if select is None:
         return []
     count = str(select.count) if _few(select) else "2 * columns"
-    return [Array("order", _kept(select.lifted.dtype), count), Array("place", INT64, count)]
+    return [Array("order", _kept(select.key.dtype), count), Array("place", INT64, count)]
 
 
 def _few(select: Selection) -> bool:
@@ -43,8 +43,8 @@ def keep(phase: Phase, index: str) -> list[str]:
     select = phase.select
     if select is None:
         return []
-    name = select.lifted.name
-    value = f"uint8({name})" if select.lifted.dtype is BOOL else name
+    name = select.key.name
+    value = f"uint8({name})" if select.key.dtype is BOOL else name
     return _insert(select, value, index) if _few(select) else [reduce.put("order", index, value)]
 
 
@@ -127,7 +127,7 @@ def _picked(select: Selection) -> list[str]:
 
 def _before(select: Selection) -> str:
     """Whether the right run's element comes before the left's."""
-    d = select.lifted.dtype
+    d = select.key.dtype
     first, second = ("old", "new") if select.descending else ("new", "old")
     less = "new > old" if select.descending else "new < old"
     return f"({less}) | (isnan({second}) & not_(isnan({first})))" if d.kind == "f" else less
@@ -137,7 +137,7 @@ def _read(select: Selection, part: str, index: str) -> str:
     if part == "positions":
         return reduce.get("place", index)
     found = reduce.get("order", index)
-    return f"bool_({found})" if select.lifted.dtype is BOOL else found
+    return f"bool_({found})" if select.key.dtype is BOOL else found
 
 
 def ranks(roles: Roles, phase: Phase) -> list[str]:
@@ -148,13 +148,13 @@ def ranks(roles: Roles, phase: Phase) -> list[str]:
     for part, value in (("values", select.values), ("positions", select.positions)):
         if value is not None and value.name in used:
             inner.append(f"{value.name} = {_read(select, part, 'here + rank')}")
-    inner += phase.element.lines
+    inner += phase.element.instructions
     for store in phase.stores:
         letter = kernel.operands[store.operand].rank
         stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter
         inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
     for use in phase.folds:
-        inner += reduce.merged(use, reduce.states(use), [value.name for value in use.lifted], reduce.states(use))
+        inner += reduce.merged(use, reduce.states(use), [value.name for value in use.inputs], reduce.states(use))
     count = "columns" if select.count is None else str(select.count)
     if not phase.folds:
         return [f"for rank in range({count}):", *indented(inner)]

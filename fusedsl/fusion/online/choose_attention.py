@@ -58,7 +58,7 @@ def _sharing(found: Found, fits: Fits, level: bool, refused: tuple[Decision, ...
 
 def needed_folds(program: ScalarProgram, streaming: dict[Node, Streaming]) -> list[Node]:
     """The folds, scans and orders that kernels have to find: those within a pass are its own."""
-    roots, found = [r.value for r in program.roots], dict[Node, None]()
+    roots, found = [r.value for r in program.stores], dict[Node, None]()
     taken: set[Streaming] = set()
     while roots:
         needed = reached(roots, streaming.__contains__)

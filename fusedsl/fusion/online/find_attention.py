@@ -84,7 +84,7 @@ class Found:
 
 def find_streams(program: ScalarProgram, fits: Fits, level: bool = False) -> Found:
     """The passes over scores of a lowered program. What is refused stays as it was. For `level` see OnlineReduction."""
-    roots = list(program.roots)
+    roots = list(program.stores)
     if level:
         roots = [replace(r, value=v) for r, v in zip(roots, distributed([r.value for r in roots]))]
     apart: set[Node] = set()
@@ -97,9 +97,9 @@ def find_streams(program: ScalarProgram, fits: Fits, level: bool = False) -> Fou
             groups, values, others = singly([part for group in groups for part in apart_by_scores(group)], values)
         made, later, failed = _passes_of(groups, values, fits, level)
         if not failed:
-            moved = tuple(replace(r, value=v) for r, v in zip(program.roots, values))
+            moved = tuple(replace(r, value=v) for r, v in zip(program.stores, values))
             told = [*((f, reason) for reason, f in refused.items()), *((f, WEIGHED) for f in others), *later]
-            return Found(replace(program, roots=moved), tuple(made), tuple(told))
+            return Found(replace(program, stores=moved), tuple(made), tuple(told))
         for group, reason in failed:
             apart |= set(group.written)
             refused.setdefault(reason, next(reversed(group.written)))
@@ -154,7 +154,7 @@ def _streamed(
     found, refusals = find_passes(folds, own, level)
     for one in found:
         stream = one.stream or _plain(one.folds, own)
-        stream = replace(stream, level=level and not stream.factors and not stream.means)
+        stream = replace(stream, running_reference=level and not stream.factors and not stream.means)
         built = _streaming(stream, own, fits)
         if isinstance(built, str):
             return built
@@ -180,7 +180,8 @@ def _streaming(stream: OnlineReduction, own: frozenset, fits: Fits) -> Streaming
     values = [f.args[0] for f, _ in stream.finish]
     free = free_axes(values)
     products = [
-        _product(g, along, free, stream.level) for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
+        _product(g, along, free, stream.running_reference)
+        for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
     ]
     weighted = [_weighted(c, stream) for c in stream.components if _own(c, stream)]
     for one in (*products, *weighted):
@@ -194,7 +195,7 @@ def _streaming(stream: OnlineReduction, own: frozenset, fits: Fits) -> Streaming
     lanes = stream.rows.difference(*(used[r] for r in rights))
     if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.right for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
-    if not lanes and not stream.level:
+    if not lanes and not stream.running_reference:
         return "its scores are those of a single row, and tiles are of several"
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):
@@ -241,7 +242,7 @@ def _weighted(c: Component, stream: OnlineReduction) -> Weighted | str:
     if len(own) != 1:
         return "a result has several axes of its own"
     assert c.weight is not None
-    parts, free = factors_of(c.weight, lambda n: stream.level and is_operand(n)), free_axes([c.weight])
+    parts, free = factors_of(c.weight, lambda n: stream.running_reference and is_operand(n)), free_axes([c.weight])
     free |= free_axes([*parts.over, *parts.under, *parts.where])
     right = [n for n in parts.over if free[n] & own]
     rest = product_of([n for n in parts.over if n not in right])
@@ -252,6 +253,6 @@ def _weighted(c: Component, stream: OnlineReduction) -> Weighted | str:
     for condition in parts.where:
         one = rest if rest is not None else constant(1.0, c.dtype)
         rest = pick(condition, one, constant(0.0, c.dtype))
-    weighed = parts.product(right) if stream.level else product_of(right)
+    weighed = parts.product(right) if stream.running_reference else product_of(right)
     assert weighed is not None
     return Weighted(c, next(iter(own)), replace(c, weight=rest), weighed)

@@ -65,10 +65,10 @@ def store_operands(
             args = (scalar_op("multiply", args[0].args[0], weighed[old]),)
         return node(old.op, args, old.attr, old.type) if args != old.args else old
 
-    new = rebuild([r.value for r in program.roots], change)
-    roots = [replace(r, value=new[r.value]) for r in program.roots]
+    new = rebuild([r.value for r in program.stores], change)
+    roots = [replace(r, value=new[r.value]) for r in program.stores]
     types = [r.type for r in stored.values()]
-    made = replace(program, roots=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
+    made = replace(program, stores=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
     return made, tuple(stored.values())
 
 
@@ -85,7 +85,7 @@ def _weighed(one: Streaming) -> list[tuple[Node, Node, Axis]]:
 def _is_converted(operand: Operand) -> bool:
     """Whether an array holds other bits than the 16 that its product multiplies."""
     n, d = operand.value, operand.dtype
-    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].holds(n.type.dtype) is not d
+    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].stored_dtype(n.type.dtype) is not d
 
 
 def _counted(value: Node, users: Iterable[Streaming]) -> Node:
@@ -107,7 +107,7 @@ def _narrowest(root: Node) -> DType:
 
     def make(n: Node) -> DType:
         if n.op in ("load", "fetch"):
-            return n.attr[0].holds(n.type.dtype)
+            return n.attr[0].stored_dtype(n.type.dtype)
         if n.op == "where":
             return promote(done[n.args[1]], done[n.args[2]])
         if n.op == "convert" and done[n.args[0]].kind == n.type.dtype.kind == "f":

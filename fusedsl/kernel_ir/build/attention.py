@@ -23,13 +23,13 @@ from .fold_bodies import build_reduction
 from .kernel_frame import position, stored
 from .paged_operands import gather_of, gathered, places_of, weight_there
 from .rematerialization import RECOMPUTE_BELOW, recompute_cost
-from .attention_merge import Merging, frontier
+from .attention_merge import StateCombiner, frontier
 from .node_map import map_nodes, all_nodes
 from .phases import PhaseBuilder
 from .block_mask import Part, sieve
 
 
-class ScoreEmitter(PhaseBuilder):
+class AttentionBuilder(PhaseBuilder):
     """Writes the plan of a group that streams."""
 
     streaming: Streaming
@@ -46,18 +46,18 @@ class ScoreEmitter(PhaseBuilder):
 
     def _row_axes(self) -> tuple[Axis, ...]:
         """The rows; where each has a stream of its own, each with an axis of one row, which a tile lies along."""
-        assert self.group.streaming is not None
+        assert self.group.attention is not None
         rows = self.group.rows
-        self.lanes = self.group.streaming.lanes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
-        return rows if self.group.streaming.lanes else (*rows, *self.lanes)
+        self.lanes = self.group.attention.lanes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
+        return rows if self.group.attention.lanes else (*rows, *self.lanes)
 
     def _columns(self) -> tuple[Axis, ...]:
-        assert self.group.streaming is not None
-        one = self.group.streaming
+        assert self.group.attention is not None
+        one = self.group.attention
         return tuple(dict.fromkeys((*self.group.columns, *one.own, *one.inner)))
 
     def _import(self) -> None:
-        g, one = self.group, self.group.streaming
+        g, one = self.group, self.group.attention
         assert one is not None
         places = places_of(one)
         one, moved = gathered(one, places, [r.value for r in g.all_stores], g.imports)
@@ -68,7 +68,7 @@ class ScoreEmitter(PhaseBuilder):
         self.streaming, self.places_read = map_nodes(one, new.__getitem__), places.mapped(new)
         self.folds, self.cross = list(self.streaming.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
-        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.own_stores]
+        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.value_axis_stores]
         self.stores = self.rank_stores = self.cross_stores = []
         self._state()
 
@@ -94,7 +94,7 @@ class ScoreEmitter(PhaseBuilder):
     def _raw(self, lift: TileReduction) -> TileReduction:
         """An extreme of products by a positive number is that number's product with the extreme."""
         factor, rest = positive_factor(lift.value)
-        if not self.streaming.fold.level or lift.fold not in ("max", "min") or factor is None:
+        if not self.streaming.fold.running_reference or lift.fold not in ("max", "min") or factor is None:
             return lift
         (slot,) = lift.slots
         raw = node("state", (), ("raw", *slot.attr), slot.type)
@@ -126,28 +126,28 @@ class ScoreEmitter(PhaseBuilder):
         self._name_inputs()
         scores = tuple(self._score(k) for k in range(len(one.products)))
         tile = self._tile()
-        merging = Merging(self)
+        merging = StateCombiner(self)
         state, weighings, parts = merging.states()
         row, endings = self._ending(merging)
-        row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
+        row_stores = tuple(Store(self.builder.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.lanes)
         asked, told = sieve(self, self.parts)
-        read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
-        join, rise = (merging.join(), merging.rise()) if one.fold.level else (None, None)
+        read = tuple(tuple(self.builder.body((), [n], self.known()) for n in found) for found in self.inputs)
+        join, rise = (merging.join(), merging.rise()) if one.fold.running_reference else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
         return Stream(*found, inputs, row_inputs, join, rise, parts, gather_of(self), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
-            self.scribe.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.scribe.comment(n))
+            self.builder.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.builder.comment(n))
         for n in self.places_read.there:
-            self.scribe.name(n, "there", "there")
+            self.builder.name(n, "there", "there")
 
     def _score(self, k: int) -> Score:
         p = self.streaming.products[k]
-        value = self.scribe.name(p.fold, "score", "score")
-        left, right = (self.scribe.body((), [n], self.known()) for n in (p.left, p.right))
+        value = self.builder.name(p.fold, "score", "score")
+        left, right = (self.builder.body((), [n], self.known()) for n in (p.left, p.right))
         return Score(value, self.axes.index(p.axis), left, right)
 
     def _tile(self) -> tuple[Phase, ...]:
@@ -155,9 +155,9 @@ class ScoreEmitter(PhaseBuilder):
         first, second = self.lifts
         for lift in (*first, *second):
             for slot in lift.slots:
-                self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
+                self.builder.name(slot, f"tile_{lift.fold}", lift.fold)
         for slot in self.raised:
-            self.scribe.name(slot, "raised", "raised")
+            self.builder.name(slot, "raised", "raised")
         slots = [*(slot for lift in first for slot in lift.slots), *self.raised]
         known = self.leaves
         weights = list(self.weights.values())
@@ -176,7 +176,7 @@ class ScoreEmitter(PhaseBuilder):
         before = self.elements(first, held, known)
         measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._own_slots())
         wanted = [n for n in dict.fromkeys([*self.points, *self.tile]) if n not in measured and n not in known]
-        row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
+        row = self.builder.body((), wanted, [*known, *slots]) if wanted else None
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
         folded = [x.value for x in second]
@@ -229,24 +229,24 @@ class ScoreEmitter(PhaseBuilder):
         """Whether scores are read through this value alone: registers that held them hold it."""
         scores = {p.fold for p in self.streaming.products}
         rest = [m for m in known if m not in scores]
-        return self.streaming.fold.level and scores.isdisjoint(computed(after, {*rest, n}))
+        return self.streaming.fold.running_reference and scores.isdisjoint(computed(after, {*rest, n}))
 
     def elements(self, lifts: Sequence[TileReduction], others: Sequence[Node], known: Sequence[Node]) -> Phase:
         """Folds over a tile's elements, and other values of theirs."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
-        body = self.scribe.body((), results, known)
+        body = self.builder.body((), results, known)
         names = {n: value.name for n, value in zip(results, body.results)}
-        self.scribe.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
+        self.builder.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
         uses = []
         for lift, state in zip(lifts, lifted):
-            states = tuple(map(self.scribe.value, lift.slots))
+            states = tuple(map(self.builder.value, lift.slots))
             uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         return Phase(body, (), tuple(uses))
 
     # -- results
 
-    def _ending(self, merging: Merging) -> tuple[Body | None, tuple[Ending, ...]]:
+    def _ending(self, merging: StateCombiner) -> tuple[Body | None, tuple[Ending, ...]]:
         stream, one = self.streaming.fold, self.streaming
         whole = stream.state()
         own_state = {whole[k] for k in merging.own}
@@ -261,15 +261,15 @@ class ScoreEmitter(PhaseBuilder):
         wanted = [n for n in dict.fromkeys([*(v for _, v in self.row_stores), *rows]) if n not in given]
         row = None
         if wanted:
-            row = self.scribe.body((), wanted, given)
+            row = self.builder.body((), wanted, given)
             for n, value in zip(wanted, row.results):
-                self.scribe.names[n] = value.name
+                self.builder.names[n] = value.name
         known, found = [*given, *wanted], []
         for axis in one.own:
             stores = [(r, v) for r, v in self.own_stores if axis in r.axes]
             if stores:
                 results = list(dict.fromkeys(v for _, v in stores))
-                body = self.scribe.body((), results, known)
+                body = self.builder.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
                 made = tuple(Store(names[v], self.places[r]) for r, v in stores)
                 found.append(Ending(self.axes.index(axis), body, made))

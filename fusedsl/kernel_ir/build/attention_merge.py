@@ -16,15 +16,15 @@ from .instructions import literal
 from .paged_operands import is_absence
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 
-class Merging:
+class StateCombiner:
     """Writes the bodies that merge states, with the names of an emitter."""
 
-    def __init__(self, emitter: ScoreEmitter):
+    def __init__(self, emitter: AttentionBuilder):
         self.emitter = emitter
-        self.scribe = emitter.scribe
+        self.builder = emitter.builder
         self.stream = emitter.streaming.fold
         places = {w: self._place(w) for w in emitter.streaming.weighted}
         self.own = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
@@ -35,23 +35,23 @@ class Merging:
         stream, own = self.stream, self.own
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
-            self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
+            self.builder.name(before, "weighed" if k in own else "stream", f"state {k}")
             if k in own:
-                self.scribe.name(tile, "tile_weighed", f"state {k} of the tile")
+                self.builder.name(tile, "tile_weighed", f"state {k} of the tile")
             else:
-                self.scribe.rename(tile, self.emitter.tile[k])
-            self.scribe.rename(after, before)
-        merged = list(stream.merge())
-        if stream.level:
+                self.builder.rename(tile, self.emitter.tile[k])
+            self.builder.rename(after, before)
+        merged = list(stream.combine())
+        if stream.running_reference:
             for k, w in own.items():
-                merged[k] = stream.moved(w.component)
+                merged[k] = stream.rescaled(w.component)
         use, bodies = self._sides("stream", a, b, merged)
-        if not stream.level:
+        if not stream.running_reference:
             return use, tuple(self._weighing(k, bodies[k], None) for k in own), None
         other = stream.state("part")
         for k, n in enumerate(other):
-            self.scribe.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
-        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
+            self.builder.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
+        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part"))
         return use, tuple(self._weighing(k, bodies[k], moving[k]) for k in own), parts
 
     def _sides(
@@ -64,21 +64,21 @@ class Merging:
         moving = frontier([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
-        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
+        body = self.builder.body([x for x in rows if x.op == "state"], results, [*self.emitter.known(), *rows])
         use = Reduction(
             name,
-            tuple(self.scribe.value(b[k]) for k in plain),
-            tuple(self.scribe.value(a[k]) for k in plain),
+            tuple(self.builder.value(b[k]) for k in plain),
+            tuple(self.builder.value(a[k]) for k in plain),
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
         known = [*self.emitter.known(), *rows, *moving, *a, *b]
-        return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
+        return use, {k: self.builder.body((), [merged[k]], known) for k in own}
 
     def join(self) -> Body:
         """A tile's folds with those of all so far."""
         stream = self.stream
-        joined = stream.joined()
+        joined = stream.combine_folds()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
         own = dict(zip(tile, self.emitter.tile))
         new = replace_nodes(joined, own)
@@ -86,15 +86,15 @@ class Merging:
         results = [folded[new[n]] for n in joined]
         given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.emitter.lifts[0]]
         known = [*self.emitter.known(), *before, *own.values(), *(n for n in given if n is not None)]
-        return self.scribe.body([], results, known)
+        return self.builder.body([], results, known)
 
     def rise(self) -> Body:
         """From where a tile is measured, of the references of all so far and the tile's folds, joined to theirs."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
         own = dict(zip(tile, self.emitter.tile))
-        results = [replace_nodes([n], own)[n] for n in stream.risen()]
-        return self.scribe.body([], results, [*self.emitter.known(), *before, *own.values()])
+        results = [replace_nodes([n], own)[n] for n in stream.update_references()]
+        return self.builder.body([], results, [*self.emitter.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The merged state in its order, then the row values that weighings move by."""
@@ -111,10 +111,10 @@ class Merging:
         before, tile = stream.state("a")[k], stream.state("b")[k]
         return Weighing(
             emitter.axes.index(w.axis),
-            self.scribe.value(emitter.weights[w]),
-            self.scribe.body((), [w.right], emitter.known()),
-            self.scribe.value(before),
-            (self.scribe.value(before), self.scribe.value(tile)),
+            self.builder.value(emitter.weights[w]),
+            self.builder.body((), [w.right], emitter.known()),
+            self.builder.value(before),
+            (self.builder.value(before), self.builder.value(tile)),
             merge,
             self._kept(w),
             parts,
@@ -125,7 +125,7 @@ class Merging:
         kept = w.weight.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
-        return self.scribe.body((), [kept], self.emitter.leaves)
+        return self.builder.body((), [kept], self.emitter.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
         """Whether elements count unless they are -inf, and no condition chooses what they are."""

@@ -19,12 +19,12 @@ from ..attention import Extreme, Sieve
 from .block_mask_text import told_of_numbers, told_of_tiles
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 Part = tuple[Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
 
 
-def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
+def sieve(emitter: AttentionBuilder, parts: Sequence[Part]) -> tuple[Sieve | None, str]:
     """What is asked of a tile of this pass, None where no answer would save work; and what comes of it, in words."""
     one = emitter.streaming
     counted = conditions(one.fold)
@@ -35,7 +35,7 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, s
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.fold.stream))  # type: ignore[arg-type]
     somewhere, everywhere, known = _asked(intervals, counted, emitter.inputs[0])
-    words = told_of_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    words = told_of_tiles(emitter.builder, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
     made = _written(emitter, intervals, (somewhere, everywhere))
@@ -43,11 +43,11 @@ def sieve(emitter: ScoreEmitter, parts: Sequence[Part]) -> tuple[Sieve | None, s
     return replace(made, whole=whole, names=names), words
 
 
-def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sieve:
+def _written(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> Sieve:
     """The answers as a body, with what it asks."""
-    scribe, axes = emitter.scribe, emitter.axes
+    builder, axes = emitter.builder, emitter.axes
     named = tuple(
-        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
+        (axes.index(a), builder.name(first, "first", f"first {a}"), builder.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
         for a, (first, last) in intervals.ends.items()
     )
     extremes, asked = [], set(walk(answers))
@@ -55,11 +55,11 @@ def _written(emitter: ScoreEmitter, intervals: Intervals, answers: Truth) -> Sie
         if asked.isdisjoint((least, greatest)):
             continue
         (axis,) = intervals.varies(n)
-        values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(Extreme(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+        values = (builder.name(least, "least", "least"), builder.name(greatest, "greatest", "greatest"))
+        extremes.append(Extreme(axes.index(axis), builder.body((), [n], emitter.known()), *values))
     pairs = (*intervals.ends.values(), *intervals.extremes.values())
     known = [*emitter.known(), *(n for pair in pairs for n in pair)]
-    return Sieve(named, tuple(extremes), scribe.body((), answers, known), (), ())
+    return Sieve(named, tuple(extremes), builder.body((), answers, known), (), ())
 
 
 def _asked(
@@ -99,7 +99,7 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
 
 
 def _whole(
-    emitter: ScoreEmitter, parts: Sequence[Part], known: dict[Node, bool]
+    emitter: AttentionBuilder, parts: Sequence[Part], known: dict[Node, bool]
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
     """(the phases of such a tile, the names of the partial phases' values with theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]
@@ -107,7 +107,7 @@ def _whole(
     new = rebuild(roots, lambda old, args: old if old in stay else _chosen(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
-        return tuple(phase for *_, phase in parts), tuple((emitter.scribe.names[n],) * 2 for n in results)
+        return tuple(phase for *_, phase in parts), tuple((emitter.builder.names[n],) * 2 for n in results)
     phases: list[Phase] = []
     names: dict[str, str] = {}
     for lifts, others, given, partial in parts:
@@ -115,7 +115,7 @@ def _whole(
         others = [n for n in others if new[n].op != "const"]
         made = emitter.elements(moved, [new[n] for n in others], _present(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))
-        names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}
+        names |= {emitter.builder.names[n]: emitter.builder.names[new[n]] for n in others}
     return tuple(phases), tuple(names.items())
 
 

@@ -17,7 +17,7 @@ READ = ("load", "fetch")
 
 
 def told_of_tiles(
-    scribe: BodyBuilder, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
+    builder: BodyBuilder, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
 ) -> str:
     """Of a pass whose elements count where conditions hold, fold by fold: the answers are whether of a tile some may,
     and whether all do."""
@@ -34,16 +34,16 @@ def told_of_tiles(
     unknown = [c for found in counted for c, _ in found if intervals.truth(c) == UNKNOWN]
     why = "each has something that counts"
     if unknown:
-        why = f"nothing is known beforehand of {_named(scribe, intervals.obstacle(unknown[0]))}"
+        why = f"nothing is known beforehand of {_named(builder, intervals.obstacle(unknown[0]))}"
     return f"all tiles are computed: {why}"
 
 
-def _named(scribe: BodyBuilder, n: Node) -> str:
+def _named(builder: BodyBuilder, n: Node) -> str:
     """A value as people know it."""
     if n.op.startswith("philox"):
         return "random numbers"
     if n.op in READ:
-        return scribe.comment(n)
+        return builder.comment(n)
     return "scores" if n.op == "fold" else n.op.replace("_", " ")
 
 

@@ -11,7 +11,7 @@ from ...fusion.fusion_group import FusionGroup
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
 from .phases import PhaseBuilder
-from .attention import ScoreEmitter
+from .attention import AttentionBuilder
 from .uncontracted import forbid_contraction
 
 
@@ -19,7 +19,7 @@ def build_plan(
     group: FusionGroup, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
 ) -> KernelPlan:
     """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
-    emitter = PhaseBuilder if group.streaming is None else ScoreEmitter
+    emitter = PhaseBuilder if group.attention is None else AttentionBuilder
     made = emitter(group, parameters).plan(name, tuple(header))
     made = made if contract else forbid_contraction(made)
     return dataclasses.replace(made, digest=_digest(made))
@@ -28,7 +28,7 @@ def build_plan(
 def _digest(plan: KernelPlan) -> str:
     """A name for the computation, whatever the program's name and text."""
     parts: tuple = (plan.is_map, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
-    parts += (plan.resident, plan.streamed, plan.finish, plan.pointers)
+    parts += (plan.resident, plan.looped, plan.finish, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     parts += (plan.stream,) if plan.stream else ()
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

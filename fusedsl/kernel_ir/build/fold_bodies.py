@@ -24,8 +24,8 @@ def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Va
 
 def combine_body(a: State, b: State, merged: State) -> Body:
     """The body that merges state a with state b."""
-    scribe = BodyBuilder()
+    builder = BodyBuilder()
     for side, state in zip("ab", (a, b)):
         for x in state:
-            scribe.name(x, side, side)
-    return scribe.body([*a, *b], merged, [*a, *b])
+            builder.name(x, side, side)
+    return builder.body([*a, *b], merged, [*a, *b])

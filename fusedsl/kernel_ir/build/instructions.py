@@ -101,7 +101,7 @@ class BodyBuilder:
         self.comments: dict[Node, str] = {}
         self.used: set[str] = set()
 
-    def mint(self, stem: str) -> str:
+    def fresh_name(self, stem: str) -> str:
         """A new identifier: a checked stem and a number."""
         stem = re.sub(r"[^A-Za-z0-9_]", "", stem)[:24] or "t"
         if stem[0].isdigit() or stem[0] == "_":
@@ -115,7 +115,7 @@ class BodyBuilder:
     def name(self, n: Node, stem: str, comment: str) -> Value:
         """Give a leaf (a load, a fold, a scalar, a position) its name, and how people write it."""
         if n not in self.names:
-            self.names[n] = self.mint(stem)
+            self.names[n] = self.fresh_name(stem)
             self.comments[n] = comment
         return self.value(n)
 
@@ -151,7 +151,7 @@ class BodyBuilder:
                 self.comments[n] = self.comment(n.args[0])
                 continue
             if n not in self.names:
-                self.names[n] = self.mint(ABBREVIATIONS.get(n.op, n.op))
+                self.names[n] = self.fresh_name(ABBREVIATIONS.get(n.op, n.op))
                 self.comments.setdefault(n, self._describe(n))
             lines.append(f"{self.names[n]} = {self._line(n)}  # {self.comments[n]}")
         fixed = list(args)
@@ -161,7 +161,7 @@ class BodyBuilder:
         outputs = []
         for n in results:
             if n.op == "const":
-                name = self.mint("constant")
+                name = self.fresh_name("constant")
                 lines.append(f"{name} = {literal(n)}")
                 outputs.append(Value(name, n.type.dtype.compute))
             else:

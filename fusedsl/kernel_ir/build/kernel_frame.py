@@ -27,7 +27,7 @@ class KernelFrame:
         self.columns = self._columns()
         self.rows = self._row_axes()
         self.axes = (*self.rows, *self.columns, *self.ranks)
-        self.scribe = BodyBuilder()
+        self.builder = BodyBuilder()
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
@@ -45,16 +45,16 @@ class KernelFrame:
     def _import(self) -> None:
         """Replace the folds of other groups by loads of their temporaries."""
         g = self.group
-        roots = [*g.folds, *g.cross, *(r.value for r in g.all_stores)]
+        roots = [*g.folds, *g.column_folds, *(r.value for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
         divided = multiply_by_reciprocals(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
-        self.cross = [divided[new[f]] for f in g.cross]
+        self.cross = [divided[new[f]] for f in g.column_folds]
         self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
             [(r, stored(divided[new[r.value]], r)) for r in roots]
-            for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
+            for roots in (g.stores, g.row_stores, g.rank_stores, g.column_stores)
         )
 
     def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
@@ -70,36 +70,36 @@ class KernelFrame:
         self.numbers: list[Node] = []
         for n in self.nodes:
             if n.op == "load":
-                self.scribe.name(n, *self._load_name(n))
+                self.builder.name(n, *self._load_name(n))
                 self.loads.append(n)
             elif n.op == "pointer":
                 name, shown = self._load_name(n)
-                self.scribe.name(n, f"{name}_base", f"&{shown}")
+                self.builder.name(n, f"{name}_base", f"&{shown}")
                 self.pointers.append(n)
             elif n.op == "stride":
                 name, shown = self._load_name(n)
-                self.scribe.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
+                self.builder.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
                 self.numbers.append(n)
             elif n.op == "fetch":
-                self.scribe.describe(n, f"{self._load_name(n)[1]}[...]")
+                self.builder.describe(n, f"{self._load_name(n)[1]}[...]")
             elif n.op in ("scalar", "size"):
                 stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
-                self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
+                self.builder.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
                 self.numbers.append(n)
             elif n.op == "literal":
-                self.scribe.name(n, "literal", f"literal {n.attr[0]}")
+                self.builder.name(n, "literal", f"literal {n.attr[0]}")
                 self.numbers.append(n)
             elif n.op == "fold":
-                self.scribe.name(n, n.attr[0], n.attr[0])
+                self.builder.name(n, n.attr[0], n.attr[0])
             elif n.op == "ranked":
-                self.scribe.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
+                self.builder.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
             elif n.op == "scan":
-                self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
+                self.builder.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
                 p = n if n.op == "position" else position(n.attr[1][0])
                 if p not in self.positions:
-                    self.scribe.name(p, "i", "position")
+                    self.builder.name(p, "i", "position")
                     self.positions.append(p)
 
     def _load_name(self, n: Node) -> tuple[str, str]:
@@ -134,19 +134,19 @@ class KernelFrame:
             tuple(a.extent for a in self.columns),
             len(self.loads) + len(self.pointers),
             tuple(arrays),
-            tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
-            tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
+            tuple(Load(self.builder.value(n), k) for k, n in enumerate(self.loads)),
+            tuple(Position(self.builder.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
             (),
-            pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
+            pointers=tuple(Load(self.builder.value(n), gathered + k) for k, n in enumerate(self.pointers)),
             ranks=tuple(a.extent for a in self.ranks),
         )
 
     def _input(self, n: Node) -> ArrayUse:
         source, at = n.attr
         where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
-        d = source.holds(n.type.dtype)
-        return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
+        d = source.stored_dtype(n.type.dtype)
+        return ArrayUse(self.builder.names[n], d, source.kind, source.index, source.views, where)
 
     def _gathered(self, n: Node) -> ArrayUse:
         """The array behind a pointer, and the axes along which the addresses vary that are computed from it."""
@@ -154,14 +154,14 @@ class KernelFrame:
         fetches = [f for f in self.nodes if f.op == "fetch" and f.attr[0] == source]
         free = frozenset().union(*(self.free[f] for f in fetches))
         axes = tuple(k for k, a in enumerate(self.axes) if a in free)
-        return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
+        return ArrayUse(self.builder.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
 
     def _output(self, root: ScalarStore) -> ArrayUse:
-        starts = root.starts or (0,) * len(root.axes)
+        starts = root.offsets or (0,) * len(root.axes)
         where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
-        return ArrayUse(self.scribe.mint(stem), root.held, root.kind, root.index, views, where)
+        return ArrayUse(self.builder.fresh_name(stem), root.stored_dtype, root.kind, root.index, views, where)
 
     def _coordinate(self, start, step: int, axis: Axis | None) -> IterationIndex:
         return IterationIndex(start, step, None if axis is None else self.axes.index(axis))
@@ -170,10 +170,10 @@ class KernelFrame:
         if n.op == "stride":
             source, axis = n.attr
             array = next(k for k, p in enumerate(self.pointers) if p.attr[0] == source)
-            return ScalarUse(self.scribe.value(n), "stride", (len(self.loads) + array, axis))
+            return ScalarUse(self.builder.value(n), "stride", (len(self.loads) + array, axis))
         if n.op == "literal":
-            return ScalarUse(self.scribe.value(n), "literal", n.attr[1])
-        return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
+            return ScalarUse(self.builder.value(n), "literal", n.attr[1])
+        return ScalarUse(self.builder.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
 
 
 def stored(value: Node, root: ScalarStore) -> Node:

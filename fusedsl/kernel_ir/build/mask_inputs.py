@@ -11,12 +11,12 @@ from ...ir.types import BOOL
 from .rematerialization import recompute_cost
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 DEAR = 20  # instructions of a condition that is worth a loop of its own
 
 
-def tile_inputs(emitter: ScoreEmitter) -> tuple[list[Node], list[Node]]:
+def tile_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     """What a tile's elements read of memory at a place of theirs, or is drawn for them, and what at a row's."""
     one, free = emitter.streaming, emitter.free
     stream, lanes = set(one.fold.stream), set(emitter.lanes)
@@ -29,7 +29,7 @@ def tile_inputs(emitter: ScoreEmitter) -> tuple[list[Node], list[Node]]:
     return elements + _drawn(emitter, roots, ends), [n for n in varying if not free[n] & stream]
 
 
-def _drawn(emitter: ScoreEmitter, roots: list[Node], scores: set[Node]) -> list[Node]:
+def _drawn(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
     """Dear conditions of places alone, as that a weight is dropped: a bit of each is held, while what they are
     computed of would fill registers."""
     stream, lanes = set(emitter.streaming.fold.stream), set(emitter.lanes)

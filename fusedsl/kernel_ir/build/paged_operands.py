@@ -24,7 +24,7 @@ from ..memory_access import ACCESS_BYTES
 from .node_map import map_nodes, all_nodes
 
 if TYPE_CHECKING:
-    from .attention import ScoreEmitter
+    from .attention import AttentionBuilder
 
 # operations that make NaN of NaN
 SPREADING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
@@ -77,7 +77,7 @@ class Places:
 
 def places_of(one: Streaming) -> Places:
     """What a pass reads line by line."""
-    if not one.fold.level or len(one.products) != 1 or len(one.weighted) > 1:
+    if not one.fold.running_reference or len(one.products) != 1 or len(one.weighted) > 1:
         return Places()
     known = {*one.rows, *one.fold.stream}.difference(one.lanes)
     condition = may_contribute([one.fold], known)
@@ -183,14 +183,14 @@ def _is_masked(n: Node, weight: Node, found: set[Node]) -> bool:
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))
 
 
-def gather_of(emitter: ScoreEmitter) -> Gather | None:
+def gather_of(emitter: AttentionBuilder) -> Gather | None:
     """How a kernel finds the lines of a tile."""
-    places, scribe = emitter.places_read, emitter.scribe
+    places, builder = emitter.places_read, emitter.builder
     if places == Places():
         return None
     results = [n for place in (places.right, places.weighed) if place for n in (place.address, place.wanted)]
     results = list(dict.fromkeys([*results, *places.there]))
-    body = scribe.body((), results, emitter.known())
+    body = builder.body((), results, emitter.known())
     values = dict(zip(results, body.results))
 
     def line(place: Place | None) -> Line | None:

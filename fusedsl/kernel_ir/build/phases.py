@@ -49,7 +49,7 @@ class PhaseBuilder(KernelFrame):
         if self.group.is_map:
             return made
         streamed = LoopedPhases(self)
-        return dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
+        return dataclasses.replace(made, looped=streamed.phases(), rereads=streamed.reasons)
 
     # -- phases
 
@@ -99,7 +99,7 @@ class PhaseBuilder(KernelFrame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
         products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
-        return [Phase(element, element_stores, uses, scans=scans, select=select, cross=across, products=products)], held
+        return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
 
     def _products(self, folds: list[Node]) -> tuple[Product, ...]:
         """What each fold sums, where all of them sum products of values with row axes of their own."""
@@ -116,7 +116,7 @@ class PhaseBuilder(KernelFrame):
     def selection(self, n: Node, lifted: str) -> Selection:
         """The order of a row, and what of it is read."""
         descending, _, count = n.attr
-        read = {m.attr: self.scribe.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
+        read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
         along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
         places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
@@ -151,7 +151,7 @@ class PhaseBuilder(KernelFrame):
         """What becomes of the folds over rows, a column at a time."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
-        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in self.cross_stores)
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in self.cross_stores)
         return Finish(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
@@ -167,7 +167,7 @@ class PhaseBuilder(KernelFrame):
             wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in made]))
             known += made
             body, found = self._body(wanted, known)
-            names |= found | {n: self.scribe.names[n] for n in made}
+            names |= found | {n: self.builder.names[n] for n in made}
             bodies.append(body)
             known += [n for n in wanted if n not in known]
         return bodies[0], tuple(map(ScanStep, scans[1:], bodies[1:])), names
@@ -194,14 +194,14 @@ class PhaseBuilder(KernelFrame):
         (identity,) = fold.identity(x.type.dtype.compute)
         if fold.name == "sum" and identity.type.dtype.kind == "f":
             identity = constant(-0.0, identity.type.dtype)
-        value = self.scribe.value(n)
+        value = self.builder.value(n)
         a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
         merge = combine_body((a,), (b,), fold.merge((a,), (b,)))
         lifts = (Value(lifted, value.dtype),)
         return ScanUse(fold.name, lifts, (value,), (literal(identity),), merge, reverse=n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
-        body = self.scribe.body((), results, available)
+        body = self.builder.body((), results, available)
         return body, {n: value.name for n, value in zip(results, body.results)}
 
     def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
@@ -222,13 +222,13 @@ class PhaseBuilder(KernelFrame):
         found = []
         for k, x in enumerate(FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)):
             side = f if k == FOLDS[f.attr[0]].finish else node("side", (f,), k, x.type)
-            self.scribe.name(side, f"{f.attr[0]}_state", f.attr[0])
+            self.builder.name(side, f"{f.attr[0]}_state", f.attr[0])
             found.append(side)
         return tuple(found)
 
     def states(self, f: Node) -> tuple[Value, ...]:
         """The names of a fold's state."""
-        return tuple(map(self.scribe.value, self.state_of(f)))
+        return tuple(map(self.builder.value, self.state_of(f)))
 
     def _row(self, p: int, folds: list[Node], rows: dict[Node, None]):
         """(row body, row values that it makes, row stores) after the folds of phase p, and what was picked there."""
@@ -237,7 +237,7 @@ class PhaseBuilder(KernelFrame):
         available = [*self.known(), *rows, *folds]
         results = [n for n in dict.fromkeys([*made, *(v for _, v in due)]) if n not in available]
         body, names = self._body(results, available) if results else (None, {})
-        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in due)
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in due)
         return body, dict.fromkeys([*folds, *made]), stores
 
     def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:

@@ -67,7 +67,9 @@ class OnlineReduction:
     components: tuple[Component, ...]
     finish: tuple[tuple[Node, Node], ...]
     number: int = 0  # of the pass: tells its state from that of another
-    level: bool = False  # a part is measured from the references of all parts so far, its folds joined to theirs
+    running_reference: bool = (
+        False  # a part is measured from the references of all parts so far, its folds joined to theirs
+    )
 
     # -- the state
 
@@ -127,7 +129,7 @@ class OnlineReduction:
         return pick(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
 
     @property
-    def lasting(self) -> bool:
+    def reuses_reference(self) -> bool:
         """Whether references that were taken from some elements serve others too: means keep powers small enough as
         long as their elements are not few among those, while an extremum has to be that of all."""
         return all(r.kind == "mean" and r.guard is None for r in self.references)
@@ -150,13 +152,16 @@ class OnlineReduction:
             tile[tile.index(self.of_mean(r, tile))] = mean
         points += [self.point(r, tile) for r in self.references]
         points += [
-            x for e in self._exponents() if self.level for x in (self._level_point(e, tile), *self._steep(e, tile))
+            x
+            for e in self._exponents()
+            if self.running_reference
+            for x in (self._exponent_reference(e, tile), *self._safe_scale(e, tile))
         ]
         rest = [c for c in self.components if not c.plain]
         second = [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
-    def implied(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
+    def derived(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
         """(sum, what it comes to) of those over a part whose state is `tile` that follow from others: values are what
         they are above their mean, and the mean as often as there are values."""
         found = []
@@ -185,8 +190,12 @@ class OnlineReduction:
         factors = [] if c.weight is None else [c.weight]
         if c.exponent is not None:
             r = c.exponent.reference
-            if self.level:
-                moved = op("subtract", self._in_twos(c.exponent, r.value, state), self._level_point(c.exponent, state))
+            if self.running_reference:
+                moved = op(
+                    "subtract",
+                    self._as_power_of_two(c.exponent, r.value, state),
+                    self._exponent_reference(c.exponent, state),
+                )
                 factors.append(op(as_power_of_two(c.exponent)[1], moved))
             else:
                 moved = op("subtract", r.value, self.point(r, state))
@@ -221,38 +230,38 @@ class OnlineReduction:
 
     # -- merge
 
-    def merge(self, other: str = "b") -> tuple[Node, ...]:
+    def combine(self, other: str = "b") -> tuple[Node, ...]:
         """The state of two parts, from `state("a")` and `state(other)`."""
         sides = [self.state("a"), self.state(other)]
-        if self.level:
-            return self._risen(*sides)
+        if self.running_reference:
+            return self._combine_tile(*sides)
         merged: list[Node] = []
         for f in self.folds:
             merged += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
         for factor in self.factors:
             a, b = (self.of_factor(factor, side) for side in sides)
             merged.append(pick(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
-        merged += [self._merged_mean(r, sides) for r in self.means]
+        merged += [self._combined_mean(r, sides) for r in self.means]
         whole = [*merged, *[sides[0][0]] * len(self.components)]  # references are read from it, components are not
         for c in self.components:
-            a, b = (self._moved(c, side, whole) for side in sides)
+            a, b = (self._rescaled(c, side, whole) for side in sides)
             merged.append(op("add", a, b))
         return tuple(merged)
 
-    def _risen(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
+    def _combine_tile(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
         """The state of all so far and a part whose folds are joined to theirs already."""
         assert not self.factors and not self.means
         count = len(self.identity) - len(self.components)
-        sums = [op("add", self._moved(c, before, tile), self.of_component(c, tile)) for c in self.components]
+        sums = [op("add", self._rescaled(c, before, tile), self.of_component(c, tile)) for c in self.components]
         return (*tile[:count], *sums)
 
-    def joined(self) -> tuple[Node, ...]:
+    def combine_folds(self) -> tuple[Node, ...]:
         """The folds' values of all so far and of a part, before it is measured."""
         a, b = self.state("a"), self.state("b")
         parts = [(f.attr[0], self.of_fold(f, a), self.of_fold(f, b)) for f in self.folds]
         return tuple(x for name, before, own in parts for x in FOLDS[name].merge(before, own))
 
-    def risen(self) -> tuple[Node, ...]:
+    def update_references(self) -> tuple[Node, ...]:
         """From where a part is measured: from the references of all so far, `state("a")`, while the extrema of all with
         the part, `state("b")`, leave exponentials below 2**SLACK; from these, where they do not."""
         a, b = self.state("a"), self.state("b")
@@ -273,23 +282,23 @@ class OnlineReduction:
         steepest = max((e.scale / (1 if e.base == "exp2" else log(2.0)) for e in measured), key=abs, default=0.0)
         return SLACK / steepest if steepest and f.attr[0] == ("max" if steepest > 0 else "min") else 0.0
 
-    def moved(self, c: Component) -> Node:
+    def rescaled(self, c: Component) -> Node:
         """A component of all so far, measured from the references of a part whose folds are joined to theirs."""
-        return self._moved(c, self.state("a"), self.state("b"))
+        return self._rescaled(c, self.state("a"), self.state("b"))
 
     def _exponents(self) -> list[Exponent]:
         return list(dict.fromkeys(c.exponent for c in self.components if c.exponent is not None))
 
-    def _level_point(self, e: Exponent, state: Sequence[Node]) -> Node:
+    def _exponent_reference(self, e: Exponent, state: Sequence[Node]) -> Node:
         """The reference of an exponent as the hardware's power of two takes it."""
-        return self._in_twos(e, self.point(e.reference, state), state)
+        return self._as_power_of_two(e, self.point(e.reference, state), state)
 
-    def _in_twos(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
+    def _as_power_of_two(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
         """A value of an exponent as a power of two."""
-        steep = self._steep(e, state)
+        steep = self._safe_scale(e, state)
         return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_power_of_two(e)[0])
 
-    def _steep(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
+    def _safe_scale(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
         """What values are multiplied by, for each row, where a reference may be so far from 0 that its product with the
         scale is off by more than an exponential takes, or infinite. There numbers are equal or too far apart for any
         scale to matter, and their product with a half is exact."""
@@ -300,14 +309,14 @@ class OnlineReduction:
         huge = op("greater", op("absolute", point), constant(HUGE / abs(scale), d), dtype=BOOL)
         return (pick(huge, constant(copysign(0.5, scale), d), constant(scale, d)),)
 
-    def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
+    def _combined_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
         """The mean of both parts, or near it: any reference will do."""
         a, b = (self.of_mean(r, side) for side in sides)
         n, m = (self.of_component(self._count(r), side) for side in sides)
         share = op("divide", m, op("maximum", op("add", n, m), constant(1.0, n.type.dtype)))
         return op("add", a, op("multiply", op("subtract", b, a), share))
 
-    def _moved(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
+    def _rescaled(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
         """A part's component, measured from the references of the whole."""
         total: Node | None = None
         for rest, below in c.below():
@@ -320,8 +329,10 @@ class OnlineReduction:
             return total
         r = c.exponent.reference
         extreme = self.extreme(r, side)
-        if self.level:
-            apart = op("subtract", self._level_point(c.exponent, side), self._level_point(c.exponent, whole))
+        if self.running_reference:
+            apart = op(
+                "subtract", self._exponent_reference(c.exponent, side), self._exponent_reference(c.exponent, whole)
+            )
             moved = op(as_power_of_two(c.exponent)[1], apart)
         else:
             moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)

@@ -112,4 +112,4 @@ def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
 
 
 def _merged(stream: OnlineReduction, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
-    return scalars(stream.merge(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))
+    return scalars(stream.combine(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))

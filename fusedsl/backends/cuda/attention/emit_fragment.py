@@ -188,7 +188,7 @@ class FragmentScope:
     def written_as(self, body: Body) -> list[str]:
         """A body's lines, with the hardware's divisions where these will do, and short integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = shortened(body.lines, dict.fromkeys(places, PLACES))
+        lines = shortened(body.instructions, dict.fromkeys(places, PLACES))
         if not self.quick:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]

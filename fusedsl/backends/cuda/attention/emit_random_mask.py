@@ -32,7 +32,7 @@ def draw(w: TileWriter, body: Body) -> None:
         signed = signature((v.dtype for v in (number, *others)), (value.dtype,))
         results = ", ".join(v.name for v in place.results)
         w.functions += ["", "", f"def place_{value.name}({', '.join(v.name for v in place.args)}):"]
-        w.functions += indented([*place.lines, f"return {results}"])
+        w.functions += indented([*place.instructions, f"return {results}"])
         decorator = f'@drawn_by_four(S, place_{value.name}, "{placed}", {column}, "{signed}")'
         w.functions += ["", "", decorator, f"def {name}({', '.join(v.name for v in (number, *others))}):"]
         w.functions += indented([*w.written_as(rest), f"return {value.name}"])
@@ -49,7 +49,7 @@ def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
     domains = {v.name: w.domain_of(v.name) for v in place.args}
     columns = [k for k, v in enumerate(place.args) if domains[v.name] == COLUMN]
     position, *same = fetch.given
-    everywhere = below(place.lines, {v.name for v in same}) & domains.keys()
+    everywhere = below(place.instructions, {v.name for v in same}) & domains.keys()
     others = {w.domain_of(v.name) for v in rest.args if v.name != fetch.name}
     if (
         len(columns) != 1
@@ -66,7 +66,7 @@ def _by_four(w: TileWriter, body: Body) -> tuple[Body, int, Body, Value] | None:
 def _grows(body: Body, column: str, position: str) -> bool:
     """Whether a position is a sum of the column and of what does not depend on it."""
     depends = {column}
-    for line in body.lines:
+    for line in body.instructions:
         text = line.partition("  #")[0]
         terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
         if not terms:

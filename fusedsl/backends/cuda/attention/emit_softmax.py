@@ -39,10 +39,10 @@ class ScoreWriter(TileWriter):
         """What is read once for each row, and the state before any tile."""
         use = self.stream.state
         self._row_leaves()
-        self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
-        self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        self.top += [f'both_{d} = both_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.accumulators)]
+        self.code += [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
         self.code += [f"{extreme} = {name}" for name, extreme in self.extrema.items()]
-        self.domain |= {v.name: ROW for v in use.state}
+        self.domain |= {v.name: ROW for v in use.accumulators}
         self.code += [f"{w.state.name} = no_sums()" for w in self.stream.weighings]
 
     def _row_leaves(self) -> None:
@@ -86,7 +86,7 @@ class ScoreWriter(TileWriter):
         for phase in (*stream.tile, *(stream.sieve.whole if stream.sieve else ())):
             yield phase.element
             yield from filter(None, (phase.row,))
-        yield from (stream.state.merge, *(w.merge for w in stream.weighings), *stream.inputs, *stream.row_inputs)
+        yield from (stream.state.combine, *(w.merge for w in stream.weighings), *stream.inputs, *stream.row_inputs)
         yield from filter(None, (stream.row, stream.join))
         for ending in stream.endings:
             yield ending.body
@@ -110,8 +110,8 @@ class ScoreWriter(TileWriter):
 
     def results(self) -> None:
         stream, use = self.stream, self.stream.state
-        folds = {f.state[0].name: f for phase in stream.tile for f in phase.folds}
-        for value, lifted in zip(use.state, use.lifted):
+        folds = {f.accumulators[0].name: f for phase in stream.tile for f in phase.folds}
+        for value, lifted in zip(use.accumulators, use.inputs):
             if lifted.name in folds and self.waits(folds[lifted.name]):
                 self.code.append(f"{value.name} = join_{self.joins[lifted.name]}({value.name})")
         if stream.row:

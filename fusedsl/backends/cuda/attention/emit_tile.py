@@ -187,11 +187,11 @@ class TileWriter(FragmentScope):
         if stream.join is None or not stream.join.results:
             return
         made = self.call("join", stream.join, ROW, self.extrema)
-        folded = [v.name for v in stream.state.lifted[: len(made)]]
+        folded = [v.name for v in stream.state.inputs[: len(made)]]
         self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
         if self.extrema and stream.rise is not None:
             self.domain |= dict.fromkeys(folded, ROW)
-            self.code += [f"{self.extrema[v.name]} = {name}" for v, name in zip(stream.state.state, folded)]
+            self.code += [f"{self.extrema[v.name]} = {name}" for v, name in zip(stream.state.accumulators, folded)]
             made = self.call("rise", stream.rise, ROW)
             self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
 
@@ -223,7 +223,9 @@ class TileWriter(FragmentScope):
 
     def _columns(self, wanted: set[str], partial: bool) -> None:
         """Where the columns stand, and whether they are there; what is read at computed places is."""
-        computed = {v.name for b in self.stream.inputs if b.lines and b.results[0].name in wanted for v in b.args}
+        computed = {
+            v.name for b in self.stream.inputs if b.instructions and b.results[0].name in wanted for v in b.args
+        }
         places = {p.value.name for p in self.kernel.positions if p.axis == self.along}
         if (computed | wanted) & places:
             self.code.append("column = columns_from(column_from)")
@@ -237,27 +239,27 @@ class TileWriter(FragmentScope):
 
     def _fold(self, use: Reduction, partial: bool) -> None:
         """A fold along the rows of a thread's elements, and where it cannot wait, of all four threads of a row."""
-        label = self.function(("fold", use.merge, use.identity), f"{use.name}_{len(self.made)}")
+        label = self.function(("fold", use.combine, use.identity), f"{use.name}_{len(self.made)}")
         if label not in self.joins.values():
             self.functions += rule(use, label)
             self.functions.append(f"fold_{label}, join_{label} = S.fold(rule_{label}), join_rows(rule_{label})")
-        self.joins[use.state[0].name] = label
-        lifted = [v.name for v in use.lifted]
+        self.joins[use.accumulators[0].name] = label
+        lifted = [v.name for v in use.inputs]
         if partial:
             lifted = [f"{name}_there" for name in lifted]
-            for name, value, identity in zip(lifted, use.lifted, use.identity):
+            for name, value, identity in zip(lifted, use.inputs, use.identity):
                 self._hide(name, value, identity)
         call = f"fold_{label}({', '.join(lifted)})"
         if not self.waits(use):
-            call = f"join_{label}({call})" if len(use.state) == 1 else f"join_{label}(*{call})"
-        self.code.append(f"{', '.join(v.name for v in use.state)} = {call}")
-        self.domain |= {v.name: ROW for v in use.state}
+            call = f"join_{label}({call})" if len(use.accumulators) == 1 else f"join_{label}(*{call})"
+        self.code.append(f"{', '.join(v.name for v in use.accumulators)} = {call}")
+        self.domain |= {v.name: ROW for v in use.accumulators}
 
     def waits(self, use: Reduction) -> bool:
         """Whether the threads of a row keep sums of their own to the end: nothing reads them before."""
         read = {v.name for phase in self.stream.tile if phase.row for v in phase.row.args}
         folds = {v.name for v in (self.stream.join.args if self.stream.join else ())}
-        return use.name == "sum" and len(use.state) == 1 and use.state[0].name not in read | folds
+        return use.name == "sum" and len(use.accumulators) == 1 and use.accumulators[0].name not in read | folds
 
     def _hide(self, target: str, value: Value, identity: str) -> None:
         """An element's value where it is there, elsewhere one that adds nothing."""
@@ -270,10 +272,10 @@ class TileWriter(FragmentScope):
     def _merge(self) -> None:
         """The state with that of the tile; the factors that move sums stay for afterwards."""
         use = self.stream.state
-        if use.state:
-            self.leaves(v.name for v in use.merge.args)
-            made = self.call("merge", use.merge, ROW)
-            self.code += [f"{v.name} = {name}" for name, v in zip(made, use.state)]
+        if use.accumulators:
+            self.leaves(v.name for v in use.combine.args)
+            made = self.call("merge", use.combine, ROW)
+            self.code += [f"{v.name} = {name}" for name, v in zip(made, use.accumulators)]
 
     @property
     def extrema(self) -> dict[str, str]:
@@ -285,7 +287,7 @@ class TileWriter(FragmentScope):
         use = self.stream.state
 
         def write() -> None:
-            for v, state in zip(use.lifted, use.state):
+            for v, state in zip(use.inputs, use.accumulators):
                 extreme = self.extrema.get(state.name)
                 self.code.append(f"{v.name} = {extreme or f'both_{v.dtype.name}({v.dtype.name}(0))'}")
                 self.domain[v.name] = ROW
@@ -295,12 +297,12 @@ class TileWriter(FragmentScope):
 
     def move(self) -> list[str]:
         """Sums so far, measured from where the tile stands."""
-        if not self.weighs or not self.weighing.merge.lines:
+        if not self.weighs or not self.weighing.merge.instructions:
             return []
         merge, own = self.weighing.merge, self.weighing.state.name
 
         def write() -> None:
-            moving = self.stream.state.merge.results[len(self.stream.state.state) :]
+            moving = self.stream.state.combine.results[len(self.stream.state.accumulators) :]
             self.domain |= {own: OWN} | {v.name: ROW for v in moving}
             (made,) = self.call("move", merge, OWN)
             self.code.append(f"{own} = {made}")

@@ -170,12 +170,12 @@ class WarpsWriter(ScoreWriter):
         the last one of a few such, until one has the state of all, and finishes."""
         use, own = self.stream.parts, self.weighing.state
         assert use is not None
-        rows = ", ".join(v.dtype.name for v in use.state)
+        rows = ", ".join(v.dtype.name for v in use.accumulators)
         shape = f'"{rows}", "{own.dtype.name}", {self.out}, {self.schedule.block}'
         self.top += [f"{how}_state = {how}_part({shape})" for how in ("leave", "take")] + ["comes_last = last"]
-        size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
-        begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
-        theirs = ", ".join(v.name for v in (*use.lifted, self._part_of_sums()))
+        size, held = part_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.accumulators, own))
+        begin = [f"{v.name} = both_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
+        theirs = ", ".join(v.name for v in (*use.inputs, self._part_of_sums()))
         take = [
             f"{theirs} = take_state(states_at + (part * {TOGETHER} + k) * step)",
             "k = int32(k + 1)",
@@ -212,17 +212,17 @@ class WarpsWriter(ScoreWriter):
         """Lines by which the state takes up that of a part."""
         use, own, weighing = self.stream.parts, self.weighing.state, self.weighing
         assert use is not None and weighing.parts is not None
-        self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
+        self.domain |= {v.name: ROW for v in (*use.accumulators, *use.inputs)}
         self.domain |= {own.name: OWN, self._part_of_sums().name: OWN}
-        made = self.call("merge_rows", use.merge, ROW)[: len(use.state)]
+        made = self.call("merge_rows", use.combine, ROW)[: len(use.accumulators)]
         (sums,) = self.call("merge_sums", weighing.parts, OWN)
-        self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
+        self.code += [f"{v.name} = {name}" for v, name in zip((*use.accumulators, own), (*made, sums))]
 
     def _part_of_sums(self) -> Value:
         """The sums of a part, as the body that merges them has them."""
         weighing = self.weighing
         assert weighing.parts is not None and self.stream.parts is not None
-        known = {weighing.state.name, *(v.name for v in self.stream.parts.merge.results)}
+        known = {weighing.state.name, *(v.name for v in self.stream.parts.combine.results)}
         return next(v for v in weighing.parts.args if v.name not in known)
 
     # -- tiles of operands

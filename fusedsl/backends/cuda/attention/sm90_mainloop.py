@@ -100,9 +100,9 @@ class ItemTiles(ScoreWriter):
     @property
     def extrema(self) -> dict[str, str]:
         rise = self.stream.rise
-        if rise is None or not rise.lines or not self.schedule.lags:
+        if rise is None or not rise.instructions or not self.schedule.lags:
             return {}
-        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
+        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.accumulators, rise.results)}
 
     @property
     def shares(self) -> bool:
@@ -161,8 +161,8 @@ class ItemTiles(ScoreWriter):
     def _factor(self) -> str:
         """The row value that sums are multiplied by where a row's reference rises, if no more becomes of them."""
         merge, own = self.weighing.merge, self.weighing.state.name
-        found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
-        names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
+        found = PRODUCT.match(merge.instructions[0]) if len(merge.instructions) == 1 else None
+        names = [v.name for v in self.stream.state.combine.results[len(self.stream.state.accumulators) :]]
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
     def _held(self) -> list[str]:
@@ -170,7 +170,7 @@ class ItemTiles(ScoreWriter):
         the order by itself: dilated masks of heads of 64 take 1,123 us, and held too 1,209."""
         if self._whole or self.draws:
             return []
-        sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
+        sums = [v for v in self.stream.state.accumulators if v.dtype.name == "float32"]
         return [f"hold({sums[-1].name if sums else self.weighing.weight.name})"]
 
     def _taken(self) -> list[str]:

@@ -17,25 +17,25 @@ def is_drawn(kernel: KernelIR, body: Body) -> bool:
     it is drawn, as bits that stand beside them."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
-    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
-    return body.results[0].dtype is BOOL and bool(body.lines) and not read
+    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.instructions)
+    return body.results[0].dtype is BOOL and bool(body.instructions) and not read
 
 
 def is_random(body: Body) -> bool:
     """Whether what is read for scores is drawn from random numbers."""
-    return any(" philox" in line for line in body.lines)
+    return any(" philox" in line for line in body.instructions)
 
 
 def _drawn_lines(kernel: KernelIR) -> list[str]:
     """The lines of conditions that are drawn."""
     assert kernel.stream is not None
-    return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.lines]
+    return [line for body in kernel.stream.inputs if is_drawn(kernel, body) for line in body.instructions]
 
 
 def _gathers(kernel: KernelIR) -> bool:
     """Whether elements beside scores are read at computed places: their addresses stand in registers too."""
     assert kernel.stream is not None
-    return any("fetch_" in line for body in kernel.stream.inputs for line in body.lines)
+    return any("fetch_" in line for body in kernel.stream.inputs for line in body.instructions)
 
 
 def _holds_columns(kernel: KernelIR) -> bool:
@@ -50,7 +50,7 @@ def _holds_columns(kernel: KernelIR) -> bool:
         if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.lanes):
             return True
     places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
-    return any(place in line for body in bodies for line in body.lines for place in places)
+    return any(place in line for body in bodies for line in body.instructions for place in places)
 
 
 def _computes_first(stream: Stream) -> bool:
@@ -63,7 +63,7 @@ def _asks_much(kernel: KernelIR) -> bool:
     sieve = kernel.stream.sieve if kernel.stream else None
     if sieve is None or asks_memory(kernel):
         return bool(extreme_axes(kernel))
-    return len(sieve.body.lines) + 2 * len(sieve.extremes) > LONG
+    return len(sieve.body.instructions) + 2 * len(sieve.extremes) > LONG
 
 
 def registers_of(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
@@ -85,7 +85,7 @@ def _narrow_columns(kernel: KernelIR) -> int:
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
-        return 80 if dilated and SHORT < len(sieve.body.lines) <= LONG else 96
+        return 80 if dilated and SHORT < len(sieve.body.instructions) <= LONG else 96
     if extreme_axes(kernel) or (_computes_first(stream) and sieve is not None and sieve.extremes):
         return 96
     if drawn or _holds_columns(kernel):
@@ -104,7 +104,7 @@ def _middle_columns(kernel: KernelIR, beside: bool, summed: bool) -> int:
         return 64
     if sieve is None:
         return 128
-    asks = _drawn_lines(kernel) and len(sieve.body.lines) > SHORT
+    asks = _drawn_lines(kernel) and len(sieve.body.instructions) > SHORT
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
@@ -117,7 +117,7 @@ def shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[i
     stream = kernel.stream
     assert stream is not None
     gathers, random = _gathers(kernel), any(map(is_random, stream.inputs))
-    several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.state) > 2
+    several, summed = stream.join is not None and len(stream.join.results) > 1, len(stream.state.accumulators) > 2
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:
             return 2, 96 if gathers else 128, 4

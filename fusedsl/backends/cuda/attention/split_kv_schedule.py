@@ -86,7 +86,7 @@ def part_bytes(schedule: WarpSchedule, kernel: KernelIR) -> int:
     stream = kernel.stream
     assert stream is not None and stream.parts is not None
     sums = -(-schedule.out_width // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.parts.state)
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.parts.accumulators)
     words = rows + sums * max(1, stream.weighings[0].state.dtype.itemsize // 4)
     return schedule.block * 16 * -(-words // 4)
 

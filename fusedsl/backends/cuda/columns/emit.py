@@ -71,7 +71,7 @@ class ColumnWriter(Strip):
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
-        if phase.lasting:
+        if phase.reuses_reference:
             self.scope.code = []
             self._turn_work(number, phase, more=True)
         many, self.scope.code = self.scope.code, outside
@@ -90,7 +90,7 @@ class ColumnWriter(Strip):
         """What a turn of the loop does; `more`: with a few tiles rather than one, which share what their rows need."""
         self._forget()
         self.walk.place()
-        if phase.tile:
+        if phase.tile_phases:
             self._tile_work(number, phase, more)
             return
         self._element_work(number, phase)
@@ -103,7 +103,7 @@ class ColumnWriter(Strip):
 
     def _tile_work(self, number: int, phase: Phase, more: bool) -> None:
         """A tile worked as if it were a column, phase by phase; what it comes to is merged into the states so far."""
-        for k, part in enumerate(phase.tile):
+        for k, part in enumerate(phase.tile_phases):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
                 self.scope.unpack(use, f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)")
@@ -113,10 +113,10 @@ class ColumnWriter(Strip):
         if more:
             self._more_tiles(number, phase)
         (use,) = phase.folds
-        values = ", ".join(value.name for value in use.lifted)
-        self._collect(use, f"({values})" if len(use.lifted) > 1 else values)
-        for part in phase.tile:
-            made = [value for use in part.folds for value in use.state]
+        values = ", ".join(value.name for value in use.inputs)
+        self._collect(use, f"({values})" if len(use.inputs) > 1 else values)
+        for part in phase.tile_phases:
+            made = [value for use in part.folds for value in use.accumulators]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
     def _more_tiles(self, number: int, phase: Phase) -> None:
@@ -124,19 +124,21 @@ class ColumnWriter(Strip):
         outside, self.scope.code = self.scope.code, []
         self._forget()
         self.walk.place()
-        follow = {value.name for value in phase.implied.states} if phase.implied else set()
-        for k, part in enumerate(phase.tile):
+        follow = {value.name for value in phase.derived.accumulators} if phase.derived else set()
+        for k, part in enumerate(phase.tile_phases):
             self._element_work(f"{number}_{k}", part)
-            for use in (use for use in part.folds if use.state[0].name not in follow):
-                names = ", ".join(value.name for value in use.state)
-                states = f"({names})" if len(use.state) > 1 else names
+            for use in (use for use in part.folds if use.accumulators[0].name not in follow):
+                names = ", ".join(value.name for value in use.accumulators)
+                states = f"({names})" if len(use.accumulators) > 1 else names
                 found = f"fold_{self.rule_of(use)}({self.scope.lifted(use)}, column, columns)"
                 self.code.append(f"{names} = merge_{self.rule_of(use)}({states}, {found})")
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
-        if phase.implied is not None:
-            self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
+        if phase.derived is not None:
+            self._strip_body(
+                f"implied_{number}", phase.derived.body, [value.name for value in phase.derived.accumulators]
+            )
 
     def _collect(self, use: Reduction, states: str) -> None:
         self.code.append(f"{so_far(use)} = merge_{self.rule_of(use)}({so_far(use)}, {states})")
@@ -165,7 +167,7 @@ class ColumnWriter(Strip):
         self.scope.code = [] if self.schedule.room else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
-            rule, state = self.rule_of(use), use.state[0].name
+            rule, state = self.rule_of(use), use.accumulators[0].name
             self.scope.functions.append(f"leave_{state} = stack.leave(rule_{rule}, {place})")
             self.scope.functions.append(f"gather_{state} = stack.gather(rule_{rule}, {place}, {record}, {batch})")
             self.code.append(f"leave_{state}(records + part * {record}, join_{rule}({so_far(use)}))")
@@ -175,7 +177,7 @@ class ColumnWriter(Strip):
             self.code.extend(["if not last(tickets, number, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, found = self.rule_of(use), so_far(use)
-            merged = f"{found} = merge_{rule}({found}, gather_{use.state[0].name}(records, other, parts))"
+            merged = f"{found} = merge_{rule}({found}, gather_{use.accumulators[0].name}(records, other, parts))"
             self.code.extend([f"{found} = empty_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {self.levels(batch)})"]))
         if self.schedule.room:
@@ -248,8 +250,8 @@ class ColumnWriter(Strip):
 
     def rule_of(self, use: Reduction) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
-        kinds = ", ".join(value.dtype.name for value in use.state)
-        key = (use.name, kinds, use.identity, use.merge)
+        kinds = ", ".join(value.dtype.name for value in use.accumulators)
+        key = (use.name, kinds, use.identity, use.combine)
         if key in self.rules:
             return self.rules[key]
         same = sum(name == use.name for name, *_ in self.rules)

@@ -98,21 +98,27 @@ def rule(use: Reduction, name: str) -> list[str]:
     """A fold's merges and its identity as scalar functions, and the rule made of them."""
     lines = ["", "", f"def nothing_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
-    for stem, body in (("merging", use.merge), ("following", use.follow)):
+    for stem, body in (("merging", use.combine), ("following", use.combine_in_order)):
         if body is not None:
             results = ", ".join(v.name for v in body.results)
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
-            lines += indented([*body.lines, f"return {results}"])
+            lines += indented([*body.instructions, f"return {results}"])
             given.append(f"{stem}_{name}")
     given.insert(1, f"nothing_{name}")
-    kinds = ", ".join(value.dtype.name for value in use.state)
+    kinds = ", ".join(value.dtype.name for value in use.accumulators)
     return [*lines, "", "", f'rule_{name} = fold("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
     """A body as a decorated scalar function."""
     arguments = ", ".join(value.name for value in body.args)
-    return ["", "", decorator, f"def {name}({arguments}):", *indented([*body.lines, f"return {', '.join(results)}"])]
+    return [
+        "",
+        "",
+        decorator,
+        f"def {name}({arguments}):",
+        *indented([*body.instructions, f"return {', '.join(results)}"]),
+    ]
 
 
 def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
@@ -136,7 +142,7 @@ def letter_of(operand: Operand, width: int) -> str:
 
 def so_far(use: Reduction) -> str:
     """The variable that collects a fold's state in a loop."""
-    return f"{use.state[0].name}_so_far"
+    return f"{use.accumulators[0].name}_so_far"
 
 
 @dataclass
@@ -192,12 +198,12 @@ class Scope:
 
     def lifted(self, use: Reduction) -> str:
         """What the elements of a fold are lifted to, as a call's arguments."""
-        return ", ".join(self.element(value.name) for value in use.lifted)
+        return ", ".join(self.element(value.name) for value in use.inputs)
 
     def unpack(self, use: Reduction, expression: str) -> None:
         """The parts of a fold's state, by name."""
-        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
-        self.ready |= {value.name for value in use.state}
+        self.code.append(f"{', '.join(value.name for value in use.accumulators)} = {expression}")
+        self.ready |= {value.name for value in use.accumulators}
 
     def stride(self, k: int, letter: str) -> str:
         """The further argument of an access along the last axis, where it takes one."""

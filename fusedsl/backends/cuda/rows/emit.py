@@ -137,7 +137,7 @@ class RowWriter(Tiles):
 
     def turn_work(self, number: int, phase: Phase) -> None:
         """What a turn of a loop does with its tile."""
-        if phase.tile:
+        if phase.tile_phases:
             self._tile_work(number, phase)
             return
         self.element_work(number, phase)
@@ -151,7 +151,7 @@ class RowWriter(Tiles):
         if not order:
             state = f"{self.prefix}fold_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
             return with_edge(self, use, name, state) if self.edges else state
-        lifted = use.lifted[0].name
+        lifted = use.inputs[0].name
         source = self.magnitudes.get(lifted, lifted)
         kind, of = self.scope.stored[source].name, "" if source == lifted else "_of_magnitudes"
         call = f"{self.prefix}{order}{of}_of_{kind}_{name}"
@@ -170,7 +170,7 @@ class RowWriter(Tiles):
 
     def _in_pairs(self, use: Reduction) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
-        lifted = use.lifted[0].name
+        lifted = use.inputs[0].name
         stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
         split = any(operand.access == "anchor" for operand in self.kernel.operands) and not self.edges
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
@@ -178,17 +178,17 @@ class RowWriter(Tiles):
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """A tile worked as if it were a row, phase by phase; what it comes to is merged into the row's state."""
-        for k, part in enumerate(phase.tile):
+        for k, part in enumerate(phase.tile_phases):
             self.element_work(f"{number}_{k}", part)
             for use in part.folds:
                 self.scope.unpack(use, self._folded(use))
             if part.row is not None:
                 self.row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
-        values = ", ".join(value.name for value in use.lifted)
-        self.collect(use, f"({values})" if len(use.lifted) > 1 else values)
-        for part in phase.tile:
-            made = [value for use in part.folds for value in use.state]
+        values = ", ".join(value.name for value in use.inputs)
+        self.collect(use, f"({values})" if len(use.inputs) > 1 else values)
+        for part in phase.tile_phases:
+            made = [value for use in part.folds for value in use.accumulators]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
     def collect(self, use: Reduction, state: str) -> None:
@@ -246,7 +246,7 @@ class RowWriter(Tiles):
 
         Folds that merge alike share a rule; two of one name that do not (sums of several types) have one each.
         """
-        key = (tuple(value.dtype for value in use.state), use.identity, use.merge)
+        key = (tuple(value.dtype for value in use.accumulators), use.identity, use.combine)
         if key in self.rules:
             return self.rules[key]
         taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
@@ -289,6 +289,6 @@ class RowWriter(Tiles):
             return
         kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
         head = ["", "", f'@once("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
-        self.scope.define([*head, *indented([*body.lines, f"return {', '.join(v.name for v in made)}"])])
+        self.scope.define([*head, *indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}

@@ -97,18 +97,18 @@ class GangWriter(RowWriter):
         self.code.append(f"records = workspace + ({rows}int64(number)) * parts * {size}")
         begin = 0
         for use in phase.folds:
-            rule, state = self.define_fold(use), use.state[0].name
+            rule, state = self.define_fold(use), use.accumulators[0].name
             self.scope.functions.append(f"leave_{state} = leave_state(rule_{rule}, {begin})")
             self.scope.functions.append(f"take_{state} = take_state(rule_{rule}, {begin})")
             self.code.append(f"leave_{state}(records + part * {size}, join_{rule}({so_far(use)}))")
-            begin += ALIGNMENT * len(use.state)
+            begin += ALIGNMENT * len(use.accumulators)
         if self.together:
             before = f"turn * {meetings(self.kernel)} + " if self.fixed else ""
             self.code.extend([f"met = int32(({before}{self.exchange + 1}) * parts)", "meet(tickets, gang * 2, met)"])
         else:
             self.code.extend(["if not last(tickets, gang, parts):", *indented(["return"])])
         for use in phase.folds:
-            rule, state = self.define_fold(use), use.state[0].name
+            rule, state = self.define_fold(use), use.accumulators[0].name
             taken = f"take_{state}(records + other * {size})"
             self.code.extend([f"{so_far(use)} = empty_{rule}()", "other = thread()", "while other < parts:"])
             merged = f"{so_far(use)} = merge_{rule}({so_far(use)}, {taken})"

@@ -41,7 +41,7 @@ def write_kept_loop(writer: RowWriter, number: int, phase: Phase) -> None:
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_so_far = empty_{writer.define_fold(use)}()")
+        scope.code.append(f"{use.accumulators[0].name}_so_far = empty_{writer.define_fold(use)}()")
     outside, works = scope.code, []
     ready, stored, wide = scope.ready, scope.stored, scope.wide
     for whole in (True, False):  # the work of a turn, for tiles that are there as a whole and for those that may not be

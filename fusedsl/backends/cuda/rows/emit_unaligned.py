@@ -90,7 +90,7 @@ def with_edge(writer: RowWriter, use: Reduction, name: str, state: str) -> str:
     ):
         if define not in writer.scope.functions:
             writer.scope.functions.append(define)
-    lifted = ", ".join(_widened(writer, value.name) for value in use.lifted)
+    lifted = ", ".join(_widened(writer, value.name) for value in use.inputs)
     return f"merge_{name}({state}, edge_fold_{name}({lifted}, edge, columns))"
 
 

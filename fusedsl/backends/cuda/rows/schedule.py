@@ -142,7 +142,7 @@ def per_element_of(kernel: KernelIR, width: int) -> float:
 
 def dear_rows(kernel: KernelIR) -> bool:
     """Whether there is much to do once a row, which every thread does."""
-    return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
+    return sum(instructions(phase.row.instructions) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
 def long_bodies(kernel: KernelIR, width: int) -> bool:
@@ -152,7 +152,7 @@ def long_bodies(kernel: KernelIR, width: int) -> bool:
 
 def fetches(kernel: KernelIR) -> bool:
     """Whether elements are read, or drawn, where a body says: vector by vector."""
-    lines = [line for phase in kernel.phases for line in phase.element.lines]
+    lines = [line for phase in kernel.phases for line in phase.element.instructions]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
 
 

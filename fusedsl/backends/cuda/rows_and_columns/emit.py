@@ -95,16 +95,16 @@ class CrossWriter(Writer):
             if phase.folds:
                 rules = ", ".join(f"rule_{_key(use)}" for use in phase.folds)
                 self.scope.functions.append(f"join_{number} = crew.join({rules})")
-            for use in phase.cross:
+            for use in phase.column_reductions:
                 self._define_cross(use)
         rules = ", ".join(f"rule_{_key(use)}" for use in self.kernel.cross)
         self.scope.functions.append(f"all_blocks = crew.finish({rules}, at_once={plan.at_once})")
 
     def _define_fold(self, use: Reduction) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
-        functions, merge, key = self.scope.functions, use.merge, _key(use)
-        kinds = ", ".join(value.dtype.name for value in use.state)
-        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
+        functions, merge, key = self.scope.functions, use.combine, _key(use)
+        kinds = ", ".join(value.dtype.name for value in use.accumulators)
+        lines = [*merge.instructions, f"return {', '.join(v.name for v in merge.results)}"]
         functions += ["", "", f"def merging_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
         functions += ["", "", f"def nothing_{key}():", *indented([f"return {', '.join(use.identity)}"])]
         functions += ["", "", f'rule_{key} = fold("{kinds}", merging_{key}, nothing_{key})']
@@ -112,13 +112,13 @@ class CrossWriter(Writer):
     def _define_cross(self, use: Reduction) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
         self._define_fold(use)
-        key, types = _key(use), [value.dtype for value in use.state]
+        key, types = _key(use), [value.dtype for value in use.accumulators]
         self.scope.functions += [
             f'none_{key} = tile.elementwise("{signature((), types)}")(nothing_{key})',
             f'collect_{key} = tile.elementwise("{signature(types + types, types)}")(merging_{key})',
             f"gather_{key} = crew.gather(tile, rule_{key})",
         ]
-        for value in use.state:
+        for value in use.accumulators:
             self.scope.functions.append(f'leave_{value.name} = lines.store("{value.dtype.name}")')
 
     # Where a thread stands.
@@ -237,12 +237,12 @@ class CrossWriter(Writer):
         for value in phase.element.args:
             self._provide(value)
         self.scope.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
-        for use in phase.cross:
+        for use in phase.column_reductions:
             so_far = ", ".join(_so_far(use))
             code.append(f"{so_far} = collect_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
             states = [f"fold_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
-            names = [value.name for use in phase.folds for value in use.state]
+            names = [value.name for use in phase.folds for value in use.accumulators]
             code.append(f"{', '.join(names)} = join_{number}(turn, {', '.join(states)})")
             self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
@@ -309,7 +309,7 @@ class CrossWriter(Writer):
             kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
             functions, arguments = self.scope.functions, ", ".join(v.name for v in body.args)
             functions += ["", "", f'@once("{kinds}")', f"def {name}({arguments}):"]
-            functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
+            functions += indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.scope.ready |= {value.name for value in made}
 
@@ -333,7 +333,7 @@ class CrossWriter(Writer):
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
-        states = [value.name for use in self.kernel.cross for value in use.state]
+        states = [value.name for use in self.kernel.cross for value in use.accumulators]
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
         self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, blocks())")
@@ -377,9 +377,9 @@ class CrossWriter(Writer):
 
 def _key(use: Reduction) -> str:
     """What tells a fold from the others of its kernel."""
-    return use.state[0].name
+    return use.accumulators[0].name
 
 
 def _so_far(use: Reduction) -> list[str]:
     """The variables that collect a fold over rows: a tile for each part of its state."""
-    return [f"{value.name}_so_far" for value in use.state]
+    return [f"{value.name}_so_far" for value in use.accumulators]

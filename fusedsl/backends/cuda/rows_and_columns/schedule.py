@@ -126,7 +126,7 @@ def _fits(schedule: CrossSchedule, kernel: KernelIR, hardware: Hardware) -> bool
 
 def _joined_bytes(schedule: CrossSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
-    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
+    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.accumulators)
     return 2 * schedule.block // WARP * states if schedule.threads > WARP else 0
 
 
@@ -165,7 +165,7 @@ def _width(kernel: KernelIR, columns: int) -> int:
 
 def _state_words(kernel: KernelIR) -> float:
     """Registers of the states of a column."""
-    return words(value.dtype for use in kernel.cross for value in use.state)
+    return words(value.dtype for use in kernel.cross for value in use.accumulators)
 
 
 def _computed(kernel: KernelIR) -> list[DType]:
@@ -216,7 +216,7 @@ def line_of(columns: int) -> int:
 def state_parts(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
     multiple of its size."""
-    parts = [(value.name, value.dtype) for use in kernel.cross for value in use.state]
+    parts = [(value.name, value.dtype) for use in kernel.cross for value in use.accumulators]
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
@@ -228,7 +228,7 @@ def cross_workspace(kernel: KernelIR, blocks: int, columns: int) -> int:
 def cross_shared(schedule: CrossSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
     rings = row_places(schedule, kernel)[1] * schedule.stages
-    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.cross]
+    states = [sum(value.dtype.itemsize for value in use.accumulators) for use in kernel.cross]
     teams = (schedule.teams - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
     return max(rings, teams, schedule.block * sum(states))
 

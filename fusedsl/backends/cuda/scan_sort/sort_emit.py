@@ -29,7 +29,7 @@ def define_order(writer: RowWriter, select: Selection) -> None:
     plan, rank, add = writer.schedule, ranking_of(writer), writer.scope.functions.append
     add("")
     add("")
-    add(f'ordered = order("{select.lifted.dtype.name}", {select.descending}, tile, team)')
+    add(f'ordered = order("{select.key.dtype.name}", {select.descending}, tile, team)')
     add("enter_entries = enter(ordered)")
     if rank.method == "rounds":
         places = tuple(dict.fromkeys(place for _, place, _ in select.places))
@@ -69,7 +69,7 @@ def begin_order(writer: RowWriter, phase: Phase) -> None:
     size, shift = rank.size, rank.size.bit_length() - 1
     reach = skewed(writer.kernel, writer.schedule.width) + size - 1  # as far as the loop over the row goes, in runs
     writer.code.append(f"slots = int64(((columns + {reach}) >> {shift}) << {shift})")
-    bytes_each = 16 if phase.select.lifted.dtype.bits == 64 else 8
+    bytes_each = 16 if phase.select.key.dtype.bits == 64 else 8
     row = "row0" if writer.kernel.row_axes == 1 else "row"
     writer.code.append(f"work = workspace + int64({row}) * slots * {2 * bytes_each}")
 
@@ -79,7 +79,7 @@ def write_order(writer: RowWriter, phase: Phase) -> None:
     select = phase.select
     if select is None:
         return
-    rank, value = ranking_of(writer), writer.scope.element(select.lifted.name)
+    rank, value = ranking_of(writer), writer.scope.element(select.key.name)
     column = "start" if writer.schedule.resident else "column"
     if rank.method in ("rounds", "sort"):
         define_order(writer, select)
@@ -181,7 +181,7 @@ def _work(writer: RowWriter, number: int, phase: Phase, limit: str) -> None:
         name = f"ranks_{number}_{use.name}{f'_{k}' if k else ''}"
         writer.define_rule(use, name)
         scope.functions.append(f"fold_{name}, join_{name} = fold_tile(ranks, rule_{name}), team.join(rule_{name})")
-        lifted = ", ".join(scope.element(value.name) for value in use.lifted)
-        states = ", ".join(value.name for value in use.state)
+        lifted = ", ".join(scope.element(value.name) for value in use.inputs)
+        states = ", ".join(value.name for value in use.accumulators)
         scope.code.append(f"{states} = join_{name}(fold_{name}({lifted}, rank, {limit}))")
-        scope.ready |= {value.name for value in use.state}
+        scope.ready |= {value.name for value in use.accumulators}
