@@ -1,4 +1,4 @@
-"""One element of what reads memory, folds, scans or orders, as a scalar node; and where its operand is read for it."""
+"""Scalar nodes of loads, folds, scans and sorts, and the coordinates at which their operands are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .scalar_program import ArraySource
 
 
 class NeedsMemory(Exception):
-    """A scan is read at other places than its own, or a value at too many: it has to stand in memory."""
+    """A value must be a temporary: a scan is read at foreign coordinates, or a value at too many."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -28,15 +28,17 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
 
 
 def load(source: ArraySource, n: Node, at: Coordinates) -> Node:
-    """The element of an array in memory."""
+    """Load of an array element."""
     if any(isinstance(c, ComputedIndex) for c in at):
         return _fetch(source, n, at)
     return node("load", (), (source, at), Type(n.type.dtype))
 
 
 def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
-    """The element at an address: 0, and nothing is read, where a position is outside of its axis, be it computed or
-    that of an iteration which a tile adds at its end."""
+    """Load from a computed address, predicated: 0 if an index is outside its axis.
+
+    Indices are checked if they are computed, or are those of an iteration that a tile adds at its end.
+    """
     address, conditions = node("pointer", (), (source,), Type(INT64)), []
     for k, (c, extent) in enumerate(zip(at, n.type.shape)):
         position = position_of(c)
@@ -53,12 +55,12 @@ def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
 
 
 def fill_value(n: Node) -> Node:
-    """What stands for an element that is not there."""
+    """Value of an element outside the array: NaN, or 0."""
     return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
 
 
 def reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tuple[list[Coordinates], tuple[Axis, ...]]:
-    """Coordinates of the reduced operand, for each piece where its axis is cut, and the axes that a fold runs over."""
+    """Coordinates of the reduced operand, one for each piece of a split axis, and the axes that are folded."""
     (x,) = n.args
     _, axes = n.attr
     used: list[Axis | None] = [c.axis for k, c in enumerate(at) if k not in axes]
@@ -88,7 +90,7 @@ def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
 
 
 def scan(n: Node, at: Coordinates, x: Node) -> Node:
-    """The fold of what is up to its place on an axis: from the axis' other end, where the axis runs backwards."""
+    """Inclusive prefix along an axis; suffix if the axis runs backwards."""
     name, place = n.attr
     extent, c = n.type.shape[place], at[place]
     if extent == 1:
@@ -104,14 +106,14 @@ def scan(n: Node, at: Coordinates, x: Node) -> Node:
 
 
 def ranked_coordinates(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates of the elements that are put in order."""
+    """Coordinates of the elements that are sorted."""
     extent = n.args[0].type.shape[-1]
     column = None if extent == 1 else fresh(extent, [c.axis for c in at])
     return (*at[:-1], Coordinate(0, 1, column))
 
 
 def ranked(n: Node, at: Coordinates, x: Node) -> Node:
-    """What stands at a place of the order, or along an axis of all places; `select` is the order itself."""
+    """Element of a sort at a constant index, or along the sorted axis; `select` is the sort itself."""
     part, descending = n.attr
     column, c, count = ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:

@@ -1,4 +1,4 @@
-"""The words of decisions: what folds and stores are called, and why one cannot be where another is."""
+"""Texts of fusion decisions: names of folds and stores, and why one of them cannot be part of a kernel."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from .coordinates import Axis
 from .fusion_group import FusionGroup
 from .scalar_program import ScalarStore
 
-STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # which limit, a report says
+STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # a report names the limit
 
 LONG = "the kernel would take long to compile"
 
 
 def why_separate(g: FusionGroup, f: Node) -> str:
-    """Why a fold, scan or order cannot share the walk of a kernel's rows."""
+    """Why a fold, scan or sort cannot share a kernel's loop over its rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
         return "it runs from the other end of the row than a scan of the kernel"
     if f.op == "ranked" or g.ranked:
@@ -26,7 +26,7 @@ def why_separate(g: FusionGroup, f: Node) -> str:
 
 
 def describe_fold(f: Node | ScalarStore) -> str:
-    """What decisions call a fold, scan, order or store."""
+    """Name of a fold, scan, sort or store in decisions."""
     if isinstance(f, ScalarStore):
         return f"{f.kind} {f.index}"
     if f.op == "ranked":
@@ -37,7 +37,7 @@ def describe_fold(f: Node | ScalarStore) -> str:
 
 
 def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
-    """The axes that a fold, scan or order runs along, and for what."""
+    """Axes that a fold, scan or sort runs along, and for each of which others."""
     along = ", ".join(sorted(map(str, columns)))
     each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
     if f.op != "fold":
@@ -46,7 +46,7 @@ def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> s
 
 
 def describe_mismatch(g: FusionGroup) -> str:
-    """Why a kernel that folds does not store a value that needs its result."""
+    """Why a reduction kernel cannot store a value that reads its result."""
     if not g.rows:
         return "a full reduction ends before its value can be used elsewhere"
     return "it runs over other axes than the reduction that it needs"

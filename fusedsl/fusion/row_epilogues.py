@@ -1,4 +1,5 @@
-"""Row values between kernels: what elements read of another kernel's folds is computed there, once a row."""
+"""Row epilogues: per-row work on a reduction's result moves into the reducing kernel, so that maps load a finished
+value."""
 
 from __future__ import annotations
 
@@ -9,24 +10,26 @@ from .cost_model import computed_nodes
 from .fusion_group import FusionGroup, Partition, in_launch_order, load_of
 from .recompute_or_store import temporary
 
-PLAIN = ("const", "scalar", "size")  # what any kernel has
+PLAIN = ("const", "scalar", "size")  # available in every kernel
 
 
 def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
-    """The partition with row values in the place of folds that a map over rows and columns computes them from. The
-    first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
+    """Partition in which reductions store the row values that a map over rows and columns computes from their folds.
+
+    The first `kept` temporaries belong to the program and may be read by address: they stay.
+    """
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
         for home in groups if user.is_map else ():
             folds = [f for f in user.imports if f in home.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
-                _finish(home, user, folds, temporaries, kept)
+                _move_row_values(home, user, folds, temporaries, kept)
     return in_launch_order(groups, temporaries, cut.decisions)
 
 
-def _finish(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
-    """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
+def _move_row_values(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
+    """Let kernel `home` store the row values that `user` reads, and only those folds that `user` reads directly."""
     work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(home.rows)
     free = free_axes(user.values)
     of_rows = {
@@ -52,7 +55,7 @@ def _finish(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries
 
 
 def _is_computed_from(n: Node, folds: list[Node], user: FusionGroup) -> bool:
-    """Whether a value is computed of these folds alone."""
+    """Whether a value is computed from these folds only."""
     inside = computed_nodes([n], frozenset(user.imports))
     read = {a for m in inside for a in m.args if a in user.imports}
     return bool(read) and read <= set(folds) and all(m.op in OPS or m.op in PLAIN for m in inside)
