@@ -37,7 +37,7 @@ class Element:
     def __init__(self, text: str):
         self.arrays = {"x": X, "kept": KEPT, "w": 5}
         graph, _ = graph_of(f"i = iota(x, 0); j = iota(x, 1); k = kept[None, :]; 1.0 * x + ({text})", self.arrays)
-        (root,) = lower(rewrite(graph)).roots
+        (root,) = lower(rewrite(graph)).stores
         self.axes, self.names = root.axes, [p.name for p in graph.parameters]
         self.value = root.value.args[1]
 

@@ -79,7 +79,7 @@ def folds_of(text, dtype=np.float32, shape=(3, 40)):
     graph, _ = graph_of(text, given)
     graph = rewrite(graph)
     names = [p.name for p in graph.parameters]
-    return [n for n in walk(r.value for r in lower(graph).roots) if n.op == "fold"], names
+    return [n for n in walk(r.value for r in lower(graph).stores) if n.op == "fold"], names
 
 
 class Values:

@@ -1,4 +1,4 @@
-"""Where an element of an array stands, along loop axes or at computed positions; and what views make of it."""
+"""Coordinates of array elements: affine in a loop axis, or computed by the kernel; and their mapping through views."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..rewrite.scalar_builder import free_axes
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop variable from 0 to `extent`; `tag` tells apart several of one extent."""
+    """Loop variable from 0 to `extent`; `tag` distinguishes axes of equal extent."""
 
     extent: Dim
     tag: int = 0
@@ -27,7 +27,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Coordinate:
-    """The position along one axis of a source: start + step * axis."""
+    """Affine index along one axis of an array: start + step * axis."""
 
     start: Dim = 0
     step: int = 1
@@ -36,26 +36,24 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class ComputedIndex:
-    """A position along one axis of a source that only the kernel knows: `value`, an int64 scalar. Where `inside` (a
-    bool scalar) is False, there is no such element; None says that there always is. Where `sure`, what is inside is
-    a position of the axis whatever the iteration, even beyond its end."""
+    """Index along one axis of an array that the kernel computes."""
 
-    value: Node
-    inside: Node | None = None
-    sure: bool = False
+    value: Node  # int64 scalar
+    inside: Node | None = None  # bool scalar: the element exists; None: always
+    sure: bool = False  # if `inside`, the index is in range for every iteration, even beyond an axis' end
 
     @property
     def axis(self) -> None:
-        """It follows no axis of its own."""
+        """None: the index follows no single axis."""
         return None
 
 
 Coordinates = tuple[Coordinate | ComputedIndex, ...]
-NOWHERE_ELSE = Coordinate(0, 1, None)  # the one position of an axis of extent 1
+NOWHERE_ELSE = Coordinate(0, 1, None)  # the only index of an axis of extent 1
 
 
 def position_of(at: Coordinate | ComputedIndex) -> Node:
-    """The position as an int64."""
+    """The index as an int64 scalar."""
     if isinstance(at, ComputedIndex):
         return at.value
     if at.axis is None:
@@ -72,19 +70,19 @@ def depends_on_axis(at: Coordinates, place: int) -> bool:
 
 
 def aligned(shape: tuple[Dim, ...], at: Coordinates) -> Coordinates:
-    """Coordinates of a broadcast operand: the trailing ones, position 0 where its extent is 1."""
+    """Coordinates of a broadcast operand: the trailing ones, index 0 along extents of 1."""
     trailing = at[len(at) - len(shape) :]
     return tuple(NOWHERE_ELSE if d == 1 else c for d, c in zip(shape, trailing))
 
 
 def memory_order(values: Iterable[Node], axes: Iterable[Axis]) -> tuple[Axis, ...]:
-    """Axes in the order in which the first of the largest arrays below some values store them; other axes last."""
+    """Axes in the memory order of the largest arrays below some values; other axes last."""
     loads = [n for n in walk(values) if n.op in ("load", "fetch")]
     wanted = dict.fromkeys(axes)
-    found: dict[Axis, None] = {}
+    order: dict[Axis, None] = {}
     for n in sorted(loads, key=lambda n: -len(n.attr[1])):
-        found |= {c.axis: None for c in n.attr[1] if c.axis in wanted}
-    return tuple(found | wanted)
+        order |= {c.axis: None for c in n.attr[1] if c.axis in wanted}
+    return tuple(order | wanted)
 
 
 # -- arithmetic on positions
@@ -104,16 +102,16 @@ def times(x: Node, d: Dim) -> Node:
 
 
 def all_of(conditions: Iterable[Node | None]) -> Node | None:
-    """Whether all of these hold; None always does."""
-    found = None
+    """Conjunction of conditions; None is always true."""
+    total = None
     for c in dict.fromkeys(conditions):
         if c is not None:
-            found = c if found is None else scalar("logical_and", found, c)
-    return found
+            total = c if total is None else scalar("logical_and", total, c)
+    return total
 
 
 def in_range(position: Node, extent: Dim) -> Node:
-    """Whether an axis of this extent has this position: as unsigned numbers, negative ones are beyond."""
+    """Whether 0 <= position < extent, by one unsigned comparison."""
     unsigned = node("convert", (position,), None, Type(UINT64))
     limit = (
         constant(extent, UINT64)
@@ -127,12 +125,12 @@ _known: WeakKeyDictionary[Node, Coordinate | None] = WeakKeyDictionary()
 
 
 def as_coordinate(n: Node) -> Coordinate | None:
-    """The coordinate that an int64 scalar is, where it is start + step * position."""
-    return resolve(_known, n, lambda n: n.args if n.op in ("add", "subtract", "multiply") else (), _one_along)
+    """An int64 scalar as start + step * axis, if it is affine; else None."""
+    return resolve(_known, n, lambda n: n.args if n.op in ("add", "subtract", "multiply") else (), _as_coordinate_step)
 
 
-def _one_along(n: Node) -> Coordinate | None:
-    """`as_coordinate`, where those of the arguments are known."""
+def _as_coordinate_step(n: Node) -> Coordinate | None:
+    """`as_coordinate` of a node whose operands are done."""
     match n.op:
         case "position":
             return Coordinate(0, 1, n.attr)
@@ -167,7 +165,7 @@ def _stepped(c: Coordinate, step: int) -> Coordinate:
 
 
 def through_index(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates in the array below a basic index."""
+    """Coordinates in the operand of a basic index."""
     outer = iter(at)
     inner: list[Coordinate | ComputedIndex] = []
     for entry in n.attr:
@@ -182,7 +180,7 @@ def through_index(n: Node, at: Coordinates) -> Coordinates:
 
 
 def below_index(n: Node, axis: int) -> int | None:
-    """The axis below a basic index that an axis above it is all of."""
+    """The operand's axis that an axis of a basic index covers entirely, or None."""
     below = above = 0
     for entry in n.attr:
         if above == axis and entry[0] == "slice":
@@ -203,8 +201,10 @@ def _moved(c: Coordinate | ComputedIndex, start: Dim, step: int) -> Coordinate |
 def through_gather(
     n: Node, at: Coordinates, positions: Sequence[Node], settled: Callable[[Dim], Dim] = lambda d: d
 ) -> tuple[Coordinates, Node | None]:
-    """Coordinates in the array below a gather, and whether its element is there (None: it is, or does not matter).
-    Extents are compared as `settled` writes them."""
+    """Coordinates in the operand of a gather, and whether the element is in range (None: it is, or need not be).
+
+    Extents are compared as `settled` writes them.
+    """
     mode, entries = n.attr
     inner: list[Coordinate | ComputedIndex] = []
     for extent, (kind, k) in zip(n.args[0].type.shape, entries):
@@ -212,8 +212,8 @@ def through_gather(
             inner.append(NOWHERE_ELSE if extent == 1 else at[k])
         else:
             inner.append(_gathered(mode, positions[k], extent, settled))
-    there = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, ComputedIndex)]
-    return tuple(inner), all_of(there) if mode == CHECKED else None
+    inside = [c.inside for c, (kind, _) in zip(inner, entries) if kind == "at" and isinstance(c, ComputedIndex)]
+    return tuple(inner), all_of(inside) if mode == CHECKED else None
 
 
 def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], Dim]) -> Coordinate | ComputedIndex:
@@ -232,7 +232,7 @@ def _gathered(mode: str, position: Node, extent: Dim, settled: Callable[[Dim], D
 
 
 def _covers(c: Coordinate, extent: Dim) -> bool:
-    """Whether a coordinate is a position of an axis of this extent, which may have no elements, wherever it stands."""
+    """Whether a coordinate is in range on an axis of this extent for every iteration, even if the extent may be 0."""
     if c.axis is None:
         return isinstance(c.start, int) and isinstance(extent, int) and 0 <= c.start < extent
     return c == Coordinate(0, 1, Axis(extent, c.axis.tag))
@@ -242,8 +242,10 @@ def _covers(c: Coordinate, extent: Dim) -> bool:
 
 
 def through_reshape(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates in the array below a reshape: axes that both sides share keep theirs, between them the position is
-    counted in C order and split anew."""
+    """Coordinates in the operand of a reshape.
+
+    Axes that both sides share keep their coordinates; the others are linearised in C order and divided again.
+    """
     old, new = n.args[0].type.shape, n.type.shape
     first, last = shared_ends(old, new)
     inner = [NOWHERE_ELSE] * len(old)  # type: list[Coordinate | ComputedIndex]
@@ -266,7 +268,7 @@ def through_reshape(n: Node, at: Coordinates) -> Coordinates:
 
 
 def shared_ends(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int]:
-    """How many leading and how many trailing axes, those of extent 1 not counted, two shapes have in common."""
+    """Number of leading and of trailing axes that two shapes share, unit axes not counted."""
     a, b = [d for d in old if d != 1], [d for d in new if d != 1]
     first = next((k for k, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     a, b = a[first:], b[first:]
@@ -275,22 +277,22 @@ def shared_ends(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int]:
 
 
 def unshared_axes(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[list[int], list[int]]:
-    """The axes below a reshape, and those above it, that it does not keep."""
+    """Axes of the operand, and axes of the result, that a reshape does not keep."""
     first, last = shared_ends(old, new)
     before, after = non_unit_axes(old), non_unit_axes(new)
     return before[first : len(before) - last], after[first : len(after) - last]
 
 
 def non_unit_axes(shape: Sequence[Dim]) -> list[int]:
-    """The axes whose extent is not 1."""
+    """Axes with an extent other than 1."""
     return [k for k, d in enumerate(shape) if d != 1]
 
 
 def _product(dims: Iterable[Dim]) -> Dim:
-    found: Dim = 1
+    total: Dim = 1
     for d in dims:
-        found = expression("*", found, d)
-    return found
+        total = expression("*", total, d)
+    return total
 
 
 def _divided(x: Node, d: Dim) -> tuple[Node, Node]:
@@ -304,7 +306,7 @@ def _divided(x: Node, d: Dim) -> tuple[Node, Node]:
 
 
 def divides_by_literals(old: Sequence[Dim], new: Sequence[Dim]) -> bool:
-    """Whether what `through_reshape` divides by is known when the kernel is compiled."""
+    """Whether all divisors of `through_reshape` are compile-time constants."""
     first, last = shared_ends(old, new)
     wide = [old[a] for a in non_unit_axes(old)]
     return all(isinstance(d, int) for d in wide[first : len(wide) - last][1:])

@@ -149,7 +149,7 @@ class _Partitioner(ProducerMap):
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         others = [k for k, g in enumerate(self.groups) if not g.is_map and not g.attention]
         if others:
-            kernels = " and ".join(map(self._named, others))
+            kernels = " and ".join(map(self._kernel_name, others))
             self._refuse(f, f"{describe_axes(f, rows, columns)}, unlike {kernels}", others[0])
         rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
         self.groups.append(FusionGroup(rows_in_order, columns_in_order, waits_for=set(needs)))
