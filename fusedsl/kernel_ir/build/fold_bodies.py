@@ -1,4 +1,4 @@
-"""Folds in bodies: the state that elements are lifted to, and how two states merge."""
+"""Reductions of a kernel from the table of folds: element states, identity, and combine bodies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .instructions import BodyBuilder, literal
 
 
 def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Value, ...]) -> Reduction:
-    """A fold of the table over elements of this compute type, from the names of what they are lifted to."""
+    """Reduction by a fold of the table in this compute dtype, from the names of its element states."""
     fold = FOLDS[name]
     identity = fold.identity(d)
     types = [x.type for x in identity]
@@ -23,7 +23,7 @@ def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Va
 
 
 def combine_body(a: State, b: State, merged: State) -> Body:
-    """The body that merges state a with state b."""
+    """Body that combines state a with state b."""
     builder = BodyBuilder()
     for side, state in zip("ab", (a, b)):
         for x in state:

@@ -1,4 +1,4 @@
-"""What a kernel's plan says before its work: its axes, its arrays, and the names of what is read."""
+"""Frame of a kernel's plan: its axes, its operands, and the names of everything that it reads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .division import multiply_by_reciprocals
 
 
 class KernelFrame:
-    """The nodes of a group under their names, and the plan without its work."""
+    """The nodes of a fusion group under their names, and the plan without phases."""
 
     def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         self.group = group
@@ -35,11 +35,11 @@ class KernelFrame:
         self._name_leaves()
 
     def _row_axes(self) -> tuple[Axis, ...]:
-        """The axes of the rows."""
+        """Row axes of the iteration."""
         return self.group.rows
 
     def _columns(self) -> tuple[Axis, ...]:
-        """The axes of the iteration behind the rows."""
+        """Axes of the iteration after the rows."""
         return self.group.columns
 
     def _import(self) -> None:
@@ -112,14 +112,14 @@ class KernelFrame:
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def varies(self, n: Node) -> bool:
-        """Whether a value differs within a row: from column to column, or from place to place in the order."""
+        """Whether a value differs within a row: between columns, or between sorted elements."""
         return self.is_element(n) or bool(self.free.get(n, frozenset()) & set(self.ranks))
 
     def known(self) -> list[Node]:
         return [*self.loads, *self.pointers, *self.positions, *self.numbers]
 
     def frame(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        """The plan without its work: axes, arrays, and what is read of them."""
+        """The plan without phases: axes, operands, loads and scalars."""
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
         places = {}
@@ -149,7 +149,7 @@ class KernelFrame:
         return ArrayUse(self.builder.names[n], d, source.kind, source.index, source.views, where)
 
     def _gathered(self, n: Node) -> ArrayUse:
-        """The array behind a pointer, and the axes along which the addresses vary that are computed from it."""
+        """Operand behind a pointer, and the axes along which its computed addresses vary."""
         (source,) = n.attr
         fetches = [f for f in self.nodes if f.op == "fetch" and f.attr[0] == source]
         free = frozenset().union(*(self.free[f] for f in fetches))
@@ -177,7 +177,7 @@ class KernelFrame:
 
 
 def stored(value: Node, root: ScalarStore) -> Node:
-    """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
+    """The value without a rounding that the store does anyway."""
     d = root.type.dtype
     rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32
     return value.args[0] if rounds and value.args[0].type.dtype.compute is FLOAT32 else value

@@ -1,4 +1,4 @@
-"""A pass over scores as data that holds nodes: all of them, and the same pass with others in their places."""
+"""Maps over the nodes of an attention pattern: all of them, or the pattern with nodes replaced."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ...rewrite.online.online_reduction import OnlineReduction
 PARTS = (Streaming, Product, Weighted, OnlineReduction, Component, Exponent, Reference)
 
 
-def all_nodes(one: Streaming) -> list[Node]:
-    """Every node that stands in a pass."""
-    found: list[Node] = []
+def all_nodes(pattern: Streaming) -> list[Node]:
+    """Every node of an attention pattern."""
+    nodes: list[Node] = []
 
     def collect(n: Node) -> Node:
-        found.append(n)
+        nodes.append(n)
         return n
 
-    map_nodes(one, collect)
-    return found
+    map_nodes(pattern, collect)
+    return nodes
 
 
 def map_nodes(x: Any, change: Callable[[Node], Node]) -> Any:

@@ -1,4 +1,4 @@
-"""The phases of a kernel over rows or elements: what each computes, folds, stores, and leaves for later ones."""
+"""Builds the phases of kernels over rows or elements: bodies, reductions, stores, and values held for later phases."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ from .instructions import literal
 from .fold_bodies import build_reduction, combine_body
 from .kernel_frame import KernelFrame, position
 from .rematerialization import READ, RECOMPUTE_BELOW, computed_below, recompute_cost
-from .looped_phases import LoopedPhases
 
 
 class PhaseBuilder(KernelFrame):
-    """Writes the plan of a group that does not stream."""
+    """Builds the plan of a group that is not attention."""
 
     def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         super().__init__(group, parameters)
         self.depth = self.depths()
 
     def depths(self, passes: Mapping[Node, int] | None = None, before: int = 0) -> dict[Node, int]:
-        """For each node, the number of phases that must be over before it can be computed: each fold's own phase, or
-        that of its pass, and what is before it; an order comes after `before` phases."""
+        """Number of phases that must be complete before each node can be computed.
+
+        A fold's own phase (or its pass) counts, and everything before it; a sort comes after `before` phases.
+        """
         depth: dict[Node, int] = {}
         for n in self.nodes:
             below = max((depth[a] for a in n.args), default=0)
@@ -42,14 +43,9 @@ class PhaseBuilder(KernelFrame):
     # -- the plan
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        """The plan, with the phases of resident and of streamed rows."""
-        made = dataclasses.replace(self.frame(name, header), resident=self._phases())
-        if self.cross:
-            return dataclasses.replace(made, finish=self._finish())
-        if self.group.is_map:
-            return made
-        streamed = LoopedPhases(self)
-        return dataclasses.replace(made, looped=streamed.phases(), rereads=streamed.reasons)
+        """The plan, with the phases of rows in registers; `LoopedPhases` has those of looped rows."""
+        plan = dataclasses.replace(self.frame(name, header), resident=self._phases())
+        return dataclasses.replace(plan, finish=self._finish()) if self.cross else plan
 
     # -- phases
 
@@ -59,23 +55,23 @@ class PhaseBuilder(KernelFrame):
         phases: list[Phase] = []
         for p in range(self.count(self.depth)):
             stores = [s for s in self.stores if self.depth[s[1]] == p]
-            made, held = self._phase(p, stores, known, rows)
-            made += self.rank_phase(p, self.depth, [*known, *rows])
+            new, held = self._phase(p, stores, known, rows)
+            new += self.rank_phase(p, self.depth, [*known, *rows])
             folds = [f for f in self.folds if self.depth[f] == p + 1]
             row, values, row_stores = self._row(p, folds + self.picked(p, self.depth), rows)
-            made[-1] = dataclasses.replace(made[-1], row=row, row_stores=row_stores)
-            phases += made
+            new[-1] = dataclasses.replace(new[-1], row=row, row_stores=row_stores)
+            phases += new
             known.update(dict.fromkeys(held))
             rows.update(values)
         return tuple(phases)
 
     def count(self, depth: Mapping[Node, int]) -> int:
-        """How many phases there are."""
+        """Number of phases."""
         ends = [depth[v] + 1 for _, v in self.stores + self.rank_stores]
         return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.selects)])
 
     def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
-        """(the phase over the columns, if it has work; the element values that later phases may read)."""
+        """(the phase over the columns, if it has work; element values that later phases may read)."""
         available = [*known, *rows]
         folds = [f for f in self.folds if self.depth[f] == p + 1 and f.attr[1] != self.ranks]
         cross = [f for f in self.cross if self.depth[f] == p + 1]
@@ -102,19 +98,19 @@ class PhaseBuilder(KernelFrame):
         return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
 
     def _products(self, folds: list[Node]) -> tuple[Product, ...]:
-        """What each fold sums, where all of them sum products of values with row axes of their own."""
-        found = []
+        """The factors of each fold, if all of them are matrix products."""
+        products = []
         for f in folds:
             pair = matmul_factors(f, self.free, self.group.rows)
             if pair is None:
                 return ()
-            found.append(Product(*(self._body([a], self.known())[0] for a in pair)))
-        return tuple(found)
+            products.append(Product(*(self._body([a], self.known())[0] for a in pair)))
+        return tuple(products)
 
     # -- orders
 
     def selection(self, n: Node, lifted: str) -> Selection:
-        """The order of a row, and what of it is read."""
+        """The sort of a row, and which of its values are read."""
         descending, _, count = n.attr
         read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
         along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
@@ -123,11 +119,11 @@ class PhaseBuilder(KernelFrame):
         return Selection(value, descending, whole, along.get("values"), along.get("positions"), places)
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
-        """What is read of an order that phase p finds."""
+        """Elements that are read of the sort of phase p."""
         return [n for n in self.nodes if n.op == "ranked" and depth[n.args[0]] == p + 1]
 
     def rank_phase(self, p: int, depth: Mapping[Node, int], available: list[Node]) -> list[Phase]:
-        """The phase over the places of the order, if it has work."""
+        """Phase over the sorted axis, if it has work."""
         folds = [f for f in self.folds if depth[f] == p + 1 and self.ranks and f.attr[1] == self.ranks]
         stores = [(r, v) for r, v in self.rank_stores if depth[v] == p]
         if not folds and not stores:
@@ -143,37 +139,37 @@ class PhaseBuilder(KernelFrame):
         return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
 
     def lifted(self, name: str, value: Node, along: Axis | None = None) -> State:
-        """The state that a fold along the columns, or `along` the rows, lifts an element to."""
+        """State of one element for a fold along the columns, or `along` the rows."""
         fold = FOLDS[name]
         return fold.lift(value, position(along or self.group.columns[0]) if fold.positional else None)
 
     def _finish(self) -> Finish:
-        """What becomes of the folds over rows, a column at a time."""
+        """Epilogue of the folds over rows, per column."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
         stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in self.cross_stores)
         return Finish(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
-        """(the first body, the scans with the bodies between them, names of the results)."""
+        """(the first body, scans with the bodies between them, names of the results)."""
         level, known = self._levels(results, available), list(available)
         names: dict[Node, str] = {}
         bodies: list[Body] = []
         scans: list[tuple[ScanUse, ...]] = []
         for s in range(max(level.values(), default=0) + 1):
-            made = [n for n in level if n.op == "scan" and level[n] == s]
-            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in made))
-            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._crossing(level, s, known)
-            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in made]))
-            known += made
-            body, found = self._body(wanted, known)
-            names |= found | {n: self.builder.names[n] for n in made}
+            here = [n for n in level if n.op == "scan" and level[n] == s]
+            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in here))
+            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._held_over_scans(level, s, known)
+            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in here]))
+            known += here
+            body, new = self._body(wanted, known)
+            names |= new | {n: self.builder.names[n] for n in here}
             bodies.append(body)
             known += [n for n in wanted if n not in known]
         return bodies[0], tuple(map(ScanStep, scans[1:], bodies[1:])), names
 
     def _levels(self, results: list[Node], available: list[Node]) -> dict[Node, int]:
-        """The scans that lie below each node that is computed here, one above the other."""
+        """Nesting depth of scans below each node that is computed here."""
         needed = computed_below(results, set(available))
         level: dict[Node, int] = {}
         for n in walk(needed):
@@ -181,15 +177,15 @@ class PhaseBuilder(KernelFrame):
                 level[n] = max((level.get(a, 0) for a in n.args), default=0) + (n.op == "scan")
         return level
 
-    def _crossing(self, level: dict[Node, int], s: int, known: list[Node]) -> list[Node]:
-        """What is computed before the next scans, read after them, and dear to compute again."""
+    def _held_over_scans(self, level: dict[Node, int], s: int, known: list[Node]) -> list[Node]:
+        """Values from before the next scans that are read after them and are expensive to recompute."""
         read = {a for n, above in level.items() if above > s and n.op != "scan" for a in n.args}
         stop = set(known)
         here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
         return [n for n in here if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
 
     def _scan_use(self, n: Node, lifted: str) -> ScanUse:
-        """A fold's prefixes; the sum of nothing is -0.0 here, which changes no first element."""
+        """Scan of a fold; a float sum starts from -0.0, which changes no first element."""
         fold, (x,) = FOLDS[n.attr[0]], n.args
         (identity,) = fold.identity(x.type.dtype.compute)
         if fold.name == "sum" and identity.type.dtype.kind == "f":
@@ -205,7 +201,7 @@ class PhaseBuilder(KernelFrame):
         return body, {n: value.name for n, value in zip(results, body.results)}
 
     def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
-        """The element values of this phase that later phases read and that are dear to compute again."""
+        """Element values of this phase that later phases read and that are expensive to recompute."""
         stop = set(available)
         here = computed_below(wanted, stop)
         later_roots = [f.args[0] for f in self.folds + self.cross if self.depth[f] > p + 1]
@@ -213,36 +209,36 @@ class PhaseBuilder(KernelFrame):
         later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
         later = computed_below(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self.is_element(n)]
-        dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
-        needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
-        return [n for n in dear if n in needed]
+        expensive = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
+        needed = {a for n in later if n not in expensive for a in n.args} | set(later_roots)
+        return [n for n in expensive if n in needed]
 
     def state_of(self, f: Node) -> State:
-        """The state of a fold: itself for the result, others for what nobody reads by itself."""
-        found = []
+        """Accumulators of a fold: the fold itself for its result, extra nodes for the others."""
+        state = []
         for k, x in enumerate(FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)):
             side = f if k == FOLDS[f.attr[0]].finish else node("side", (f,), k, x.type)
             self.builder.name(side, f"{f.attr[0]}_state", f.attr[0])
-            found.append(side)
-        return tuple(found)
+            state.append(side)
+        return tuple(state)
 
     def states(self, f: Node) -> tuple[Value, ...]:
-        """The names of a fold's state."""
+        """Names of a fold's accumulators."""
         return tuple(map(self.builder.value, self.state_of(f)))
 
     def _row(self, p: int, folds: list[Node], rows: dict[Node, None]):
-        """(row body, row values that it makes, row stores) after the folds of phase p, and what was picked there."""
-        made = self.row_values(p, self.depth)
+        """(row body, its row values, row stores) after the folds and sorts of phase p."""
+        values = self.row_values(p, self.depth)
         due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
         available = [*self.known(), *rows, *folds]
-        results = [n for n in dict.fromkeys([*made, *(v for _, v in due)]) if n not in available]
+        results = [n for n in dict.fromkeys([*values, *(v for _, v in due)]) if n not in available]
         body, names = self._body(results, available) if results else (None, {})
         stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in due)
-        return body, dict.fromkeys([*folds, *made]), stores
+        return body, dict.fromkeys([*folds, *values]), stores
 
     def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
-        """The once-a-row values that become computable after phase p and that elements of later phases read."""
-        frontier: dict[Node, None] = {}
+        """Row values that become computable after phase p and that elements of later phases read."""
+        live_ins: dict[Node, None] = {}
         later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
         later += [v for _, v in self.stores + self.rank_stores]
         later += [n.args[0] for n in self.selects if depth[n] > p + 1]
@@ -250,8 +246,8 @@ class PhaseBuilder(KernelFrame):
             if self.varies(n) and n.op not in READ:
                 for a in n.args:
                     if not self.varies(a) and depth[a] == p + 1 and a.op not in READ:
-                        frontier[a] = None
+                        live_ins[a] = None
         for v in later:
             if not self.varies(v) and depth[v] == p + 1 and v.op not in READ:
-                frontier[v] = None
-        return list(frontier)
+                live_ins[v] = None
+        return list(live_ins)
