@@ -1,7 +1,8 @@
-"""Axes that reshapes merge or split in programs that fold products: all that one reaches has its parts instead.
+"""Axes that reshapes merge or split, in programs that reduce matrix products: all arrays get the split axes instead.
 
-`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q meets one of k. With the heads of q in two
-axes as well, k is read as it is, and the reshape is gone: only arguments and results are seen in another shape.
+`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q has one of k (grouped-query attention).
+With the heads of q as two axes too, k is read as it is and the reshape disappears; only arguments and results are
+viewed in other shapes.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ ELEMENTWISE = ("convert", "cast", "broadcast")
 
 
 def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
-    """The results of a program whose products are folded, with reshapes between their operands and them taken away.
-    `same` answers whether two extents are equal in all calls that the plan is for."""
+    """Results of a program that reduces products, without reshapes between their operands and them.
+
+    `same` answers whether two extents are equal in all calls that the plan is for.
+    """
     if not _folds_products(results):
         return list(results)
     results = _without_splits(results, same)
@@ -38,7 +41,7 @@ def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
 
 
 def _folds_products(results: Sequence[Node]) -> bool:
-    """Whether a reduction reads a sum of products."""
+    """Whether a reduction depends on a sum of products."""
     holds: dict[Node, bool] = {}
     for n in walk(results):
         holds[n] = any(holds[a] for a in n.args)
@@ -49,7 +52,7 @@ def _folds_products(results: Sequence[Node]) -> bool:
 
 
 def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
-    """The results with what is computed and then split along an axis computed in its parts."""
+    """The results with arrays that are split along an axis computed in the split shape."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -63,7 +66,7 @@ def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
 
 
 def _with_ends(n: Node, same: SameExtent) -> Node:
-    """A reshape whose operand has the axes that it keeps under the names that the result has for them."""
+    """A reshape whose operand uses the result's expressions for the extents that it keeps."""
     x, new = n.args[0], n.type.shape
     shape = list(x.type.shape)
     while True:
@@ -76,25 +79,25 @@ def _with_ends(n: Node, same: SameExtent) -> Node:
 
 
 def _named(x: Node, shape: Shape) -> Node:
-    """The array with other names for its extents."""
+    """The array with other expressions for its extents."""
     return x if x.type.shape == shape else node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
 
 
 def _alike(a: Shape, b: Shape, same: SameExtent) -> bool:
-    """Whether parts of one extent are equal: where one of them is not known to be, the others say so."""
+    """Whether two splits of one extent are equal; one unknown part follows from the others."""
     pairs = [(x, y) for x, y in zip(a, b) if x != y]
     alone = len(pairs) == 1 and not any(isinstance(d, int) for d in pairs[0])
     return len(a) == len(b) and (alone or all(same(x, y) for x, y in pairs))
 
 
 def _cut(n: Node) -> tuple[int, Shape] | None:
-    """(an axis below a reshape, its parts), where it splits that one alone."""
+    """(axis of the operand, its parts) of a reshape that splits exactly this axis, or None."""
     old, new = unshared_axes(n.args[0].type.shape, n.type.shape)
     return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
 
 
 def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
-    """The parts of which reshapes make an axis of operands that an axis of a result stands for; alike ones once."""
+    """Different splits that reshapes merge into an axis of a result."""
     found: list[Shape] = []
     seen: set[ArrayAxis] = set()
     stack = [place]
@@ -113,7 +116,7 @@ def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
 
 
 def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
-    """The axes of operands that an axis stands for; None where there are none, or not as they are."""
+    """Axes of operands that an axis corresponds to; None if there is no direct correspondence."""
     n, axis = place
     if n.op in OPS or n.op in ELEMENTWISE:
         aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args]
@@ -146,14 +149,14 @@ def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
 
 
 class _Split:
-    """Arrays with one of their axes in parts."""
+    """Arrays with one of their axes split."""
 
     def __init__(self, parts: Shape, same: SameExtent):
         self.parts, self.same = parts, same
         self.made: dict[ArrayAxis, Node | None] = {}
 
     def of(self, place: ArrayAxis) -> Node | None:
-        """The array with this axis in parts; None where something needs the axis as a whole."""
+        """The array with this axis split; None if something needs the whole axis."""
         return resolve(self.made, place, self._needs, self._make)
 
     def _needs(self, place: ArrayAxis) -> list[ArrayAxis]:
@@ -161,12 +164,12 @@ class _Split:
         return [] if n.type.shape[axis] == 1 or self._ends(place) else _operands(place) or []
 
     def _ends(self, place: ArrayAxis) -> bool:
-        """Whether an array needs no other operands for its parts: an argument, or what is made of these very parts."""
+        """Whether an array can be reshaped directly: an argument, or a merge of exactly these parts."""
         n, _ = place
         return n.op == "param" or (n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(place)))
 
     def _is_merged(self, place: ArrayAxis) -> bool:
-        """Whether a reshape merges these very parts to an axis, and does nothing else."""
+        """Whether a reshape merges exactly these parts, and does nothing else."""
         n, axis = place
         before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
         return after == [axis] and _alike(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
@@ -273,7 +276,7 @@ def _extent(d: Dim, like: Type) -> Node:
 
 
 def _spread(key: tuple) -> list[int | None]:
-    """For each entry of a basic index the axis below that it is of."""
+    """The operand's axis of each entry of a basic index."""
     found: list[int | None] = []
     below = 0
     for entry in key:
@@ -283,7 +286,7 @@ def _spread(key: tuple) -> list[int | None]:
 
 
 def _in_shape(x: Node, shape: Shape) -> Node:
-    """The array in a shape of as many elements."""
+    """The array reshaped."""
     while x.op == "reshape":
         (x,) = x.args
     return x if x.type.shape == shape else node("reshape", (x,), None, Type(x.type.dtype, shape, x.type.weak))

@@ -1,5 +1,5 @@
-"""Concatenations of equal pieces, as in rotary embeddings: loops run over one piece and treat all of them side by side,
-so that what stands in another piece is a load like any other."""
+"""Concatenations of equal pieces, as in rotary embeddings: one loop over a piece treats all pieces together, so that an
+element of another piece is an ordinary load."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ SameExtent = Callable[[Dim, Dim], bool]
 
 @dataclass(frozen=True)
 class Pieces:
-    """An axis of `extent` as `count` pieces of `piece`; `alike` are other names of that extent, and `same` tells
-    whether what a slice begins at is where a piece does."""
+    """An axis of `extent` as `count` pieces of extent `piece`.
+
+    `alike` are other expressions of the piece's extent. `same` answers whether an offset is a multiple of it.
+    """
 
     extent: Dim
     piece: Dim
@@ -38,11 +40,11 @@ class Pieces:
 
     @property
     def starts(self) -> tuple[Dim, ...]:
-        """Where each piece begins."""
+        """First index of each piece."""
         return tuple(expression("*", self.piece, k) for k in range(self.count))
 
     def join(self, fold: str, parts: Sequence[Node]) -> Node:
-        """What a fold of the whole axis lifts: the elements that stand at one place of all pieces, merged."""
+        """Element of a fold over the whole axis: the elements at one index of all pieces, combined."""
         found = parts[0]
         for part in parts[1:]:
             found = scalar(JOINS[fold], found, part)
@@ -50,8 +52,10 @@ class Pieces:
 
 
 def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
-    """The axis that a program's concatenations cut into equal pieces, if all of the program allows it. `same` answers
-    whether two extents are equal in all calls that the plan is for."""
+    """The axis that concatenations split into equal pieces, if the whole program allows it.
+
+    `same` answers whether two extents are equal in all calls that the plan is for.
+    """
     nodes = list(walk(results))
     joined: dict[Dim, dict[Dim, Dim]] = {}
     for n in nodes:
@@ -74,7 +78,7 @@ def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
 
 
 def begin_of(position: Node) -> Dim | None:
-    """b, where a position is that on the axis less b."""
+    """b, if a position is the index on the axis minus b; else None."""
     while position.op in ("index", "convert"):
         position = position.args[0]
     if position.op == "iota":
@@ -86,7 +90,7 @@ def begin_of(position: Node) -> Dim | None:
 
 
 def _hinders(n: Node, extent: Dim) -> bool:
-    """Whether a node needs the axis as a whole."""
+    """Whether a node needs the axis unsplit."""
     if n.op in ("scan", "ranked", "reshape"):
         return any(extent in t.type.shape for t in (n, *n.args))
     if n.op == "reduce" and any(n.args[0].type.shape[a] == extent for a in n.attr[1]):
@@ -95,7 +99,7 @@ def _hinders(n: Node, extent: Dim) -> bool:
 
 
 def _is_product(n: Node) -> bool:
-    """Whether a reduction is a product of matrices: in pieces it would be a sum of several."""
+    """Whether a reduction is a matrix product, which pieces would turn into several."""
     (x,) = n.args
     if n.attr[0] != "sum" or x.op != "multiply":
         return False
@@ -105,7 +109,7 @@ def _is_product(n: Node) -> bool:
 
 
 def bound_in_pieces(position: Node, bound: Node, pieces: Pieces) -> Node | None:
-    """`position < bound` where it is the same on all of a piece: a constant."""
+    """`position < bound` as a constant, if it is the same for a whole piece; else None."""
     x, y = as_coordinate(position), as_coordinate(bound)
     if x is None or y is None or x.axis != Axis(pieces.piece) or x.step != 1 or y.axis is not None:
         return None
@@ -114,7 +118,7 @@ def bound_in_pieces(position: Node, bound: Node, pieces: Pieces) -> Node | None:
 
 
 def _multiple(d: Dim, pieces: Pieces) -> int | None:
-    """k, where an extent is k pieces."""
+    """k, if an extent is k pieces; else None."""
     if d == 0:
         return 0
     if d == pieces.piece or d in pieces.alike:
@@ -135,11 +139,11 @@ def _multiple(d: Dim, pieces: Pieces) -> int | None:
 
 
 def extent_in_pieces(d: Dim, pieces: Pieces) -> Dim:
-    """An extent in pieces, where it is a number of them."""
+    """An extent as a multiple of the piece, if it is one."""
     k = _multiple(d, pieces)
     return d if k is None else expression("*", pieces.piece, k) if k else 0
 
 
 def count_fetches(values: Iterable[Node]) -> int:
-    """How many reads at computed addresses these take."""
+    """Number of loads from computed addresses."""
     return sum(n.op == "fetch" for n in walk(values))

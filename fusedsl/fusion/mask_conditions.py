@@ -10,7 +10,7 @@ from ..ir.types import BOOL
 from ..rewrite.intervals.three_valued_logic import AND, NOT, OR
 from ..rewrite.online.components import Component
 from ..rewrite.online.forms import unwidened
-from ..rewrite.online.masks import NOTHING
+from ..rewrite.online.masks import IDENTITY
 from ..rewrite.online.online_reduction import OnlineReduction
 from ..rewrite.scalar_builder import free_axes
 from .coordinates import Axis, all_of
@@ -22,7 +22,7 @@ def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
     """For each fold and component, the conditions under which an element changes it; None where that is not known."""
     if stream.means:
         return None
-    found = [_of_value(f.args[0], NOTHING.get(f.attr[0])) for f in stream.folds]
+    found = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
     return found + [_of_component(c) for c in stream.components]
 
 
@@ -31,7 +31,7 @@ def _of_component(c: Component) -> list[Condition]:
     if c.weight is not None:
         found += _of_value(c.weight, 0.0)
     if c.exponent is not None and c.skips:
-        found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
+        found += _of_value(c.exponent.reference.value, IDENTITY["max" if c.exponent.scale > 0 else "min"])
     return found
 
 

@@ -1,4 +1,4 @@
-"""Recompute or store: what two kernels compute alike is computed twice where that takes less than memory, else once."""
+"""Recompute or store: values that two kernels compute are stored by one of them if that is faster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .cost_model import Prices, computed_nodes, cost, plus
 from .fusion_group import Decision, FusionGroup, Partition, depends_on, in_launch_order, load_of
 from .scalar_program import ScalarStore
 
-WORTH_ASKING = 32  # instructions an element: below, a load and a store take longer on every GPU
+EXPENSIVE = 32  # instructions per element; below, a load and a store take longer on every GPU
 
 
 @dataclass(frozen=True)
 class SharedValue:
-    """An element value that two kernels compute; `first` would store it for `second`."""
+    """Element value that two kernels compute; `first` could store it for `second`."""
 
     value: Node
     first: int
@@ -27,8 +27,10 @@ class SharedValue:
 
 
 def materialize_shared(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool]) -> Partition:
-    """The partition with values stored where the time model says that this is faster than computing them again. It is
-    for every call for which `fits` says the same of what is saved."""
+    """Partition with shared values stored if the time model says that this is faster.
+
+    It holds for every call for which `fits` says the same of the saving.
+    """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
     while True:
         best: SharedValue | None = None
@@ -46,7 +48,7 @@ def materialize_shared(cut: Partition, prices: Prices, fits: Callable[[Dim, int]
 
 
 def _candidates(groups: list[FusionGroup]) -> Iterator[SharedValue]:
-    """Values over all axes of two kernels, dear to compute, that something else than shared work reads."""
+    """Expensive values over all axes of two kernels that something other than shared work reads."""
     own = [computed_nodes(g.values, frozenset(g.imports)) for g in groups]
     for a, first in enumerate(groups):
         for b, second in enumerate(groups):
@@ -55,17 +57,17 @@ def _candidates(groups: list[FusionGroup]) -> Iterator[SharedValue]:
             if a == b or axes != frozenset(second.rows + second.columns) or not stores or depends_on(groups, a, b):
                 continue
             shared = {n for n in own[a] if n in own[b] and n.args and n.op not in (*BOUND, "fetch")}
-            if sum(map(cost, shared)) < WORTH_ASKING:
+            if sum(map(cost, shared)) < EXPENSIVE:
                 continue
             free = free_axes(shared)
             ends = {x for n in own[b] if n not in shared for x in n.args} | set(second.values)
             for n in shared & ends:
-                if free[n] == axes and sum(map(cost, computed_nodes([n], frozenset(second.imports)))) >= WORTH_ASKING:
+                if free[n] == axes and sum(map(cost, computed_nodes([n], frozenset(second.imports)))) >= EXPENSIVE:
                     yield SharedValue(n, a, b)
 
 
 def _gain(groups: list[FusionGroup], one: SharedValue, prices: Prices) -> Dim:
-    """What storing a value saves (see `Prices.busy`)."""
+    """Time that storing a value saves (see `Prices.busy`)."""
     first, second = groups[one.first].work, groups[one.second].work
     stored = replace(first, values=(*first.values, one.value), stores=(*first.stores, _root(groups, one, 0)))
     read = replace(second, loads=second.loads | {one.value})
@@ -74,7 +76,7 @@ def _gain(groups: list[FusionGroup], one: SharedValue, prices: Prices) -> Dim:
 
 
 def _store(groups: list[FusionGroup], temporaries: list, one: SharedValue) -> None:
-    """Let the first kernel store the value, and the second one load it."""
+    """Let the first kernel store the value and the second one load it."""
     first, second = groups[one.first], groups[one.second]
     root = next((r for r in first.stores if r.value is one.value and r.kind == "temporary"), None)
     if root is None:
@@ -93,6 +95,6 @@ def _root(groups: list[FusionGroup], one: SharedValue, index: int) -> ScalarStor
 
 
 def temporary(value: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
-    """The store of a value for each point of these axes."""
+    """Store of a value to a temporary along these axes."""
     shape = tuple(a.extent for a in axes)
     return ScalarStore("temporary", index, shape, shape, axes, value, Type(value.type.dtype, shape))

@@ -1,4 +1,4 @@
-"""Registers: a kernel whose values do not fit a thread's registers is cut where the fewest of them are alive."""
+"""Register budget: kernels whose values exceed a thread's registers are split where the fewest values are live."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, loa
 from .recompute_or_store import temporary
 from .scalar_program import ScalarStore
 
-FEWEST = 24  # below, cutting costs more than spilling
+FEWEST = 24  # registers; below, splitting costs more than spilling
 
 
 def fit_register_budget(cut: Partition, budget: int, prices: Prices) -> Partition:
-    """The partition with every kernel cut until its values fit the budget, as far as cuts help."""
-    cutter = _GroupSplitter(cut, budget, prices)
+    """Partition with kernels split until their values fit the budget, as far as possible."""
+    splitter = _GroupSplitter(cut, budget, prices)
     k = 0
-    while k < len(cutter.groups):
-        if cutter.fits(k) or not cutter.cut(k):
+    while k < len(splitter.groups):
+        if splitter.fits(k) or not splitter.split(k):
             k += 1
-    return in_launch_order(cutter.groups, cutter.temporaries, cutter.decisions)
+    return in_launch_order(splitter.groups, splitter.temporaries, splitter.decisions)
 
 
 class _GroupSplitter:
+    """State of splitting: groups, temporaries and decisions."""
+
     def __init__(self, cut: Partition, budget: int, prices: Prices):
         self.budget = budget
         self.prices = prices
@@ -38,48 +40,51 @@ class _GroupSplitter:
         g = self.groups[k]
         return not g.is_plain or max(pressure(_order(g.values, g.imports), g.values), default=0) <= self.budget
 
-    def cut(self, k: int) -> bool:
-        """Cut a kernel once; False where no cut helps."""
+    def split(self, k: int) -> bool:
+        """Split a kernel once; False if no split helps."""
         g = self.groups[k]
         if g.is_map:
-            return self._cut_map(k)
+            return self._split_map(k)
         folded = [f.args[0] for f in g.folds]
         if g.stores and max(pressure(_order(folded, g.imports), folded)) <= self.budget:
-            self._part_stores(k)
+            self._split_stores(k)
             return True
-        return self._part_folds(k) or self._compute_before(k)
+        return self._split_folds(k) or self._compute_inputs_before(k)
 
     # -- maps
 
-    def _cut_map(self, k: int) -> bool:
-        """What the first half of the body makes becomes a kernel of its own, before this one."""
+    def _split_map(self, k: int) -> bool:
+        """Move the first half of a map's body to a new kernel before it."""
         g, axes = self.groups[k], self.groups[k].columns
         order = _order(g.values, g.imports)
-        crossing = self._crossing(g, order, frozenset(axes), set())
-        if crossing is None:
+        split = self._best_split(g, order, frozenset(axes), set())
+        if split is None:
             return False
-        early, over = crossing
+        early, over = split
         done = [r for r in g.stores if r.value in early]
         if len(done) == len(g.stores):
             return False
         first = FusionGroup((), axes, stores=done, imports=dict(g.imports), waits_for=set(g.waits_for))
-        self._before(k, first, over)
+        self._insert_before(k, first, over)
         g.stores = [r for r in g.stores if r not in done]
-        self._told(g, first, over)
+        self._record(g, first, over)
         return True
 
-    def _crossing(
+    def _best_split(
         self, g: FusionGroup, order: list[Node], axes: frozenset, kept: set[Node]
     ) -> tuple[set[Node], list[Node]] | None:
-        """(what is computed before a place of the body, what of it is read after, or `kept`) where the latter is least,
-        among the places up to the first at which the values do not fit."""
+        """Best split of a body: (nodes before it, values that are read after it or `kept`).
+
+        It is the split with the fewest live words, among those up to the first node at which the values exceed the
+        budget.
+        """
         alive = pressure(order, g.values)
         limit = next((p for p, words in enumerate(alive) if words > self.budget), len(order))
         free = free_axes(order)
         values, addresses = set(g.values), _addresses(order)
         last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(kept, len(order))
         best, crossing, ends, made, done = None, 0, [0] * (len(order) + 1), False, False
-        for p, n in enumerate(order[:-1]):  # a cut behind each node
+        for p, n in enumerate(order[:-1]):  # a split after each node
             crossing -= ends[p]
             if not _is_leaf(n, g) and n not in addresses:
                 made = True
@@ -96,8 +101,8 @@ class _GroupSplitter:
         over = [n for n in early if last.get(n, 0) >= best[1] and free[n] == axes and not _is_leaf(n, g)]
         return set(early), [n for n in over if n not in addresses]
 
-    def _before(self, k: int, first: FusionGroup, over: Sequence[Node]) -> None:
-        """Put a kernel before another one, and let it store what crosses."""
+    def _insert_before(self, k: int, first: FusionGroup, over: Sequence[Node]) -> None:
+        """Put a kernel before another one, and let it store the values that cross the split."""
         g = self.groups[k]
         for n in over:
             root = temporary(n, memory_order([n], first.columns), len(self.temporaries))
@@ -109,8 +114,8 @@ class _GroupSplitter:
 
     # -- folds
 
-    def _part_stores(self, k: int) -> None:
-        """The elements are stored by a map after this kernel, which leaves it its folds."""
+    def _split_stores(self, k: int) -> None:
+        """Move element stores to a map after this kernel, which keeps its folds."""
         g = self.groups[k]
         later = FusionGroup(
             (), memory_order([g.stores[0].value], g.rows + g.columns), stores=g.stores, imports=dict(g.imports)
@@ -126,10 +131,10 @@ class _GroupSplitter:
         for other in self.groups[:-1]:
             if not written.isdisjoint(other.temporaries_read):
                 other.waits_for.add(len(self.groups) - 1)
-        self._told(g, later, later.values)
+        self._record(g, later, later.values)
 
-    def _part_folds(self, k: int) -> bool:
-        """Half of the folds that need no other, with what is stored of them alone, become a kernel before this one."""
+    def _split_folds(self, k: int) -> bool:
+        """Move half of the independent folds, and stores of only these, to a kernel before this one."""
         g = self.groups[k]
         order = _order(g.values, g.imports)
         late = _users(order, set(g.folds), g.imports)
@@ -147,11 +152,11 @@ class _GroupSplitter:
             g.imports[f] = load_of(self._stored(first, f))
         self.groups.append(first)
         g.waits_for.add(len(self.groups) - 1)
-        self._told(g, first, crossing)
+        self._record(g, first, crossing)
         return True
 
     def _stored(self, g: FusionGroup, f: Node) -> ScalarStore:
-        """The temporary of a kernel's fold, which it stores if it does not yet."""
+        """Temporary of a kernel's fold; the store is added if it is missing."""
         root = next((r for r in g.row_stores if r.value is f and r.kind == "temporary"), None)
         if root is None:
             root = temporary(f, g.rows, len(self.temporaries))
@@ -159,29 +164,29 @@ class _GroupSplitter:
             g.row_stores.append(root)
         return root
 
-    def _compute_before(self, k: int) -> bool:
-        """What folds read is computed by a map before this kernel, as far as it needs none of its folds."""
+    def _compute_inputs_before(self, k: int) -> bool:
+        """Move inputs of the folds that need none of them to a map before this kernel."""
         g, axes = self.groups[k], self.groups[k].rows + self.groups[k].columns
         everything = _order(g.values, g.imports)
         late = _users(everything, set(g.folds), g.imports)
         order = [n for n in everything if n not in late]
-        crossing = self._crossing(g, order, frozenset(axes), set(g.values))
-        over = crossing[1] if crossing is not None else []
+        split = self._best_split(g, order, frozenset(axes), set(g.values))
+        over = split[1] if split is not None else []
         if not over:
             return False
         first = FusionGroup((), memory_order([over[0]], axes), imports=dict(g.imports), waits_for=set(g.waits_for))
-        self._before(k, first, over)
-        self._told(g, first, over)
+        self._insert_before(k, first, over)
+        self._record(g, first, over)
         return True
 
-    def _told(self, g: FusionGroup, other: FusionGroup, over: Sequence[Node]) -> None:
+    def _record(self, g: FusionGroup, other: FusionGroup, over: Sequence[Node]) -> None:
         reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
         kind = "a map" if g.is_map else "a reduction"
         self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
 
 
 def _users(order: Sequence[Node], roots: set[Node], imports) -> set[Node]:
-    """Some nodes of a body, and all that needs them; what is imported needs nothing."""
+    """These nodes of a body and all their users; imports have no inputs."""
     found: set[Node] = set()
     for n in order:
         if n in roots or (n not in imports and not found.isdisjoint(n.args)):
@@ -190,7 +195,7 @@ def _users(order: Sequence[Node], roots: set[Node], imports) -> set[Node]:
 
 
 def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:
-    """Words that are alive after each node of a body, in this order; what is folded or stored is until the end."""
+    """Live words after each node of a body, in this order; folded and stored values live until the end."""
     last = {a: p for p, n in enumerate(order) for a in n.args}
     last |= dict.fromkeys(values, len(order))
     alive, found = 0, []
@@ -206,7 +211,7 @@ def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:
 
 
 def _order(values: Iterable[Node], imports) -> list[Node]:
-    """The nodes of a kernel, arguments first; what it imports is a leaf."""
+    """Nodes of a kernel, operands first; imports are leaves."""
     found: dict[Node, None] = {}
     stack = list(reversed(list(values)))
     while stack:
@@ -223,7 +228,7 @@ def _order(values: Iterable[Node], imports) -> list[Node]:
 
 
 def _addresses(order: Iterable[Node]) -> set[Node]:
-    """What of a body, arguments first, is an address: another kernel computes its own."""
+    """Nodes of a body that are addresses: each kernel computes its own."""
     found: set[Node] = set()
     for n in order:
         if n.op in ("pointer", "stride") or (n.op in ("add", "multiply") and not found.isdisjoint(n.args)):

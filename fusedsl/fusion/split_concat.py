@@ -1,7 +1,8 @@
-"""Scores with a column beside them, as a sink's: what reduces a concatenation reduces its pieces and joins the results.
+"""Reductions of scores with an extra column, such as an attention sink: split into reductions of the pieces, combined
+afterwards.
 
-`softmax(concat([scores, sink], -1))[..., :-1] @ v` runs over scores and v alone: the maximum and the sum of all columns
-are those of the scores, joined with the sink's, and a slice that is a piece is that piece.
+`softmax(concat([scores, sink], -1))[..., :-1] @ v` runs over scores and v only: the maximum and the sum are those of
+the scores, combined with the sink's, and a slice that is a piece is that piece.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MOST = 3
 
 @dataclass(frozen=True)
 class AxisPieces:
-    """An axis of `extent` in pieces, which begin at `begins` and are as long as `extents` say."""
+    """An axis of `extent` in pieces with these `begins` and `extents`."""
 
     extent: Dim
     begins: tuple[Dim, ...]
@@ -33,14 +34,14 @@ class AxisPieces:
 
 
 def split_concat_reductions(results: Sequence[Node], same: SameExtent) -> list[Node]:
-    """The results with reductions of scores that have columns beside them as reductions of the scores alone."""
+    """The results with reductions over concatenated scores split into reductions of the scores and single columns."""
     for cut in _cuts(results, same):
         results = _PieceSlicer(cut, same).results(results)
     return list(results)
 
 
 def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
-    """The axes along which sums of products are joined to single columns."""
+    """Axes along which sums of products are concatenated with single columns."""
     found: dict[Dim, dict[Dim, Dim]] = {}
     computed: set[Dim] = set()
     for n in walk(results):
@@ -56,7 +57,7 @@ def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
 
 
 def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: SameExtent) -> AxisPieces | None:
-    """The pieces of an axis, those among them that nothing is gathered for."""
+    """Pieces of an axis in order, including single elements that no gather places."""
     begins: list[Dim] = []
     extents: list[Dim] = []
     at: Dim = 0
@@ -71,7 +72,7 @@ def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: SameExtent) -> AxisPiec
 
 
 class _PieceSlicer:
-    """Arrays as far as one piece of an axis goes."""
+    """Arrays restricted to one piece of an axis."""
 
     def __init__(self, cut: AxisPieces, same: SameExtent):
         self.cut, self.same = cut, same
@@ -79,7 +80,7 @@ class _PieceSlicer:
         self.names: dict[Dim, Dim] = {}
 
     def results(self, results: Sequence[Node]) -> list[Node]:
-        """The results with pieces where they do; extents that a slice shares with its piece have one name."""
+        """The results computed from pieces; extents of slices that equal a piece's extent are unified."""
         new = rebuild(results, self._change)
         made = Graph((), tuple(new[r] for r in results), ())
         return list(resolve_dims(made, self.names).results)
@@ -91,7 +92,7 @@ class _PieceSlicer:
         return (self._sliced(new) or new) if new.op == "index" else new
 
     def _reduced(self, n: Node) -> Node | None:
-        """A reduction of all pieces."""
+        """Reduction of all pieces, combined."""
         (x,), (name, axes) = n.args, n.attr
         if len(axes) != 1 or x.type.shape[axes[0]] != self.cut.extent or name not in JOINS:
             return None
@@ -105,7 +106,7 @@ class _PieceSlicer:
         return whole
 
     def _sliced(self, n: Node) -> Node | None:
-        """A slice that is a piece."""
+        """The piece that a slice is, or None."""
         (x,) = n.args
         plain = [entry for entry in n.attr if entry[0] != "new"]
         for axis, entry in enumerate(plain):
@@ -119,7 +120,7 @@ class _PieceSlicer:
         return None
 
     def _rest(self, n: Node, part: Node, axis: int, extent: Dim) -> Node:
-        """What a basic index does besides taking a piece."""
+        """A basic index without the slice that takes the piece."""
         shape = tuple(extent if k == axis else d for k, d in enumerate(part.type.shape))
         part = node("broadcast", (part,), None, Type(part.type.dtype, shape, part.type.weak))
         key, below = [], 0
@@ -131,7 +132,7 @@ class _PieceSlicer:
     # -- pieces
 
     def part(self, place: ArrayAxis, p: int) -> Node | None:
-        """One piece of an array along an axis; None where something needs all of it."""
+        """One piece of an array along an axis; None if something needs the whole axis."""
         return resolve(self.made[p], place, lambda at: self._needs(at, p), lambda at: self._make(at, p))
 
     def _needs(self, place: ArrayAxis, p: int) -> list[ArrayAxis]:
@@ -165,12 +166,12 @@ class _PieceSlicer:
         return self._leaf(n, axis, p, type)
 
     def _leaf(self, n: Node, axis: int, p: int, type: Type) -> Node | None:
-        """A piece of what is no elementwise operation."""
+        """Piece of a node that is not elementwise."""
         begin, extent = self.cut.begins[p], self.cut.extents[p]
         if n.op == "gather":
             gathered = self._gathered(n, axis)
-            there = gathered is not None and self.same(gathered, begin)
-            return node("broadcast", n.args[:1], None, type) if there else None
+            matches = gathered is not None and self.same(gathered, begin)
+            return node("broadcast", n.args[:1], None, type) if matches else None
         if n.op == "iota":
             first = constant(begin, type.dtype, type.weak) if isinstance(begin, int) else None
             first = first or node("size", (), begin, Type(type.dtype, (), type.weak))
@@ -189,12 +190,12 @@ class _PieceSlicer:
         return node(n.op, (x,), n.attr, type)
 
     def _of(self, a: Node, n: Node, axis: int, p: int) -> Node | None:
-        """A piece of an operand that broadcasts to n."""
+        """Piece of an operand that broadcasts to n."""
         k = axis - n.type.rank + a.type.rank
         return a if k < 0 else self.made[p][a, k]
 
     def _gathered(self, n: Node, axis: int) -> Dim | None:
-        """Where on the axis a gather puts an array that is one of the pieces."""
+        """Offset at which a gather places an array that is one of the pieces, or None."""
         mode, entries = n.attr
         at = [k for k, (kind, _) in enumerate(entries) if kind == "at"]
         plain = all(kind == "at" or place == k for k, (kind, place) in enumerate(entries))
@@ -203,14 +204,14 @@ class _PieceSlicer:
     # -- conditions
 
     def _branch(self, n: Node, axis: int, p: int) -> Node | None:
-        """The branch of a choice that all of a piece takes."""
+        """The branch of a select that a whole piece takes, or None."""
         condition = n.args[0]
         k = axis - n.type.rank + condition.type.rank
         known = None if k < 0 else self._holds((condition, k), p)
         return None if known is None else n.args[1 if known else 2]
 
     def _holds(self, place: ArrayAxis, p: int) -> bool | None:
-        """Whether a condition of the position alone holds on all of a piece; None: it is no such condition."""
+        """Value of a condition of the index alone on a whole piece; None if it is not constant."""
         n, axis = place
         while n.op in ("index", "convert", "broadcast"):
             inner = axis - n.type.rank + n.args[0].type.rank if n.op != "index" else _inner(n, axis)
@@ -238,7 +239,7 @@ class _PieceSlicer:
 
 
 def _extent_of(n: Node) -> Dim | None:
-    """The extent that a scalar is."""
+    """The extent that a scalar stands for, or None."""
     while n.op in ("convert", "broadcast"):
         (n,) = n.args
     if n.op == "size":

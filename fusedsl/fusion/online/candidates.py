@@ -53,7 +53,7 @@ def grouped(roots: Sequence[ScalarStore], apart: set[Node], level: bool) -> tupl
             stream = Axis(along.extent, tag + depth)
             value = hoisted(moved_to(whole.args[0], along, stream, free), stream, level)
             kept = masks.setdefault(stream, Masks(SelectAnalysis(partial(_reads_pass, stream))))
-            value = kept.brought_out(value, made.attr[0])
+            value = kept.hoist_masks(value, made.attr[0])
             free.update(free_axes([value]))
             own, rows = frozenset[Axis](), free[value]
             if made.attr[0] == "sum":

@@ -51,7 +51,9 @@ class StateCombiner:
         other = stream.state("part")
         for k, n in enumerate(other):
             self.builder.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
-        parts, moving = self._sides("parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part"))
+        parts, moving = self._sides(
+            "parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part")
+        )
         return use, tuple(self._weighing(k, bodies[k], moving[k]) for k in own), parts
 
     def _sides(

@@ -21,7 +21,9 @@ from .block_mask_text import told_of_numbers, told_of_tiles
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
 
-Part = tuple[Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase]  # what a phase folds, makes besides, knows; itself
+Part = tuple[
+    Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase
+]  # what a phase folds, makes besides, knows; itself
 
 
 def sieve(emitter: AttentionBuilder, parts: Sequence[Part]) -> tuple[Sieve | None, str]:

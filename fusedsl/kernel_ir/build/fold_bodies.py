@@ -19,7 +19,9 @@ def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Va
     lifts = tuple(Value(x, t.dtype) for x, t in zip(lifted, types))
     a, b = (tuple(node("state", (), (side, k), t) for k, t in enumerate(types)) for side in "ab")
     follow = combine_body(a, b, fold.follow(a, b)) if fold.follow else None
-    return Reduction(fold.name, lifts, states, tuple(map(literal, identity)), combine_body(a, b, fold.merge(a, b)), follow)
+    return Reduction(
+        fold.name, lifts, states, tuple(map(literal, identity)), combine_body(a, b, fold.merge(a, b)), follow
+    )
 
 
 def combine_body(a: State, b: State, merged: State) -> Body:

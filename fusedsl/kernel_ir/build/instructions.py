@@ -1,5 +1,4 @@
-"""Builds bodies: scalar nodes as three-address Python, one operation per line, in a vocabulary that all targets share.
-"""
+"""Builds bodies: scalar nodes as three-address Python, one operation per line, in a vocabulary that all targets share."""
 
 from __future__ import annotations
 

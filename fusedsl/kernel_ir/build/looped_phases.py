@@ -91,14 +91,18 @@ class LoopedPhases:
         )
         folds = [f for f, _ in stream.finish]
         row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
-        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), reuses_reference=stream.reuses_reference, derived=derived)
+        return Phase(
+            NO_WORK, (), (use,), row, row_stores, tuple(tile), reuses_reference=stream.reuses_reference, derived=derived
+        )
 
     def _derived(self, values: dict[Node, Node], rows: Iterable[Node]) -> DerivedAccumulators:
         return DerivedAccumulators(tuple(map(self.builder.value, values)), self._body(list(values.values()), rows))
 
     # -- elements and rows
 
-    def _elements(self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], selects: Sequence[Node] = ()) -> Phase:
+    def _elements(
+        self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], selects: Sequence[Node] = ()
+    ) -> Phase:
         """Element work: reductions, stores and sorts."""
         lifted = [self.owner.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])

@@ -95,7 +95,11 @@ class PhaseBuilder(KernelFrame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
         products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
-        return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
+        return [
+            Phase(
+                element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products
+            )
+        ], held
 
     def _products(self, folds: list[Node]) -> tuple[Product, ...]:
         """The factors of each fold, if all of them are matrix products."""
@@ -159,7 +163,9 @@ class PhaseBuilder(KernelFrame):
         for s in range(max(level.values(), default=0) + 1):
             here = [n for n in level if n.op == "scan" and level[n] == s]
             scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in here))
-            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._held_over_scans(level, s, known)
+            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._held_over_scans(
+                level, s, known
+            )
             wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in here]))
             known += here
             body, new = self._body(wanted, known)

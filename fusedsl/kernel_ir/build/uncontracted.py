@@ -26,9 +26,13 @@ def _changed(part: Any) -> Any:
     if not dataclasses.is_dataclass(part) or isinstance(part, (type, DType)):  # dtypes are compared by identity
         return part
     if isinstance(part, Body):
-        return dataclasses.replace(part, instructions=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.instructions))
+        return dataclasses.replace(
+            part, instructions=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.instructions)
+        )
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-    changed = {name: _changed(old) for name, old in fields.items() if not (name in COMBINERS and _is_single_product(old))}
+    changed = {
+        name: _changed(old) for name, old in fields.items() if not (name in COMBINERS and _is_single_product(old))
+    }
     return dataclasses.replace(part, **changed)
 
 
