@@ -1,7 +1,7 @@
-"""Scalar programs on NumPy: what each root stores, for all places of its axes at once; for the verifier alone.
+"""Reference evaluation of scalar programs on NumPy, for the verifier: all elements of each store at once.
 
-A value has a dimension for each axis that it depends on. Folds are taken as they stand: what a pass over scores makes
-of them is rewrite/online/reference_executor.py's.
+A value has a dimension for each axis that it depends on. Folds are evaluated separately;
+rewrite/online/reference_executor.py evaluates online reductions.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
 
 @dataclass(frozen=True)
 class AxisValue:
-    """A scalar at all places of the axes that it depends on, one dimension each."""
+    """A scalar for all indices of the axes that it depends on, one dimension each."""
 
     axes: tuple[Axis, ...]
     array: np.ndarray
 
 
 class ScalarEvaluator:
-    """Evaluates scalars over `arrays` (by kind and index) and numbers, at some extents."""
+    """Evaluates scalars over `arrays` (by kind and index) and numbers, at given extents."""
 
     def __init__(self, extents: Extents, arrays: Mapping[tuple[str, int], np.ndarray], numbers: Sequence):
         self.extents, self.arrays, self.numbers = extents, arrays, numbers
@@ -45,7 +45,7 @@ class ScalarEvaluator:
         self.elements = 0  # of all values so far
 
     def values(self, roots: Iterable[Node]) -> list[AxisValue]:
-        """The values of some scalars, each node once."""
+        """Values of scalars; each node is evaluated once."""
         roots = list(roots)
         with np.errstate(all="ignore"):
             for n in walk(roots):
@@ -54,7 +54,7 @@ class ScalarEvaluator:
         return [self.known[r] for r in roots]
 
     def store(self, root: ScalarStore, computed: Node, into: np.ndarray) -> None:
-        """Write what is `computed` for a root to an array of the shape and the dtype that memory has."""
+        """Write the `computed` value of a store to an array of its shape and dtype in memory."""
         (value,) = self.values([computed])
         axes = tuple(a for a in root.axes if a is not None)
         array = self._over(value, tuple(sorted(axes, key=self._place)))
@@ -67,7 +67,7 @@ class ScalarEvaluator:
             whole[box] = array.reshape(whole[box].shape)
 
     def extent(self, d: Axis | Dim) -> int:
-        """The number that an extent is."""
+        """Value of an extent."""
         return evaluate(d.extent if isinstance(d, Axis) else d, self.extents)
 
     # -- dimensions

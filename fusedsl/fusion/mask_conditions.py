@@ -1,4 +1,4 @@
-"""Where elements of a pass over scores count: the conditions of its masks, and those that hold for all rows alike."""
+"""Mask conditions of attention: when an element contributes, and which of these conditions hold for all rows alike."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..rewrite.online.online_reduction import OnlineReduction
 from ..rewrite.scalar_builder import free_axes
 from .coordinates import Axis, all_of
 
-Condition = tuple[Node, bool]  # a node, and what it is where an element counts
+Condition = tuple[Node, bool]  # (node, its value if an element contributes)
 
 
 def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
-    """For each fold and component, the conditions under which an element changes it; None where that is not known."""
+    """For each fold and component, the conditions under which an element changes it; None if unknown."""
     if stream.means:
         return None
     found = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
@@ -36,7 +36,7 @@ def _of_component(c: Component) -> list[Condition]:
 
 
 def _of_value(value: Node, nothing: float | None) -> list[Condition]:
-    """The conditions under which a value is not the one that adds nothing."""
+    """Conditions under which a value is not the identity."""
     found: list[Condition] = []
     stack, seen = [value], set[Node]()
     while stack:
@@ -57,8 +57,7 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
 
 
 def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
-    """Where a place of some streams may count: a condition of these axes alone without which nothing of them changes.
-    None: everywhere, as far as they tell."""
+    """Condition of these axes only that is necessary for an element to contribute; None: always true."""
     each = [one for stream in streams for one in conditions(stream) or [[]]]
     found = [[part for condition in one for part in conjuncts(condition)] for one in each]
     common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
@@ -68,7 +67,7 @@ def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> 
 
 
 def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
-    """The conditions that hold wherever this one does, each once: it, or those that it is made of if it `opens`."""
+    """Conditions that a condition implies, each once: itself, or its conjuncts if it `opens`."""
     stack, found, seen = [condition], list[Condition](), set[Condition]()
     while stack:
         c, wanted = part = stack.pop()
@@ -85,7 +84,7 @@ def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda 
 
 
 def predicate_reads(condition: Node | None, value: Node) -> Node:
-    """A value that reads nothing at computed places where a condition does not hold, whatever it is there."""
+    """A value whose loads from computed addresses are predicated by a condition; without it the value is arbitrary."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "fetch" and condition is not None:

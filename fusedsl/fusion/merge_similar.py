@@ -1,7 +1,7 @@
-"""Kernels of a program that are alike but for literals and for the arrays that they read are made one binary.
+"""Merges kernels that differ only in literals and in the arrays that they read into one binary.
 
-Their literals become numbers that they are given, and their arguments have the names that the first of them uses. LLVM
-merges functions that differ in constants in the same way; here it saves the time to compile.
+Their literals become scalar arguments, and their array arguments get the names of the first kernel's. LLVM's
+MergeSimilarFunctions does the same; here it saves compile time.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from ..rewrite.scalar_builder import replace_nodes
 from .cost_model import computed_nodes
 from .fusion_group import FusionGroup
 
-ALIKE = 3  # kernels that are worth it: a literal may spare a register
+ALIKE = 3  # kernels at least: a literal may save a register
 READS = ("load", "fetch", "pointer", "stride")
 ORDINARY = (
     *("add", "subtract", "multiply", "minimum", "maximum", "where", "equal", "not_equal", "less", "less_equal"),
     *("greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor"),
-)  # operations whose code does not depend on whether an operand is a literal
-FORMATS = {  # of the bytes of a number
+)  # their code is the same for a literal operand
+FORMATS = {  # struct formats by dtype
     "float32": "<f", "float64": "<d", "int32": "<i", "int64": "<q", "uint32": "<I", "uint64": "<Q",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class NamedGroup:
-    """A group as it is emitted, and the parameters by whose names it is."""
+    """A fusion group and the parameters whose names its kernel uses."""
 
     group: FusionGroup
     parameters: tuple[Parameter, ...]
 
 
 def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]) -> list[NamedGroup]:
-    """The groups, of which those that are alike differ in numbers that they are given alone."""
+    """The groups, where similar ones differ only in scalar arguments."""
     found = [NamedGroup(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
@@ -56,19 +56,19 @@ def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]
 
 
 def _arguments(g: FusionGroup) -> list[int]:
-    """The arguments that a kernel reads, in order."""
+    """Arguments that a kernel reads, in order."""
     sources = [n.attr if n.op == "scalar" else n.attr[0] for n in _nodes(g) if n.op in (*READS, "scalar")]
     indices = [s if isinstance(s, int) else s.index for s in sources if isinstance(s, int) or s.kind == "argument"]
     return list(dict.fromkeys(indices))
 
 
 def _named(parameters: Sequence[Parameter], names: dict[int, int]) -> tuple[Parameter, ...]:
-    """The parameters, some under the names of others."""
+    """The parameters, some of them renamed."""
     return tuple(replace(p, name=parameters[names.get(k, k)].name) for k, p in enumerate(parameters))
 
 
 def bits_of(n: Node) -> int:
-    """The bytes of a literal as its kernels hold it, as a signed integer of 64 bits."""
+    """Bytes of a literal as a signed 64-bit integer."""
     packed = struct.pack(FORMATS[n.type.dtype.compute.name], value_of(n))
     return int.from_bytes(packed.ljust(8, b"\0"), "little", signed=True)
 
@@ -78,8 +78,10 @@ def _nodes(g: FusionGroup) -> list[Node]:
 
 
 def _literals(g: FusionGroup) -> Iterator[Node]:
-    """The literals that a kernel could take as numbers, in order: those that ordinary operations alone read, and
-    integers of 64 bits, as which positions are computed, where they are cast."""
+    """Literals that a kernel could take as arguments, in order.
+
+    They are read by ordinary operations only, or are 64-bit integers of index arithmetic that are cast.
+    """
     nodes = _nodes(g)
     special = {a for n in nodes if n.op not in (*ORDINARY, *CASTS) for a in n.args} | set(g.values)
     placed = {a for n in nodes if n.op not in CASTS for a in n.args if a.type.dtype.compute is INT64}
@@ -89,7 +91,7 @@ def _literals(g: FusionGroup) -> Iterator[Node]:
 
 
 def _shape(g: FusionGroup) -> tuple:
-    """What groups have in common that are alike but for literals, and for which arrays they read."""
+    """Key that similar groups share: everything but literals and the arrays that are read."""
     free = set(_literals(g))
     places = {n: place for place, n in enumerate(_nodes(g))}
     parts = []
@@ -101,7 +103,7 @@ def _shape(g: FusionGroup) -> tuple:
 
 
 def _word(attr) -> str | None:
-    """The name among what an operation is told: of a fold, of a scan, of a comparison."""
+    """Name in the attribute of a fold, scan or comparison."""
     first = attr[0] if isinstance(attr, tuple) and attr else attr
     return first if isinstance(first, str) else None
 

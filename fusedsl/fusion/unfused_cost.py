@@ -1,4 +1,4 @@
-"""What a program would move and compute operation by operation."""
+"""Unfused cost: the bytes and instructions of a program run operation by operation."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from ..ir.types import FLOAT64
 
 @dataclass(frozen=True)
 class UnfusedKernel:
-    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues.
-
-    Of a product of matrices `sides` are how many there are, their rows, columns, and the terms of each sum.
-    """
+    """One kernel of an unfused run: its operation, bytes and instructions."""
 
     operation: str
     read: int
@@ -35,12 +32,11 @@ class UnfusedKernel:
 
 
 def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[UnfusedKernel, ...]:
-    """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
+    """Kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
-    Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
-    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers and positions,
-    but for the results that it fills. A sum of products of what is broadcast against each other is a product of
-    matrices, also where products are masked.
+    Counted in favour of the unfused run: common subexpressions are computed once, and an operand that one operation
+    reads twice is moved once. Views, dtype changes, and arithmetic on Python numbers and indices are free, except for
+    results that they fill. A sum of broadcast products is a matrix product, masked or not.
     """
     arrays = _arrays(graph)
     products = _products(graph, extents)
@@ -53,7 +49,7 @@ def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Unfuse
 
 
 def _arrays(graph: Graph) -> set[Node]:
-    """The nodes that an array enters; the others are arithmetic on Python numbers and positions."""
+    """Nodes that depend on an array; others are arithmetic on Python numbers and indices."""
     found: set[Node] = set()
     for n in graph.nodes():
         if n.op == "param" or any(a in found for a in n.args):
@@ -62,7 +58,7 @@ def _arrays(graph: Graph) -> set[Node]:
 
 
 def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[Node, ...]]:
-    """The sums that are products of matrices, with their two factors and the condition under which products count."""
+    """Sums that are matrix products, with their factors and the mask of the products."""
     found = {}
     for n in graph.nodes():
         if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
@@ -71,7 +67,7 @@ def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[N
 
 
 def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
-    """What an element is the product of, where either factor is smaller than all products; nothing where it is none."""
+    """The two factors of an element if either is smaller than all products; else empty."""
     kept: tuple[Node, ...] = ()
     x = _operand(summed)
     if x.op == "where" and x.args[2].op == "const" and value_of(x.args[2]) == 0:
@@ -82,7 +78,7 @@ def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
 
 
 def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
-    """The nodes between such sums and their factors that nothing else reads."""
+    """Nodes between such sums and their factors without other users."""
     users: dict[Node, list[Node]] = {}
     for n in graph.nodes():
         for a in n.args:
@@ -100,19 +96,19 @@ def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set
 
 
 def _computes(n: Node) -> bool:
-    """Whether the node is a kernel of an unfused run. A reshape is one where strides cannot express it."""
+    """Whether the node is a kernel of an unfused run; a reshape is one if strides cannot express it."""
     if n.op == "reshape":
         below = n.args[0]
         while below.op == "reshape":
             below = below.args[0]
         return below.op in VIEWS
     if n.op == "gather":
-        return n.attr[0] != GUARDED  # where it is chosen among others, that choice is the kernel
+        return n.attr[0] != GUARDED  # a select between pieces is the kernel then
     return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "contract")
 
 
 def _below_views(n: Node) -> Node:
-    """The array that a node is a free view of."""
+    """The array that a node is a view of."""
     while not _computes(n) and n.op in (*VIEWS, "convert"):
         n = n.args[0]
     return n
@@ -120,7 +116,7 @@ def _below_views(n: Node) -> Node:
 
 def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
     operands = [a for a in dict.fromkeys(map(_operand, n.args)) if a in arrays]
-    most = _count(n, extents) if n.op == "gather" else None  # of an array that is read here and there
+    most = _count(n, extents) if n.op == "gather" else None  # elements that a gather reads
     read = sum(
         _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
     )
@@ -140,7 +136,7 @@ def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
 
 
 def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
-    """A sum as the product of matrices that it is."""
+    """A sum as the matrix product that it is."""
     operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
     read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
     a, b, results = (_count(_operand(x), extents) for x in (*factors[:2], n))
@@ -154,7 +150,7 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
-    """How often an operation is carried out; of an order, what that takes."""
+    """Number of operations; for a sort, its instructions."""
     if n.op == "ranked":
         along = evaluate(n.args[0].type.shape[-1], extents) or 0
         return round(_count(n, extents) * ordering(along))
@@ -166,14 +162,14 @@ def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
 
 
 def _operand(n: Node) -> Node:
-    """What is moved for an operand: broadcasting and changes of dtype happen on the way."""
+    """Array that is read for an operand: broadcasts and dtype changes are fused into the read."""
     while n.op in ("convert", "broadcast"):
         n = n.args[0]
     return n
 
 
 def _fill(r: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
-    """A result that no array enters is written."""
+    """Kernel that writes a result without array inputs."""
     return UnfusedKernel("full", 0, _size(r, extents), _count(r, extents))
 
 

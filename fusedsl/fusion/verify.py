@@ -1,7 +1,7 @@
-"""Verifies what a graph becomes before kernels are written: the lowered program of a segment, and its partition.
+"""Verifies the scalar program of a segment, and the partition, before kernels are built.
 
-Each rule is a function, named for what has to hold. What is well formed may still mean something else: `compare`
-evaluates programs of a moderate size, and their graphs.
+Each rule is a function, named for what must hold. A well-formed program may still compute something else: `compare`
+evaluates programs of moderate size and their graphs.
 """
 
 from __future__ import annotations
@@ -30,8 +30,11 @@ from .verify_stores import verify_order, verify_stores, verify_values
 def verify_scalar_program(
     program: ScalarProgram, segment: Segment, memory: ReadableArrays, samples: Samples, meaning: bool = True
 ) -> str:
-    """Why a lowered program was not compared with its segment, or "". VerifyError where it is not well formed or, where
-    `meaning` is asked for, computes something else. `samples` pass the checks of the whole program."""
+    """Why a scalar program was not compared with its segment, or "".
+
+    VerifyError if it is not well formed, or if `meaning` is asked for and it computes something else. `samples` pass
+    the checks of the whole program.
+    """
     graph, before = segment.graph, memory.temporaries
     require(program.temporaries[: len(before)] == before, "a program keeps the temporaries that stand before it")
     wanted = {(t.kind, t.index): r.type for t, r in zip(segment.targets, graph.results)}
@@ -55,7 +58,7 @@ def verify_scalar_program(
 
 
 def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bool = True) -> str:
-    """The same of the kernels of a whole program, in the order in which they run."""
+    """The same for the kernels of a whole program in launch order."""
     for t, shape in cut.temporaries:
         require(t.shape == shape, "a temporary has its shape", t, shape)
     types = _types(graph, [t for t, _ in cut.temporaries]) | {
@@ -93,7 +96,7 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
 
 
 def _types(graph: Graph, temporaries: Sequence[Type]) -> dict[Key, Type]:
-    """The types of arguments and temporaries."""
+    """Types of arguments and temporaries."""
     types = {("argument", k): p.type for k, p in enumerate(graph.parameters) if not p.scalar}
     return types | {("temporary", k): t for k, t in enumerate(temporaries)}
 
@@ -103,14 +106,14 @@ def _numbers(graph: Graph) -> dict:
 
 
 def _read(graph: Graph) -> set[Key]:
-    """The arrays that the graph of a segment reads."""
+    """Arrays that a segment's graph reads."""
     places = [n.attr for n in graph.nodes() if n.op == "param"]
     count = len(graph.parameters)
     return {("argument", k) if k < count else ("temporary", k - count) for k in places}
 
 
 def _run(pairs: Iterable[tuple[ScalarStore, Node]], evaluator: ScalarEvaluator) -> Mapping[Key, np.ndarray]:
-    """What stands in memory once all roots are stored."""
+    """Arrays in memory after all stores."""
     pairs = list(pairs)
     written = {(r.kind, r.index) for r, _ in pairs}
     memory = evaluator.arrays = {key: x for key, x in evaluator.arrays.items() if key not in written}

@@ -1,4 +1,4 @@
-"""What holds of the kernels of a partition: what each runs over, finds, imports and waits for."""
+"""Rules of a partition's kernels: their axes, folds, imports and dependencies."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .fusion_group import FusionGroup, load_of
 from .online.score_products import reached
 from .scalar_program import ScalarStore
 
-Stores = Mapping[int, Sequence[ScalarStore]]  # of each temporary
+Stores = Mapping[int, Sequence[ScalarStore]]  # by temporary
 
 
 def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
-    """What a kernel computes for each of its stores, of loads alone; VerifyError where it is not well formed."""
+    """Value of each store in terms of loads; VerifyError if the kernel is not well formed."""
     _axes_are_distinct(g)
     _stores_run_over_its_axes(g)
     for f, load in g.imports.items():
@@ -34,10 +34,10 @@ def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
 
 
 def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
-    """VerifyError unless every kernel runs after those that it waits for, and waits for those whose temporaries it
-    reads."""
+    """VerifyError unless every kernel runs after those that it waits for, and waits for the writers of temporaries that
+    it reads."""
     writer: dict[int, set[int]] = {}
-    before: list[int] = []  # the kernels that are over when each begins, a bit for each
+    before: list[int] = []  # bit set of kernels that are complete when each begins
     for k, g in enumerate(groups):
         require(all(0 <= j < k for j in g.waits_for), "a kernel waits for kernels before it", k, g.waits_for)
         before.append(reduce(or_, (1 << j | before[j] for j in g.waits_for), 0))
@@ -78,7 +78,7 @@ def _stores_run_over_its_axes(g: FusionGroup) -> None:
 
 
 def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
-    """An import is the element of a temporary that holds the value which it stands for."""
+    """An import is the load of a temporary that holds the value it stands for."""
     require(
         load.op == "load" and load.attr[0].kind == "temporary", "what is imported is an element of a temporary", load
     )
@@ -88,7 +88,7 @@ def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
 
 
 def _finds_what_it_computes(g: FusionGroup) -> None:
-    """All folds, scans and orders that a kernel computes with are its own, or imported."""
+    """Folds, scans and sorts that a kernel reads are its own or imported."""
     own = {*g.folds, *g.column_folds, *g.scans, *g.ranked}
     scores = [] if g.attention is None else [p.fold for p in g.attention.products]
     roots = [*g.values, *(p.args[0] for p in scores)]

@@ -1,4 +1,4 @@
-"""What holds of every scalar of a lowered program: its operands, the elements that it reads, the axes that it binds."""
+"""Rules of scalars: operands, loads, and bound axes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds of the stores of a lowered program, or of its kernels: each element of an array is stored once."""
+"""Rules of stores: each element of an array is stored exactly once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .verify_arrays import Arrays, Key
 
 
 def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays: Arrays) -> None:
-    """VerifyError unless the roots store all of the arrays that are `wanted`, and nothing else."""
+    """VerifyError unless the stores cover exactly the arrays that are `wanted`."""
     stored: dict[Key, list[ScalarStore]] = {}
     for r in roots:
         key = (r.kind, r.index)
@@ -46,7 +46,7 @@ def _box(r: ScalarStore) -> Box:
 
 
 def verify_values(pairs: Iterable[tuple[ScalarStore, Node]]) -> None:
-    """VerifyError unless what is stored for each root depends on the axes of its store alone."""
+    """VerifyError unless each stored value depends on the axes of its store only."""
     pairs = list(pairs)
     free = free_axes([value for _, value in pairs])
     for r, value in pairs:
@@ -55,8 +55,7 @@ def verify_values(pairs: Iterable[tuple[ScalarStore, Node]]) -> None:
 
 
 def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[ScalarStore]:
-    """The roots in an order in which every temporary that they have `written` stands before it is read; VerifyError
-    where there is none."""
+    """The stores in an order in which temporaries are `written` before they are read; VerifyError if there is none."""
     reads = {r: _temporaries(r.value) & written for r in roots}
     left, ordered, done = list(dict.fromkeys(roots)), list[ScalarStore](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
@@ -73,6 +72,6 @@ def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[
 
 
 def _temporaries(value: Node) -> set[int]:
-    """The temporaries that a value reads."""
+    """Temporaries that a value reads."""
     sources = (n.attr[0] for n in walk([value]) if n.op in ("load", "pointer"))
     return {s.index for s in sources if s.kind == "temporary"}

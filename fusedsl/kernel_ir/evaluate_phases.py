@@ -1,4 +1,4 @@
-"""Phases on NumPy: those of rows that stay on the chip, and those of rows that go by in parts."""
+"""Reference evaluation of phases on NumPy: rows in registers, and looped rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .phase import Phase, Reduction, ScanUse, Selection
 
 
 def run_resident(run: KernelRun) -> None:
-    """Run a kernel whose rows stay on the chip."""
+    """Evaluate a kernel whose rows stay in registers."""
     run.read()
     for phase in run.kernel.resident:
         work(run, phase)
@@ -27,10 +27,10 @@ def run_resident(run: KernelRun) -> None:
 
 
 def run_looped(run: KernelRun) -> None:
-    """Run a kernel whose rows go by in parts."""
+    """Evaluate a kernel whose rows are looped in parts."""
     run.read()
     for phase in run.kernel.looped:
-        _stream(run, phase)
+        _loop(run, phase)
 
 
 def _named(use: Reduction, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
@@ -38,7 +38,7 @@ def _named(use: Reduction, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]
 
 
 def work(run: KernelRun, phase: Phase) -> None:
-    """The element work of a phase, its stores, and its folds the other way."""
+    """Element work of a phase: its stores and column reductions."""
     run.body(phase.element)
     for step in phase.scans:
         for one in step.scans:
@@ -53,14 +53,14 @@ def work(run: KernelRun, phase: Phase) -> None:
 
 
 def finish_row(run: KernelRun, phase: Phase) -> None:
-    """The work on a row after its folds."""
+    """Row body of a phase, after its reductions."""
     run.body(phase.row)
     for store in phase.row_stores:
         run.store(store)
 
 
 def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
-    """The state of each element and those before it, along the one column axis."""
+    """Inclusive prefixes along the only column axis."""
     (axis,) = run.columns
     x = np.moveaxis(run.over(run.known[use.inputs[0].name], (axis,)), axis, 0)
     places = range(len(x))[:: -1 if use.reverse else 1]
@@ -72,7 +72,7 @@ def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
 
 
 def _order(run: KernelRun, one: Selection) -> None:
-    """The elements in order, along the axis of its places."""
+    """Sorted elements, along the sorted axis."""
     (axis,) = run.columns
     x = run.over(run.known[one.key.name], (axis,))
     order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
@@ -96,8 +96,8 @@ def parts(run: KernelRun) -> list[slice]:
     return [slice(0, n // 2), slice(n // 2, n)] if n > 1 else [slice(0, n)]
 
 
-def _stream(run: KernelRun, phase: Phase) -> None:
-    """A pass over the columns, a part after the other: scans and orders take the whole of them."""
+def _loop(run: KernelRun, phase: Phase) -> None:
+    """Loop over the columns, part by part; scans and sorts take the whole row."""
     whole = bool(phase.scans or phase.select or phase.ranks or phase.column_reductions)
     states = {use: run.identity(use) for use in phase.folds}
     for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):

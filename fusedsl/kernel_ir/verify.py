@@ -1,7 +1,6 @@
-"""Verifies a plan: what each kernel reads and writes, which of them run at the same time, and the names in its bodies.
+"""Verifies a plan: reads and writes of each kernel, launches that run concurrently, and names in bodies.
 
-Each rule is a function, named for what has to hold. What the kernels compute is verified before they are plans
-(fusion/verify.py).
+Each rule is a function, named for what must hold. Partitions are verified before they become plans (fusion/verify.py).
 """
 
 from __future__ import annotations
@@ -28,8 +27,11 @@ Key = tuple[str, int]  # kind and index of an array
 
 
 def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None = None) -> str:
-    """Why a plan was not compared with its graph, or "". VerifyError where it is not well formed or, where the graph is
-    given, computes something else. `samples` pass its checks."""
+    """Why a plan was not compared with its graph, or "".
+
+    VerifyError if it is not well formed, or if the graph is given and the plan computes something else. `samples` pass
+    its checks.
+    """
     if samples is None:
         samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
     places, types = IndexRules(plan.parameters, samples), _types(plan)
@@ -47,7 +49,7 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
 
 
 def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
-    """The results of a plan, whose rows stay on the chip or are `streamed`."""
+    """Results of a plan with rows in registers, or looped if `streamed`."""
     call = PlanCall(*given)
     memory = FlatMemory(plan, call)
     with np.errstate(all="ignore"):
@@ -76,7 +78,7 @@ def launches_hold_every_kernel(plan: Plan) -> None:
 
 
 def kernels_wait_for_what_they_read(plan: Plan) -> None:
-    """A temporary is written by launches before those of its readers: kernels of one launch run at the same time."""
+    """A temporary is written by earlier launches than its readers': kernels of one launch run concurrently."""
     writers: dict[Key, list[int]] = {}
     for number, launch in enumerate(plan.shared):
         for k in launch:
@@ -96,7 +98,7 @@ def _keys(uses: Iterable[ArrayUse]) -> list[Key]:
 
 
 def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexRules) -> None:
-    """All elements of every result, and of every temporary that is written, are stored once."""
+    """All elements of every result, and of every written temporary, are stored once."""
     stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
     for kernel in plan.kernels:
         for use in kernel.arrays[kernel.inputs :]:

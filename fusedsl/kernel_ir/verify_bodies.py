@@ -1,7 +1,6 @@
-"""What holds of the names in a kernel's bodies: each is defined once, before it is read, and read in its own dtype.
+"""Rules of names in bodies: each is defined once, before it is read, and read in its own dtype.
 
-A kernel computes elements, rows and, for folds over its rows, columns. Bodies of rows read no value that differs from
-element to element.
+A kernel computes elements, rows and, for column reductions, columns. Row bodies read no value that varies by element.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from .phase import Body, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
 
 LINE = re.compile(r"([A-Za-z_]\w*) = (.+)")
-NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of a value, not of a function
+NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of values, not of functions
 LITERALS = frozenset(("inf", "nan", "True", "False"))
 
 Known = dict[str, DType]
 
 
 def verify_bodies(kernel: KernelPlan) -> None:
-    """VerifyError where a name of a kernel's phases is read before it is defined."""
+    """VerifyError if a name is read before it is defined."""
     given = body_inputs(kernel)
     scope = DefinedNames(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
@@ -36,12 +35,12 @@ def verify_bodies(kernel: KernelPlan) -> None:
         columns.stores(kernel.finish.stores, columns.elements)
     streamed = DefinedNames({}, dict(given.rows))
     for phase in kernel.looped:
-        streamed.elements = dict(given.elements)  # nothing of an element stays
+        streamed.elements = dict(given.elements)  # element values do not survive a loop
         streamed.phase(phase)
 
 
 def bodies_of(kernel: KernelPlan) -> list[Body]:
-    """The bodies of a kernel's phases."""
+    """Bodies of a kernel's phases."""
     phases = [*kernel.resident, *kernel.looped, *(kernel.stream.tile if kernel.stream else ())]
     parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
     return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
@@ -52,7 +51,7 @@ def bodies_of(kernel: KernelPlan) -> list[Body]:
 
 @dataclass(frozen=True)
 class BodyInputs:
-    """What bodies may read before anything is computed: those of elements, of rows, and of columns."""
+    """Names that bodies may read from the start: of elements, rows and columns."""
 
     elements: Known
     rows: Known
@@ -60,7 +59,7 @@ class BodyInputs:
 
 
 def body_inputs(kernel: KernelPlan) -> BodyInputs:
-    """Loads, positions, addresses and numbers, by where they are the same."""
+    """Loads, indices, addresses and numbers of a kernel."""
     axes: list[tuple[Value, Iterable[int]]] = [(p.value, (p.axis,)) for p in kernel.positions]
     axes += [(x.value, [c.axis for c in kernel.arrays[x.operand].at if c.axis is not None]) for x in kernel.loads]
     axes += [(value, ()) for value in (*(x.value for x in kernel.pointers), *(x.value for x in kernel.scalars))]
@@ -79,7 +78,7 @@ def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] |
 
 
 def body(one: Body, known: Mapping[str, DType]) -> Known:
-    """What a body defines; VerifyError where it reads what is not known to it."""
+    """Names that a body defines; VerifyError if it reads an unknown name."""
     for v in one.args:
         are_known([v], known, one)
     defined = {v.name for v in one.args}
@@ -96,7 +95,7 @@ def body(one: Body, known: Mapping[str, DType]) -> Known:
 
 @cache
 def _parts(line: str) -> tuple[str, tuple[str, ...]]:
-    """The name that a line defines, and those that it reads."""
+    """(name that an instruction defines, names that it reads)."""
     match = LINE.fullmatch(line.split("  #")[0].strip())
     require(match is not None, "a line defines a name", line)
     assert match is not None
@@ -104,14 +103,14 @@ def _parts(line: str) -> tuple[str, tuple[str, ...]]:
 
 
 def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:
-    """Values have been defined, with these dtypes."""
+    """Values are defined, with these dtypes."""
     for v in values:
         require(v.name in known, "a name is defined before it is read", v, what)
         require(known[v.name] is v.dtype, "a name is read in the dtype that it has", v, known[v.name], what)
 
 
 def fold(use: Reduction, known: Mapping[str, DType]) -> Known:
-    """The state of a fold of what is lifted."""
+    """State of a reduction, after checking its inputs."""
     are_known(use.inputs, known, use.name)
     count = len(use.accumulators)
     require(len(use.inputs) == len(use.identity) == count, "a fold lifts elements to its state", use)
@@ -124,7 +123,7 @@ def fold(use: Reduction, known: Mapping[str, DType]) -> Known:
 
 @dataclass
 class DefinedNames:
-    """What is known so far: of elements, of rows (which elements may read, too), of columns, of places of an order."""
+    """Names defined so far: of elements, rows (which elements may read too), columns and sorted elements."""
 
     elements: Known
     rows: Known
@@ -137,7 +136,7 @@ class DefinedNames:
         self.finished(one)
 
     def folded(self, one: Phase) -> None:
-        """The work on elements or tiles, and what it is folded to."""
+        """Element work or tile phases, and their reductions."""
         for part in one.tile_phases:
             self.phase(part)
         lifted = self.rows if one.tile_phases else self.work(one)
@@ -145,7 +144,7 @@ class DefinedNames:
             self.rows |= fold(use, lifted)
 
     def finished(self, one: Phase) -> None:
-        """The work on a row after its folds."""
+        """Row body, after the reductions."""
         if one.derived is not None:
             own = {v.name for use in one.folds for v in use.inputs}
             require(own.issuperset(v.name for v in one.derived.accumulators), "what is implied is a state", one.derived)
@@ -155,7 +154,7 @@ class DefinedNames:
         self.stores(one.row_stores, self.rows)
 
     def work(self, one: Phase) -> Known:
-        """The element work of a phase: what its folds may lift."""
+        """Element work of a phase: inputs of its reductions."""
         known = {**self.elements, **self.rows, **(self.ranks if one.ranks else {})}
         results = body(one.element, known)
         for step in one.scans:
@@ -177,13 +176,13 @@ class DefinedNames:
         return known
 
     def scanned(self, step: ScanStep, known: Known) -> Known:
-        """The states of scans, and what is computed of them."""
+        """States of scans, and bodies after them."""
         results: Known = {}
         for use in step.scans:
             results |= fold(use, known)
         return results | body(step.element, known | results)
 
     def stores(self, stores: Iterable[Store], known: Mapping[str, DType]) -> None:
-        """What is stored is known."""
+        """Stored values are defined."""
         for store in stores:
             require(store.value in known, "what is stored is defined", store)

@@ -1,4 +1,4 @@
-"""What holds of the arrays of a kernel's plan: what each is, where it is read and written, and along which axes."""
+"""Rules of a kernel's operands: what each is, its indices, and the axes along which it is read and written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ READ, WRITTEN = ("argument", "temporary"), ("temporary", "result")
 def verify_kernel(
     kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
 ) -> None:
-    """VerifyError where what a kernel reads or writes is not well formed."""
+    """VerifyError if a read or a write is not well formed."""
     places.known_extents(axes_of(kernel), kernel.name)
     require(0 <= kernel.inputs <= len(kernel.arrays), "a kernel's inputs are among its arrays", kernel.name)
     for k, use in enumerate(kernel.arrays):
@@ -39,7 +39,7 @@ def verify_kernel(
 
 
 def axes_of(kernel: KernelPlan) -> tuple[Dim, ...]:
-    """The extents of a kernel's iteration axes."""
+    """Extents of a kernel's iteration axes."""
     return (*kernel.rows, *kernel.columns, *kernel.ranks)
 
 
@@ -74,8 +74,10 @@ def _inputs_are_loaded_once(kernel: KernelPlan) -> None:
 
 
 def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
-    """Every output is stored by one phase, and has an element for each point of the axes that the store runs along: of
-    fewer axes, several points would be stored to one place."""
+    """Every output is stored by one phase, with an element for each point of the store's axes.
+
+    With fewer axes, several points would write one element.
+    """
     axes = axes_of(kernel)
     outputs = range(kernel.inputs, len(kernel.arrays))
     for way in _ways(kernel):
@@ -88,11 +90,11 @@ def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
             require(wide == {a for a in own if axes[a] != 1}, "a store is along the axes of its output", kernel.name, k)
 
 
-Stored = list[tuple[int, frozenset[int]]]  # outputs, each with the axes along which it is stored
+Stored = list[tuple[int, frozenset[int]]]  # (output, axes of the store)
 
 
 def _ways(kernel: KernelPlan) -> list[Stored]:
-    """What a kernel stores where rows are resident, and where they are not."""
+    """Stores of a kernel for rows in registers, and for looped rows."""
     if kernel.stream is not None:
         rows = frozenset(range(len(kernel.rows)))
         stored = [(store.operand, rows) for store in kernel.stream.row_stores]
