@@ -29,14 +29,14 @@ RISING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum"
 
 @dataclass(frozen=True)
 class Select:
-    """`value` where `condition` holds, else the literal `other`."""
+    """`value` if `condition` holds, else the literal `other`."""
 
     condition: Node
     value: Node
     other: Node
 
     def with_other(self, number: float) -> Select | None:
-        """The same with this number as the literal, if it is one of the sides."""
+        """The select with this number as the literal, if one side is this number."""
         if is_number(self.other, number):
             return self
         turned = Select(negation(self.condition), self.other, self.value)
@@ -44,34 +44,37 @@ class Select:
 
     @property
     def infinite(self) -> Select | None:
-        """The same with an infinity as the literal."""
+        """The select with an infinity as the literal."""
         return self.with_other(-inf) or self.with_other(inf)
 
 
 def negation(condition: Node) -> Node:
-    """Where a condition does not hold."""
+    """The opposite condition."""
     return simplify_comparison(invert(condition))
 
 
 def select_node(c: Select) -> Node:
-    """A choice as a node."""
+    """A select as a node."""
     return pick(c.condition, c.value, c.other)
 
 
 class SelectAnalysis:
-    """The choices that values are; `apart(n)` says of a value that it may be NaN or infinite all along a row, as what
-    is folded of a row may: masks are not taken out of what is computed with it, so that it stays so."""
+    """Values as selects between a value and a literal.
+
+    `apart(n)` says that a value may be NaN or infinite for a whole row, as folds of a row may: masks are not hoisted
+    from values computed with it, so that these stay NaN or infinite.
+    """
 
     def __init__(self, apart: Callable[[Node], bool]):
         self.apart = apart
         self._known: dict[Node, Select | None] = {}
 
     def of(self, root: Node) -> Select | None:
-        """The choice that a value is, by its operation; None where it is none."""
+        """The select that a value is by its operation, or None."""
         return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._made)
 
     def condition(self, c: Node) -> Node:
-        """A condition as logic of conditions, where it is a choice of literals, or of one."""
+        """A condition as logic of conditions, if it is a select of literals."""
         found = self.of(c)
         if found is None:
             return simplify_comparison(c)
@@ -80,7 +83,7 @@ class SelectAnalysis:
         return either(negation(found.condition), found.value)
 
     def alike(self, n: Node) -> Select | None:
-        """The choice that an operation of choices by one condition, and of literals, is: exactly."""
+        """The exact select that an operation of selects by one condition, and of literals, is."""
         args = [literal(a) for a in n.args]
         found = [self.of(a) for a in args]
         conditions = {c.condition for c in found if c is not None}
@@ -95,7 +98,7 @@ class SelectAnalysis:
         return None if value is other else Select(conditions.pop(), value, other)
 
     def may_be_infinite(self, n: Node) -> bool:
-        """Whether a mask may make a value infinite: 0 times it is NaN, and so is it less an infinity."""
+        """Whether a mask may make a value infinite: 0 times it, or its difference with an infinity, is NaN."""
         stack, seen = [(n, False)], set[tuple[Node, bool]]()
         while stack:
             place = stack.pop()
@@ -115,10 +118,10 @@ class SelectAnalysis:
         return False
 
     def finite(self, n: Node) -> bool:
-        """Whether a value is taken for a finite one where a mask leaves it out, whatever memory holds."""
+        """Whether a value counts as finite where a mask excludes it, whatever memory holds."""
         return not self.apart(n) and not self.may_be_infinite(n)
 
-    def _made(self, n: Node) -> Select | None:
+    def _analyse(self, n: Node) -> Select | None:
         if n.op in CASTS:
             return self._cast(n)
         if n.op not in OPS:
@@ -138,7 +141,7 @@ class SelectAnalysis:
 
 
 def literal(n: Node) -> Node:
-    """A literal that is cast, as one; all else as it is."""
+    """A cast literal as a literal; other nodes unchanged."""
     inner = n
     while inner.op in CASTS:
         (inner,) = inner.args
@@ -154,7 +157,7 @@ def is_number(n: Node, number: float) -> bool:
 
 
 def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
-    """An operation on literals: of integers as their dtype has them, of floats before they are rounded to theirs."""
+    """An operation on literals: integers in their dtype, floats unrounded."""
     if n.op in CASTS or all(a.type.dtype.kind != "f" for a in args):
         values = [np.asarray(value_of(a), numpy_dtype(a.type.dtype.compute)) for a in args]
         with np.errstate(all="ignore"):
@@ -167,7 +170,7 @@ def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
 
 
 def _where(choices: SelectAnalysis, n: Node) -> Select | None:
-    """A choice by hand, and one between choices with the same literal, or with a value."""
+    """An explicit select, and one between selects with the same literal, or with a value."""
     c, yes, no = choices.condition(n.args[0]), *map(literal, n.args[1:])
     if yes.op == no.op == "const":
         return Select(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Select(negation(c), no, yes)
@@ -189,7 +192,7 @@ def _where(choices: SelectAnalysis, n: Node) -> Select | None:
 
 
 def _beside(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
-    """A choice on one side of another, and what is none on the other side."""
+    """A select on one side of another one."""
     if inner is None:
         assert outer is not None
         return Select(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
@@ -205,7 +208,7 @@ def _chosen(c: Node, yes: Node, no: Node) -> Node:
 
 
 def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
-    """What an infinity is added to, or subtracted from, is infinite."""
+    """A sum with an infinite addend is infinite."""
     sides = [choices.of(a) for a in n.args]
     sides = [None if c is None else c.infinite for c in sides]
     for k, found in enumerate(sides):
@@ -226,7 +229,7 @@ def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
 
 
 def _added(n: Node, x: Node, y: Node) -> Node:
-    """A sum; nothing is added where one of them is 0."""
+    """A sum; an addend of 0 is dropped."""
     if is_number(y, 0.0) and x.type == n.type:
         return x
     if is_number(x, 0.0) and y.type == n.type:
@@ -235,7 +238,7 @@ def _added(n: Node, x: Node, y: Node) -> Node:
 
 
 def _least(choices: SelectAnalysis, n: Node) -> Select | None:
-    """Nothing is less than -inf, and nothing more than inf."""
+    """No value is below -inf, none above inf."""
     number = -inf if n.op in ("minimum", "fmin") else inf
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x)
@@ -247,7 +250,7 @@ def _least(choices: SelectAnalysis, n: Node) -> Select | None:
 
 
 def _product(choices: SelectAnalysis, n: Node) -> Select | None:
-    """What is multiplied by 0, or what is 0 and is divided, is 0; infinity times what is positive is infinite."""
+    """A product with 0 is 0, 0 divided is 0, infinity times a positive number is infinite."""
     if n.type.dtype.kind != "f":
         return None
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
@@ -264,7 +267,7 @@ def _product(choices: SelectAnalysis, n: Node) -> Select | None:
 
 
 def _of_two(n: Node, k: int, x: Node, y: Node) -> Node:
-    """An operation of two, with x as operand k."""
+    """A binary operation, with x as operand k."""
     return node(n.op, (y, x) if k else (x, y), n.attr, n.type)
 
 

@@ -20,7 +20,7 @@ PARTED = (*AND, *OR, *NOT, *CASTS)
 STEPS = ("add", "subtract", "negative", "convert")
 SUMS = (*STEPS, "cast")
 EXTREMES = ("least", "greatest")
-RUN = 16  # consecutive positions of a stream that every tile of one holds, but its last
+RUN = 16  # consecutive key indices that every tile holds, except the last one
 
 
 class Intervals:
@@ -37,26 +37,26 @@ class Intervals:
         self.runs = runs
         self.extremes: dict[Node, Bounds] = {}
         self._known: dict[Node, Bounds | None] = {}
-        self._certain: dict[Node, Node] = {}  # bounds that hold only where this does: where no arithmetic wraps
+        self._certain: dict[Node, Node] = {}  # condition under which bounds hold: no arithmetic wraps
         self._ranges = Ranges()
         self._stepped: dict[Node, frozenset] = {}
 
     def varies(self, n: Node) -> frozenset:
-        """The tile's axes that a value depends on."""
+        """Axes of the tile that a value depends on."""
         return self.free(n) & self.ends.keys()
 
     def truth(self, root: Node) -> Truth:
-        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)"""
+        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)."""
         found = resolve(self._known, root, self._needed, self._found)
         assert found is not None
         return found
 
     def bounds(self, root: Node) -> Bounds | None:
-        """The least and the greatest value on the tile, or None where they are not known."""
+        """(least, greatest) value on the tile, or None if unknown."""
         return resolve(self._known, root, self._needed, self._found)
 
     def obstacle(self, condition: Node) -> Node:
-        """The first value that keeps a condition from being known of tiles: itself, or one that it is made of."""
+        """The first value that prevents a condition from being known per tile: itself, or one of its operands."""
         n = condition
         while True:
             below = [a for a in self._needed(n) if self.bounds(a) in (None, UNKNOWN)]
@@ -65,14 +65,14 @@ class Intervals:
             n = below[0]
 
     def _needed(self, n: Node) -> tuple[Node, ...]:
-        """What the truth of a condition, or the bounds of a number, follow from."""
+        """Values that a condition's truth, or a number's bounds, follow from."""
         if not self.varies(n):
             return ()
         if is_logic(n):
             return n.args
         if n.type.dtype is not BOOL:
             return n.args if n.op in RULES else ()
-        return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # what stands on the left is found first
+        return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # the left operand first
 
     def _found(self, n: Node) -> Bounds | None:
         if not self.varies(n):
@@ -87,7 +87,7 @@ class Intervals:
         return UNKNOWN if found is None else found
 
     def _joined(self, n: Node) -> Truth | None:
-        """What follows for a condition from what is known of its operands."""
+        """Truth of a condition from its operands."""
         args: list = [self._known.get(a) for a in n.args]
         if is_logic(n):
             return LOGIC[n.op](*args)
@@ -101,7 +101,7 @@ class Intervals:
         return either(some, invert(certain)), both(every, certain)
 
     def _certainty(self, n: Node) -> Node:
-        """Where the bounds of a value's operands hold."""
+        """Condition under which the bounds of a value's operands hold."""
         return all_hold(self._certain.get(a, YES) for a in n.args)
 
     def _asks_twice(self, n: Node, answers: Truth) -> bool:
@@ -129,6 +129,7 @@ class Intervals:
         return resolve(self._stepped, root, lambda n: n.args if n.op in STEPS else (), self._steps)
 
     def _steps(self, n: Node) -> frozenset:
+        """Axes of `runs` along which a value changes by one from index to index."""
         if n.op == "position":
             return self.runs & {n.attr}
         if n.op not in STEPS or n.type.dtype.kind != "i":
@@ -141,7 +142,8 @@ class Intervals:
         return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
 
     def _reads(self, root: Node, user: Node) -> bool:
-        """Whether a value is made of memory, of integers as wide as its user's: sums of narrower ones do not wrap."""
+        """Whether a value is computed from memory, in integers as wide as its user's: sums of narrower ones do not
+        wrap."""
         stack, seen = [(root, user)], set[tuple[Node, Node]]()
         while stack:
             place = stack.pop()

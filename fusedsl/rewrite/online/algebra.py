@@ -1,8 +1,5 @@
-"""Elements of a stream as sums of terms, in which everything that depends on the whole stream is a row value.
-
-An element that reads a fold of its own pass cannot be computed before the pass is over. Written as a sum of
-coefficient * weight * exp(scale (u + r)) * (v + s) ..., with row values r, s and coefficients, the rest can.
-"""
+"""Algebra of online reductions: elements as sums of terms, in which everything that depends on whole rows is a row
+value."""
 
 from __future__ import annotations
 
@@ -17,19 +14,21 @@ from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, oppo
 
 MOST_TERMS = 8
 MOST_POWERS = 3
-MOST_ROWS = 16  # that are added to an element: of squares of squares there is no end
+MOST_ROWS = 16  # row values added to an element; squares of squares have no end
 
 
 class Algebra:
-    """The forms of elements; `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of
-    the pass."""
+    """Forms of elements.
+
+    `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of the pass.
+    """
 
     def __init__(self, varies: Callable[[Node], bool], depends: Callable[[Node], bool]):
         self.varies, self.depends = varies, depends
         self.forms: dict[Node, Form | str] = {}
 
     def form(self, root: Node) -> Form | str:
-        """The form of an element, or the name of the operation that has none."""
+        """Form of an element, or the name of the operation that has none."""
         stack = [root]
         while stack:
             n = stack[-1]
@@ -42,18 +41,18 @@ class Algebra:
             elif missing := [a for a in self._needed(n) if a not in self.forms]:
                 stack += missing
             else:
-                self.forms[n] = self._made(n)
+                self.forms[n] = self._derive(n)
         return self.forms[root]
 
     def _needed(self, n: Node) -> list[Node]:
-        """What the form of a node is made of."""
+        """Operands of a node's form."""
         choice = _choice(n)
         if choice is None:
             return list(_operands(n))
         condition, *sides = choice.args
         return [*sides, *compared_value(condition)] if self.depends(condition) else sides
 
-    def _made(self, n: Node) -> Form | str:
+    def _derive(self, n: Node) -> Form | str:
         if n.type.dtype.kind != "f":
             return n.op
         choice = _choice(n)
@@ -70,7 +69,7 @@ class Algebra:
         return n.op if made is None or not self._allowed(made) else made
 
     def _chosen(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
-        """A choice, or the logarithm of one: that of either side."""
+        """Form of a select, or of the logarithm of one: that of either side."""
         condition, *branches = choice.args
         sides: list[Form | None] = []
         for branch, form in zip(branches, forms):
@@ -87,8 +86,7 @@ class Algebra:
         return found if found is not None and self._allowed(found) else "a condition that reads it"
 
     def _allowed(self, terms: Form) -> bool:
-        """Whether there are few terms of few row values, and no exponent has a factor that the pass does not know
-        beforehand."""
+        """Whether there are few terms of few row values, and every factor of an exponent is known before the pass."""
         if isinstance(terms, AffineForm):
             return len(terms.rows) <= MOST_ROWS
         if any(t.exponential is not None and len(t.exponential.rows) > MOST_ROWS for t in terms):
@@ -99,22 +97,22 @@ class Algebra:
 
 
 def _operands(n: Node) -> tuple[Node, ...]:
-    """What an operation is of."""
+    """Operands of an operation."""
     if (
         n.op == "quotient"
-    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the rest is how it is divided by
+    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the operands compute the quotient
         return (n.args[0], n.attr)
     return n.args
 
 
 def _choice(n: Node) -> Node | None:
-    """The choice that a node is, or is the logarithm of."""
+    """The select that a node is, or is the logarithm of."""
     inner = n.args[0] if n.op in LOGARITHMS else n
     return inner if inner.op == "where" else None
 
 
 def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
-    """Each side where its condition holds, or in the rows in which it does; a side that is 0 is no term."""
+    """Each side if its condition holds, or in rows for which it does; a side of 0 is no term."""
     found: list[ProductTerm] = []
     for form, holds in zip(sides, (condition, opposite(condition))):
         for t in () if form is None else terms_of(form):
@@ -135,7 +133,7 @@ def _add(n: Node, a: Form, b: Form) -> Form:
 
 
 def _sum(a: AffineForm, b: AffineForm) -> AffineForm:
-    """The sum of two without factors; a common scale stays outside."""
+    """Sum of two terms without factors; a common scale is factored out."""
     scale = a.scale if a.element is not None else b.scale
     elements = [_share(x.element, x.scale / scale) for x in (a, b) if x.element is not None]
     rows = tuple(_share(row, x.scale / scale) for x in (a, b) for row in x.rows)

@@ -1,8 +1,4 @@
-"""Laws of an element that is one exponential, as a weight is: its logarithm, roots, reciprocal, and whether it is 0.
-
-exp(s (u + r)) f with row values r and f > 0 is positive unless u is infinite, so that log is s (u + r) + log f. Where
-exp underflows this is the better number; where u is -inf both are -inf, so that 0 log 0 stays NaN.
-"""
+"""Laws of elements that are one exponential, as softmax weights are: logarithm, roots, reciprocal, comparison with 0."""
 
 from __future__ import annotations
 
@@ -20,12 +16,12 @@ from .components import exponential_is_nonzero
 from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, not_negative, terms_of, unwidened
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
-LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
+LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # scale relative to the natural logarithm
 HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
 def alone(form: Form | str | None) -> tuple[ProductTerm, Exponential] | None:
-    """A term that is scale * factor * exponential, positive but for exp(-inf), and its exponential."""
+    """A term scale * factor * exponential, positive except for exp(-inf), with its exponential."""
     if not isinstance(form, tuple) or len(form) != 1:
         return None
     (t,) = form
@@ -89,7 +85,7 @@ def reciprocal(a: Form) -> ProductTerm | None:
 
 
 def compared_value(condition: Node) -> Iterator[Node]:
-    """What a condition compares with 0, or asks about NaN."""
+    """The value that a condition compares with 0, or tests for NaN."""
     stack, seen = [condition], set[Node]()
     while stack:
         n = stack.pop()
@@ -105,8 +101,7 @@ def compared_value(condition: Node) -> Iterator[Node]:
 
 
 def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
-    """(x, whether it holds of 0, whether it holds of NaN), where a condition compares x with 0 and is the same for all
-    that is positive."""
+    """(x, result for 0, result for NaN), if a condition compares x with 0 and is constant for positive x."""
     name, args = n.op, n.args
     if len(args) == 2 and is_literal(args[0], 0):
         name, args = MIRRORED.get(name, name), args[::-1]
@@ -118,8 +113,10 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
 def select_of_exponentials(
     condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]
 ) -> Terms | None:
-    """where(condition, yes, no), where the condition is whether an exponential is 0; None is 0, as the side of those
-    that are 0 has to be."""
+    """where(condition, yes, no), if the condition is whether an exponential is 0.
+
+    None stands for 0, as the side of zero exponentials must be.
+    """
     found = _asked(condition, forms)
     if found is None:
         return None
@@ -136,19 +133,19 @@ def select_of_exponentials(
 
 
 def _with_rows(terms: Terms) -> set[Node]:
-    """The row values that are added in terms."""
+    """Row values that are added in terms."""
     added = [t.exponential.rows for t in terms if t.exponential] + [rows for t in terms for _, rows in t.powers]
     return {row for rows in added for row in rows}
 
 
 def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
-    """The row values that make NaN of what a condition asks it about."""
+    """Row values that make the operand of a condition NaN."""
     asked = [n.args[0] for n in walk([condition]) if n.op == "isnan"]
     return {row for n in asked if (found := alone(forms.get(n))) is not None for row in found[1].rows}
 
 
 def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
-    """(an exponential, whether a condition holds where it is 0, and where it is NaN), if it is the same elsewhere."""
+    """(exponential, result for 0, result for NaN) of a condition that is constant otherwise."""
     if condition.op in NOT:
         found = _asked(condition.args[0], forms)
         return None if found is None else (found[0], not found[1], not found[2])
@@ -164,14 +161,14 @@ def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[Produc
 
 
 def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
-    """Whether a condition is that an exponential is not NaN, which makes NaN of the sums that it is in."""
+    """Whether a condition is that an exponential is not NaN; a NaN makes all its sums NaN."""
     if condition.op not in NOT or condition.args[0].op != "isnan":
         return False
     return alone(forms.get(condition.args[0].args[0])) is not None
 
 
 def _numbers(t: ProductTerm, e: Exponential) -> Node | None:
-    """The rows in which an exponential is not NaN, nor 0 everywhere."""
+    """Rows in which an exponential is not NaN, and not 0 everywhere."""
     found = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
     if t.factor is None:
         return found

@@ -1,8 +1,4 @@
-"""Extremes of elements that read folds of their own pass: those of what the elements rise with, known before it.
-
-The largest scale * factor * (element + row) is scale * factor * (the largest or smallest element + row), that of
-exponentials is the exponential of such a one, and both stand where that element does.
-"""
+"""Extrema of elements that read folds of their own pass: computed from the extremum of a value known before it."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
 
 
 def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
-    """The fold that a largest or smallest element follows from, and how; or what is in the way."""
+    """(fold that an extremum follows from, function of its value), or what prevents it."""
     found, kind = _rising(form), f.attr[0]
     if isinstance(found, str):
         return found
@@ -40,7 +36,7 @@ def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
 
 
 def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
-    """(the affine value that an element rises with, the exponential that it is of it), or what is in the way."""
+    """(affine value that an element is monotone in, its exponential), or what prevents it."""
     found = alone(form)
     if found is not None:
         t, e = found
@@ -61,7 +57,7 @@ def _value(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: On
 
 
 def _place(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
-    """Where all elements are NaN, as the row or a factor is, the first place."""
+    """Index of the extremum; if all elements are NaN, because of the row or a factor, the first index."""
     place = stream.of_fold(whole, stream.state())[FOLDS[whole.attr[0]].finish]
     known: Node | None = None
     for factor in (inner.factor, None if above is None else above.factor):

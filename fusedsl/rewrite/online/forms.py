@@ -1,4 +1,4 @@
-"""What elements of a stream are brought to: affine values, and sums of terms; what is known of their conditions."""
+"""Forms of elements: affine values, and sums of product terms with their conditions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ Form = AffineForm | Terms
 
 
 def unwidened(n: Node) -> Node:
-    """The value that a change of dtype does not change: what is measured from it shares a reference with it."""
+    """The value below dtype changes: values that differ in these share a reference."""
     while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
         (n,) = n.args
     return n
@@ -73,19 +73,19 @@ def terms_of(form: Form) -> Terms:
 
 
 def both(a: Node | None, b: Node | None) -> Node | None:
-    """Where both conditions hold; None always does."""
+    """Conjunction; None is always true."""
     if a is None or b is None or a is b:
         return a if b is None else b
     return op("logical_and", a, b, dtype=BOOL)
 
 
 def opposite(condition: Node) -> Node:
-    """Where a condition does not hold."""
+    """The opposite condition."""
     return condition.args[0] if condition.op == "logical_not" else op("logical_not", condition, dtype=BOOL)
 
 
 def implies(guard: Node | None, condition: Node) -> bool:
-    """Whether a guard is a condition, alone or with others."""
+    """Whether a guard is a condition, or a conjunction with it."""
     stack, seen = [guard], set()
     while stack:
         n = stack.pop()

@@ -1,4 +1,4 @@
-"""Stream folds as text, and the rules that they keep."""
+"""Online reductions as text, and the invariants that they keep."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
 
 
 def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
-    """A stream fold so that a person reads it: what is folded, measured from what, and what it gives. `arrays` are the
-    names of what is read, by kind and number."""
+    """Text of an online reduction: its folds, references and results.
+
+    `arrays` are names of arrays, by kind and number.
+    """
     names: dict[Node, str] = {}
     loads = [n for n in walk([*stream.folds, *(f for f, _ in stream.finish)]) if n.op == "load"]
     for n in loads:
@@ -73,7 +75,7 @@ def _bracketed(text: str) -> str:
 
 
 def check(stream: OnlineReduction) -> None:
-    """AssertionError where a stream fold breaks a rule that its users rely on."""
+    """AssertionError if an online reduction breaks an invariant."""
     results = {f for f, _ in stream.finish}
     known = set(stream.state()) | set(stream.identity)
     for r in stream.references:

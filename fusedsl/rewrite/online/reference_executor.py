@@ -1,4 +1,4 @@
-"""The NumPy executor of stream folds: any cut of the stream, merged in any order; the twin of what kernels do."""
+"""Reference executor of online reductions on NumPy: any split of the axis, combined in any order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Leaves = Callable[[Node, slice], np.ndarray]
 
 
 def scalars(roots: Sequence[Node], known: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-    """Scalar nodes for arrays of elements at once, in their compute types; `known` are the leaves' values."""
+    """Values of scalar nodes for arrays of elements, in their compute dtypes; `known` are the leaves' values."""
     values: Values = {}
 
     def value(n: Node) -> np.ndarray:
@@ -59,7 +59,7 @@ def execute(
 
 
 def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
-    """The state of one part."""
+    """State of one part."""
     first, points, second, state = stream.lift()
     known: Values = dict(rows)
     for lift in (*first, *second):
@@ -76,7 +76,7 @@ def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[
 
 
 def _leaves(root: Node, known: Values) -> list[Node]:
-    """The loads, positions and inner contractions that a value is computed from."""
+    """Loads, indices and inner contractions that a value is computed from."""
     found: dict[Node, None] = {}
     stack, seen = [root], set()
     while stack:
@@ -92,7 +92,7 @@ def _leaves(root: Node, known: Values) -> list[Node]:
 
 
 def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
-    """Fold the elements of a part, halves at a time, into the lift's slots."""
+    """Reduce the elements of a part pairwise into the slots."""
     fold = FOLDS[lift.fold]
     dtype = lift.value.type.dtype.compute
     lifted = scalars(fold.lift(lift.value, place if fold.positional else None), known)
