@@ -1,4 +1,4 @@
-"""Bounds of what goes along axes: reductions, scans and orders."""
+"""Error bounds of reductions, scans and sorts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
     if not value.size and fold in ("max", "min", "argmax", "argmin"):
         total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
         return total, np.zeros(total.shape)
-    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: one float32 after another is off by more
+    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: sequential float32 sums are less exact
         total = np.asarray(getattr(np, fold)(value, axis=axes, keepdims=True))
         count = max(1, int(np.prod([value.shape[a] for a in axes])))
         found = _sum if fold == "sum" else _product
@@ -39,7 +39,7 @@ def _sum(value, bound, total, compute: DType, count: int, along):
     """Chunks added one after another, then a tree of what they give; nothing to round where all are small integers."""
     size = along(np.add, np.abs(np.where(np.isfinite(value), value, 0)))
     passed = along(np.add, bound)
-    beyond = size + passed > LARGEST[compute.name]  # on the way, in some order
+    beyond = size + passed > LARGEST[compute.name]  # of a partial result, in some order
     whole = along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (size * EPS[compute.name] <= 1)
     terms = min(count, 8 + 64 + np.log2(count))
     rounding = np.where((passed == 0) & whole, 0.0, 2 * terms * EPS[compute.name] * size)

@@ -1,4 +1,4 @@
-"""Balls: exact values beside how far correct targets may be from them (midpoint-radius interval arithmetic)."""
+"""Midpoint-radius interval arithmetic: exact values with bounds on the error of correct targets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from ..ir.interp import cast
 from ..ir.types import FLOAT64, DType, numpy_dtype
 
-EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # half an ulp, relative
-HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # relative; of subnormal numbers
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # relative, half an ulp
+HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # (relative, for subnormal numbers)
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
-SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # that are normal
+SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # normal numbers
 
 Ball = tuple[np.ndarray, np.ndarray]
 """(exact value, bound)"""

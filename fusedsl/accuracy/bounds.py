@@ -66,5 +66,5 @@ def of_node(
     if not n.args:
         return value, np.zeros(value.shape)
     moved = np.asarray(RULES[n.op](n, [args[0][1], *values[1:]], arguments, extents))
-    bound = np.where(np.isnan(moved), 0.0, moved)  # what a gather does not find is NaN, to the bit
+    bound = np.where(np.isnan(moved), 0.0, moved)  # an element out of a gather's range is exactly NaN
     return value, np.where(any_unbounded(args[1:], value.shape), np.inf, bound)

@@ -1,4 +1,4 @@
-"""Bounds of elementwise operations: half an ulp for each rounding, and what the operands' own bounds come to."""
+"""Error bounds of elementwise operations: half an ulp per rounding, plus the propagated bounds of the operands."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..ir.ops import OPS
 from ..ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
 from .ball import EPS, SMALLEST, TINY, Ball, any_bound, any_unbounded, bounded, corners, distance
 
-FUNCTION_ULPS = 4.0  # the largest in CUDA's table of single-precision functions but lgamma's
+FUNCTION_ULPS = 4.0  # the largest in CUDA's single-precision table, except lgamma
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
 EXACT |= {"rint", "copysign", "nextafter"}
 ARITHMETIC = {"add", "subtract", "multiply", "divide", "sqrt", "fma", "fmod", "remainder"}
-CORRECT = {"add", "subtract", "divide", "sqrt"}  # of exact operands they have one right result
+CORRECT = {"add", "subtract", "divide", "sqrt"}  # correctly rounded
 SPLIT = 2.0**27 + 1
 
 Roundings = Mapping[str, Callable[[list[np.ndarray], np.ndarray], np.ndarray]]
@@ -24,7 +24,7 @@ Roundings = Mapping[str, Callable[[list[np.ndarray], np.ndarray], np.ndarray]]
 
 
 def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
-    """One operation of the table, given its operands."""
+    """Value and bound of one operation of the table, from those of its operands."""
     values, compute = [v for v, _ in args], n.type.dtype.compute
     if n.op == "nextafter":
         values = [v.astype(numpy_dtype(compute)) for v in values]
@@ -34,7 +34,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
         return value, _chosen(args, value)
     moved = any_bound(args, value.shape, lambda bound: bound > 0)
     bound = _passed_on(n.op, args, value) if moved.any() else np.zeros(value.shape)
-    if n.op in ("signbit", "copysign"):  # the sign of a NaN is no target's business
+    if n.op in ("signbit", "copysign"):  # the sign of a NaN is unspecified
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
     if value.dtype.kind != "f":
         return value, np.where(bound > 0, np.inf, 0.0)

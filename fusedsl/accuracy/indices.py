@@ -1,4 +1,4 @@
-"""Whether a result depends on an element whose index is out of range: one that a condition leaves out is never read.
+"""Out-of-range indices: whether a result depends on an element that is out of range, or a condition excludes it.
 
 A graph of its own says so, which targets compile as any other.
 """

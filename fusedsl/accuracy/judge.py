@@ -1,4 +1,4 @@
-"""Whether an array is within its bounds."""
+"""Judges whether an array is within its error bounds."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from .ball import distance
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where an array is not what it has to be, where nothing can be said, and the largest share of a bound that an
-    error takes."""
+    """Elements that are wrong, elements that cannot be judged, and the largest share of a bound that is used."""
 
     wrong: np.ndarray
     unsure: np.ndarray

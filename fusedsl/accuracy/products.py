@@ -1,4 +1,4 @@
-"""Bounds of products of matrices."""
+"""Error bounds of matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..ir.ops import OPS
 from ..ir.types import FLOAT32
 from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
 
-SERIAL = 256  # products that are added one after another, at most, before blocks of them are
+SERIAL = 256  # products that are added sequentially at most; blocks are added pairwise
 WITH_AXES = ("reduce", "scan", "ranked", "contract")
 
 

@@ -1,4 +1,4 @@
-"""Builds contractions: products of two arrays summed over shared axes, which are written as einsum's subscripts."""
+"""Builder of contractions: sums of products of two arrays over shared axes, with einsum subscripts."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ from .joins import alike
 from .ops import VIEWS
 from .types import FLOAT32, DType, promote
 
-LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # a letter an axis
+LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # one letter per axis
 
 
 @dataclass(frozen=True)
 class Subscripts:
-    """Whose axes meet: "abc,acd->abd" is a batched matrix product.
-
-    No letter is twice in an operand or in the result. The axes of a letter have one extent everywhere, and a letter
-    of one operand alone is an axis of the result.
-    """
+    """Einsum subscripts of two operands: "abc,acd->abd" is a batched matrix product."""
 
     left: str
     right: str
@@ -64,12 +60,7 @@ class Subscripts:
 
 
 def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: str, what: str) -> Node:
-    """The sum of x * y over the letters that the result lacks, an axis a letter; an axis of extent 1 meets any other.
-
-    `what` names the operation in errors. Where nothing is left to sum over together it is an elementwise product.
-    Integers wrap in their own width, bools multiply by `and` and add by `or`; narrow floats are rounded to what
-    they are stored as before they are multiplied in float32. Of two weak operands the result is weak.
-    """
+    """Sum of x * y over the letters that the result lacks, one letter per axis."""
     _unify(b, (x, y), (left, right), what)
     summed = set(left + right) - set(result)
     x, left = _without_units(b, x, left)
@@ -86,7 +77,7 @@ def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: s
         made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
     else:
         made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
-        if summed and made.type.dtype.kind == "f":  # over axes of one element: of -0.0, too, the sum is 0.0
+        if summed and made.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
             made = b.elementwise("add", made, b.literal(0.0))
     return _placed(b, made if d.storage or made.type.weak else b.convert(made, d), kept, result)
 
@@ -126,7 +117,7 @@ def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
 
 
 def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
-    """Where both operands have a letter, its extents are one, or one of them is 1."""
+    """Extents of shared letters are equal, or one of them is 1."""
     extents: dict[str, Dim] = {}
     for x, mine in zip(operands, letters):
         for c, d in zip(mine, x.type.shape):
@@ -138,7 +129,7 @@ def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], wh
 
 
 def _require_same(b: GraphBuilder, one: Dim, other: Dim, check: Check) -> None:
-    """Two extents are one from here on; a call tests it."""
+    """Two extents are equal from here on; a call checks it."""
     if b.canonical(one) == b.canonical(other):
         return
     check = Check(check.kind, (one, other), check.what, check.operands, check.names, b.site)
@@ -170,7 +161,7 @@ def _without_units(b: GraphBuilder, x: Node, letters: str) -> tuple[Node, str]:
 
 
 def _alone_summed(b: GraphBuilder, x: Node, letters: str, others: str) -> tuple[Node, str]:
-    """`x` summed over the letters that nothing else has."""
+    """`x` summed over letters that only it has."""
     axes = tuple(a for a, c in enumerate(letters) if c not in others)
     if not axes:
         return x, letters
@@ -178,13 +169,13 @@ def _alone_summed(b: GraphBuilder, x: Node, letters: str, others: str) -> tuple[
 
 
 def added(b: GraphBuilder, x: Node, axes: tuple[int, ...]) -> Node:
-    """The sum over some axes as products add up: integers in their own width, bools by `or`."""
+    """Sum over axes with the accumulation of products: integers in their own width, bools by or."""
     total = shapes.reduce(b, "any" if x.type.dtype.kind == "b" else "sum", x, axes)
     return total if total.type.dtype is x.type.dtype else b.cast(total, x.type.dtype)
 
 
 def _placed(b: GraphBuilder, x: Node, letters: str, result: str) -> Node:
-    """`x` with its axes in the result's order, and axes of extent 1 for the letters that it lacks."""
+    """`x` with axes in the result's order, and unit axes for letters that it lacks."""
     order = sorted(range(len(letters)), key=lambda a: result.index(letters[a]))
     x = shapes.transpose(b, x, order)
     missing = [k for k, c in enumerate(result) if c not in letters]

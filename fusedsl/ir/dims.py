@@ -63,8 +63,8 @@ class Expression:
         return f"{self.op}({', '.join(args)})"
 
 
-SHOWN = 32  # parts of an extent that are printed
-HEAVY = 1000  # parts beyond which nobody counts
+SHOWN = 32  # printed subexpressions of an extent
+HEAVY = 1000  # subexpressions that are counted at most
 _interned: WeakValueDictionary[tuple, Expression] = WeakValueDictionary()
 Dim = int | Symbol | Expression
 

@@ -1,4 +1,4 @@
-"""Builds gathers: arrays read at computed positions, by NumPy's integer-array indexing, take and take_along_axis."""
+"""Builder of gathers: arrays read at computed indices, by NumPy's integer-array indexing, take and take_along_axis."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .shapes import WHOLE, basic_index, expand_dims, full_key, index_entries, no
 from .types import BOOL, INT64, UINT64
 
 # What a gather does with a position outside of its axis.
-CHECKED = "checked"  # negative ones count from the end, once; beyond that the value is missing: NaN, 0, False
-WRAPPED = "wrapped"  # negative ones count from the end; none is beyond that, by construction
-GUARDED = "guarded"  # it is not read, and the value (0) is not used
-INSIDE = "inside"  # none is outside, by construction
+CHECKED = "checked"  # negative indices count from the end; out of range: NaN, 0 or False
+WRAPPED = "wrapped"  # negative indices count from the end; in range by construction
+GUARDED = "guarded"  # out-of-range elements are not read, and their value (0) is not used
+INSIDE = "inside"  # in range by construction
 
 
 def gather(

@@ -1,4 +1,4 @@
-"""The graph: frozen, interned nodes with a type, and the graph that names its parameters, results and checks."""
+"""Typed graph: frozen, interned nodes, and a graph with parameters, results and checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reference interpreter: a graph evaluated node by node in NumPy; the meaning, the oracle and the fallback."""
+"""Reference interpreter: a graph evaluated node by node in NumPy; semantics, test oracle and fallback."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def footprint(graph: Graph, arguments: Sequence) -> int:
         return prod(evaluate(d, extents) for d in n.type.shape)
 
     held: dict[Node, int] = {}
-    bases: dict[Node, Node] = {}  # of views, the arrays that they keep
-    readers: Counter[Node] = Counter()  # of an array, with its views, those that are still needed
+    bases: dict[Node, Node] = {}  # the array behind each view
+    readers: Counter[Node] = Counter()  # live references to an array, its views included
     most = total = 0
     for n, done in last_uses(graph):
         is_view = n.op in VIEWS and n.op != "reshape"
@@ -161,7 +161,7 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
             key.append(evaluate(entry[1], extents))
         else:
             key.append(_positions(*(evaluate(part, extents) for part in entry[1:])))
-    return x[(*key, ...)]  # a view, of one element too
+    return x[(*key, ...)]  # a view, even of one element
 
 
 def stepped(start: int, step: int, places: np.ndarray) -> np.ndarray:
@@ -224,7 +224,7 @@ def _reduce(n, args, arguments, extents):
             if x.size
             else np.zeros(_shape(n, extents), np.int64)
         )
-    if not x.size and fold in ("max", "min"):  # the check let it through: no result, or one that starts from a number
+    if not x.size and fold in ("max", "min"):  # the check passed: there is no result, or one with an initial value
         return np.full(_shape(n, extents), value_of((lowest if fold == "max" else highest)(n.type.dtype)), x.dtype)
     if fold in ("sum", "prod"):
         return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))

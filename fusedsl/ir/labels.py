@@ -1,4 +1,4 @@
-"""Which axes of arguments an axis of a result runs along, element by element: what its labels may be taken from."""
+"""Origins of result axes: the argument axes whose labels a result's axis may take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What each operation means, as NumPy on arrays of one dtype: the definitions that every target is tested against."""
+"""Semantics of each operation as NumPy functions on arrays of one dtype: the definition that every target is tested
+against."""
 
 from __future__ import annotations
 
@@ -100,22 +101,22 @@ def _ordered_zeros(found, a, b, both: Callable):
 
 
 def maximum(a, b):
-    """The larger; NaN where either is."""
+    """The larger value; NaN if either is NaN."""
     return _ordered_zeros(np.maximum(a, b), a, b, np.logical_and)
 
 
 def minimum(a, b):
-    """The smaller; NaN where either is."""
+    """The smaller value; NaN if either is NaN."""
     return _ordered_zeros(np.minimum(a, b), a, b, np.logical_or)
 
 
 def fmax(a, b):
-    """The larger; the other one where one is NaN."""
+    """The larger value; the other one if one is NaN."""
     return _ordered_zeros(np.fmax(a, b), a, b, np.logical_and)
 
 
 def fmin(a, b):
-    """The smaller; the other one where one is NaN."""
+    """The smaller value; the other one if one is NaN."""
     return _ordered_zeros(np.fmin(a, b), a, b, np.logical_or)
 
 

@@ -1,4 +1,4 @@
-"""Builds operations that keep an axis but mix its elements: scans (a fold's prefixes), sorting, and the best k."""
+"""Builder of scans, sorts and top-k: operations that keep an axis and mix its elements."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Values that are a literal where a condition does not hold: what is computed of them is such a value, too.
+"""Selects between a value and a literal (masks), and their propagation through operations.
 
-A function of a choice is the choice of the function's values, so that logistic(where(c, x, -inf)) is where(c,
-logistic(x), 0). And what infinity is added to, or 0 is multiplied by, where a condition does not hold, is masked there:
-s + where(c, 0, -inf) is where(c, s, -inf), w * c is where(c, w, 0), though s or w may be infinite or NaN.
+A function of a select is the select of the function's values: logistic(where(c, x, -inf)) is where(c, logistic(x), 0).
+A value plus a masking infinity, or times a masking 0, is masked too: s + where(c, 0, -inf) is where(c, s, -inf), and w
+* c is where(c, w, 0), although s or w may be infinite or NaN.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SelectAnalysis:
 
     def of(self, root: Node) -> Select | None:
         """The select that a value is by its operation, or None."""
-        return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._made)
+        return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._analyse)
 
     def condition(self, c: Node) -> Node:
         """A condition as logic of conditions, if it is a select of literals."""

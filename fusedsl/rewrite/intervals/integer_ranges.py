@@ -1,8 +1,4 @@
-"""What integers of a tile can be whatever the numbers of a call, and where their arithmetic may wrap.
-
-Bounds of a sum are the sums of bounds only where no element wraps. Of positions, extents and literals the ranges show
-that none does; of a number of the call, which may be any, the kernel asks it of the ends of each tile.
-"""
+"""Integer ranges on a tile for all calls, and where integer arithmetic may wrap."""
 
 from __future__ import annotations
 

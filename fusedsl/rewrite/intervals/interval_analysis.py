@@ -1,9 +1,4 @@
-"""What a condition is on a whole tile of positions, by interval arithmetic: true somewhere, and true everywhere.
-
-The answers are scalar nodes of the tile's ends, so that a kernel asks before it works: a tile where nothing counts is
-skipped, and one where everything does needs no mask. Both are safe: "somewhere" may say True where it is not so, and
-"everywhere" False.
-"""
+"""Interval analysis of conditions on a tile of indices: whether they are true somewhere, and true everywhere."""
 
 from __future__ import annotations
 
@@ -24,11 +19,11 @@ RUN = 16  # consecutive key indices that every tile holds, except the last one
 
 
 class Intervals:
-    """Intervals of values on a tile: `ends` are the first and last position on each of its axes.
+    """Bounds of values on a tile; `ends` are the first and last index on each of its axes.
 
-    `free` says which axes a value depends on; along axes of `runs` a tile holds at least RUN positions. Of an integer
-    or a condition that depends on one of the tile's axes alone and has no other bounds, the kernel finds the least and
-    the greatest itself: they are kept in `extremes`.
+    `free` gives the axes that a value depends on; along axes of `runs` a tile has at least RUN indices. For an integer
+    or a condition that depends on only one tile axis and has no other bounds, the kernel computes the extremes itself:
+    these are in `extremes`.
     """
 
     def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):

@@ -1,4 +1,4 @@
-"""Laws of elements that are one exponential, as softmax weights are: logarithm, roots, reciprocal, comparison with 0."""
+"""Laws of elements that are one exponential, as softmax weights are: logarithm, roots, reciprocal, test for 0."""
 
 from __future__ import annotations
 
