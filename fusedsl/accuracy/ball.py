@@ -34,7 +34,7 @@ def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
 
 def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
     """How far the others are, at most; infinity where one is NaN and the other not, or where integers differ."""
-    found = np.zeros(middle.shape)
+    result = np.zeros(middle.shape)
     for other in others:
         if middle.dtype.kind != "f":
             change = np.where(middle == other, 0.0, np.inf)
@@ -42,8 +42,8 @@ def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
             change = np.abs(other - middle)
             change = np.where(np.isnan(change), np.where(np.isnan(middle) == np.isnan(other), 0.0, np.inf), change)
             change = np.where((middle == other) | (np.isnan(middle) & np.isnan(other)), 0.0, change)
-        found = np.maximum(found, change)
-    return found
+        result = np.maximum(result, change)
+    return result
 
 
 def wide(x: np.ndarray, d: DType) -> np.ndarray:
@@ -58,10 +58,10 @@ def any_unbounded(args: list[Ball], shape) -> np.ndarray:
 
 def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
     """Where something holds for the bound of an operand."""
-    found = np.zeros(shape, bool)
+    result = np.zeros(shape, bool)
     for _, bound in args:
-        found = found | holds(bound)
-    return found
+        result = result | holds(bound)
+    return result
 
 
 def corners(value, bound) -> tuple[np.ndarray, ...]:

@@ -94,50 +94,52 @@ def needs_no_rounding(a, b, product, compute: DType):
 def _passed_on(op: str, args: list[Ball], value):
     """The largest change of the result over the corners of the operands' bounds, where it is monotone between them."""
     with np.errstate(all="ignore"):
-        found = [np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))]
-        worst = distance(value, *found)
+        corner_values = [
+            np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))
+        ]
+        worst = distance(value, *corner_values)
         if op in WAVES:
-            worst = WAVES[op](worst, found, args, value)
+            worst = WAVES[op](worst, corner_values, args, value)
     whole = [a for a in args if a[0].dtype.kind in "iu"]
     unknown = whole if args[0][0].dtype.kind == "b" else args
     return np.where(any_unbounded(unknown, value.shape), np.inf, worst)
 
 
-def _wave(worst, found, args, value):
+def _wave(worst, corner_values, args, value):
     """No steeper than 1."""
     return np.minimum(np.maximum(worst, args[0][1]), 2.0)
 
 
-def _tangent(worst, found, args, value):
-    return np.where((args[0][1] > 0) & ((found[-1] < found[0]) | (args[0][1] > 1)), np.inf, worst)
+def _tangent(worst, corner_values, args, value):
+    return np.where((args[0][1] > 0) & ((corner_values[-1] < corner_values[0]) | (args[0][1] > 1)), np.inf, worst)
 
 
-def _quotient(worst, found, args, value):
+def _quotient(worst, corner_values, args, value):
     (_, _), (b, eb) = args
     return np.where((eb > 0) & (np.abs(b) <= eb), np.inf, worst)
 
 
-def _raised(worst, found, args, value):
+def _raised(worst, corner_values, args, value):
     """A negative number has powers at whole exponents alone."""
     (a, ea), (_, eb) = args
     return np.where((eb > 0) & (a - ea < 0), np.inf, worst * 1.01)
 
 
-def _whole_quotient(worst, found, args, value):
+def _whole_quotient(worst, corner_values, args, value):
     """The quotient's whole part must be sure; a remainder is steep at its steps."""
     (a, ea), (b, eb) = args
     ends = [np.floor(x / y) for x in (a - ea, a, a + ea) for y in (b - eb, b, b + eb)]
     steady = np.all([end == ends[0] for end in ends], axis=0)
-    return np.where((ea + eb > 0) & ~steady, np.inf, _quotient(worst, found, args, value))
+    return np.where((ea + eb > 0) & ~steady, np.inf, _quotient(worst, corner_values, args, value))
 
 
-def _equality(worst, found, args, value):
+def _equality(worst, corner_values, args, value):
     (a, ea), (b, eb) = args
     slack = ea + eb
     return np.where((slack > 0) & (np.abs(np.subtract(a, b, dtype=np.float64)) <= slack), np.inf, worst)
 
 
-def _gamma(worst, found, args, value):
+def _gamma(worst, corner_values, args, value):
     """It has poles at the negative integers and turns between them."""
     return np.where((args[0][1] > 0) & (args[0][0] < 0), np.inf, worst * 1.1 + args[0][1])
 

@@ -20,15 +20,15 @@ class Verdict:
     share: float
 
 
-def judge(made: np.ndarray, value: np.ndarray, bound: np.ndarray, d: DType) -> Verdict:
+def judge(result: np.ndarray, value: np.ndarray, bound: np.ndarray, d: DType) -> Verdict:
     """An array of dtype `d` beside the exact value and its bound, as `evaluate` gives them."""
     unsure = np.isinf(bound)
     if d.kind != "f":
-        return Verdict((made != value) & ~unsure, unsure, 0.0)
-    got = made.astype(np.float64)
+        return Verdict((result != value) & ~unsure, unsure, 0.0)
+    got = result.astype(np.float64)
     with np.errstate(all="ignore"):
         error = distance(np.broadcast_to(value, got.shape), got)
-        beyond = np.isinf(got) & (np.abs(value) + bound > float(ml_dtypes.finfo(made.dtype).max))
+        beyond = np.isinf(got) & (np.abs(value) + bound > float(ml_dtypes.finfo(result.dtype).max))
         wrong = ~((error <= bound) | (beyond & (np.sign(got) == np.sign(value))))
         measured = (bound > 0) & ~unsure & np.isfinite(error)
         share = (error[measured] / bound[measured]).max(initial=0.0)

@@ -70,16 +70,16 @@ def share_equivalent(program: ScalarProgram, passes: Sequence[Streaming], needed
 
     The others are loaded from a temporary of the first one, or of the attention pattern that computes it.
     """
-    forms, found = CanonicalForms(), {f: one for one in passes for f in one.folds}
+    forms, pass_of = CanonicalForms(), {f: one for one in passes for f in one.folds}
     alike: dict[int, list[Node]] = {}
-    for f in (*found, *needed):
+    for f in (*pass_of, *needed):
         alike.setdefault(forms.of(f).number, []).append(f)
     roots: list[ScalarStore] = []
     loads: dict[Node, Node] = {}
     for group in alike.values():
         first = group[0]
         for f in dict.fromkeys(group):
-            if f is first or f in found:
+            if f is first or f in pass_of:
                 continue
             axes = forms.of(first).axes
             if forms.of(f).axes == axes:

@@ -32,9 +32,9 @@ def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
     for k, r in enumerate(results):
         inner = r.args[0] if r.op == "reshape" else r
         for axis in reversed(range(inner.type.rank)):
-            found = _merged_below((inner, axis), same)
-            made = _Split(found[0], same).of((inner, axis)) if len(found) == 1 else None
-            inner = inner if made is None else made
+            splits = _merged_below((inner, axis), same)
+            split = _Split(splits[0], same).of((inner, axis)) if len(splits) == 1 else None
+            inner = inner if split is None else split
         if inner is not (r.args[0] if r.op == "reshape" else r):
             results[k] = node("reshape", (inner,), None, r.type)
     return results
@@ -57,9 +57,9 @@ def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
         new = _with_ends(new, same) if new.op == "reshape" else new
-        cut = _cut(new) if new.op == "reshape" and reshaped_argument(new) is None else None
-        made = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))
-        return new if made is None else _in_shape(made, new.type.shape)
+        cut = _split_of(new) if new.op == "reshape" and reshaped_argument(new) is None else None
+        split = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))
+        return new if split is None else _in_shape(split, new.type.shape)
 
     new = rebuild(results, change)
     return [new[r] for r in results]
@@ -72,10 +72,10 @@ def _with_ends(n: Node, same: SameExtent) -> Node:
     while True:
         before, after = unshared_axes(tuple(shape), new)
         ends = [(before[k], after[k]) for k in (0, -1)] if len(before) > 1 < len(after) else []
-        found = next(((a, c) for a, c in ends if same(shape[a], new[c])), None)
-        if found is None:
+        renamed = next(((a, c) for a, c in ends if same(shape[a], new[c])), None)
+        if renamed is None:
             return node("reshape", (_named(x, tuple(shape)),), None, n.type)
-        shape[found[0]] = new[found[1]]
+        shape[renamed[0]] = new[renamed[1]]
 
 
 def _named(x: Node, shape: Shape) -> Node:
@@ -83,14 +83,14 @@ def _named(x: Node, shape: Shape) -> Node:
     return x if x.type.shape == shape else node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
 
 
-def _alike(a: Shape, b: Shape, same: SameExtent) -> bool:
+def _equal_splits(a: Shape, b: Shape, same: SameExtent) -> bool:
     """Whether two splits of one extent are equal; one unknown part follows from the others."""
     pairs = [(x, y) for x, y in zip(a, b) if x != y]
     alone = len(pairs) == 1 and not any(isinstance(d, int) for d in pairs[0])
     return len(a) == len(b) and (alone or all(same(x, y) for x, y in pairs))
 
 
-def _cut(n: Node) -> tuple[int, Shape] | None:
+def _split_of(n: Node) -> tuple[int, Shape] | None:
     """(axis of the operand, its parts) of a reshape that splits exactly this axis, or None."""
     old, new = unshared_axes(n.args[0].type.shape, n.type.shape)
     return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
@@ -98,7 +98,7 @@ def _cut(n: Node) -> tuple[int, Shape] | None:
 
 def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
     """Different splits that reshapes merge into an axis of a result."""
-    found: list[Shape] = []
+    splits: list[Shape] = []
     seen: set[ArrayAxis] = set()
     stack = [place]
     while stack:
@@ -109,10 +109,10 @@ def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
         if n.op == "reshape" and axis in (middles := unshared_axes(n.args[0].type.shape, n.type.shape))[1]:
             if len(middles[1]) == 1 < len(middles[0]):
                 parts = tuple(n.args[0].type.shape[a] for a in middles[0])
-                found += [] if any(_alike(parts, other, same) for other in found) else [parts]
+                splits += [] if any(_equal_splits(parts, other, same) for other in splits) else [parts]
             continue
         stack += _operands((n, axis)) or ()
-    return found
+    return splits
 
 
 def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
@@ -172,7 +172,7 @@ class _Split:
         """Whether a reshape merges exactly these parts, and does nothing else."""
         n, axis = place
         before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
-        return after == [axis] and _alike(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
+        return after == [axis] and _equal_splits(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
 
     def _shape(self, place: ArrayAxis) -> Shape:
         n, axis = place
@@ -203,9 +203,9 @@ class _Split:
             ones = (1,) * len(self.parts)
             return x if k < 0 else _in_shape(x, (*x.type.shape[:k], *ones, *x.type.shape[k + 1 :]))
 
-        return self._made(n, axis, type, split)
+        return self._split(n, axis, type, split)
 
-    def _made(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node | None:
+    def _split(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node | None:
         more = len(self.parts) - 1
 
         def moved(k: int) -> int:
@@ -242,20 +242,20 @@ class _Split:
 
     def _gather(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node:
         (mode, entries), more = n.attr, len(self.parts) - 1
-        found: list[tuple[str, int]] = []
+        entries_below: list[tuple[str, int]] = []
         x, (*arrays,) = n.args[0], n.args[1:]
         for k, (kind, place) in enumerate(entries):
             if kind == "axis" and place == axis:
-                found += [("axis", axis + part) for part in range(more + 1)]
+                entries_below += [("axis", axis + part) for part in range(more + 1)]
                 x = split(n.args[0], k)
             else:
-                found.append((kind, place + more if kind == "axis" and place > axis else place))
+                entries_below.append((kind, place + more if kind == "axis" and place > axis else place))
         arrays = [split(a, axis - n.type.rank + a.type.rank) for a in arrays]
-        return node("gather", (x, *arrays), (mode, tuple(found)), type)
+        return node("gather", (x, *arrays), (mode, tuple(entries_below)), type)
 
     def _positions(self, type: Type) -> Node:
         """What the positions on an axis are on its parts."""
-        found: Node | None = None
+        total: Node | None = None
         for k, d in enumerate(self.parts):
             line: Node = node("iota", (), None, Type(type.dtype, (d,), type.weak))
             step = product(self.parts[k + 1 :])
@@ -264,9 +264,9 @@ class _Split:
             if step != 1:
                 line = node("multiply", (line, _extent(step, type)), None, Type(type.dtype, shape, type.weak))
             whole = Type(type.dtype, self.parts[: k + 1] + shape[1:], type.weak)
-            found = line if found is None else node("add", (found, line), None, whole)
-        assert found is not None
-        return found
+            total = line if total is None else node("add", (total, line), None, whole)
+        assert total is not None
+        return total
 
 
 def _extent(d: Dim, like: Type) -> Node:
@@ -277,12 +277,12 @@ def _extent(d: Dim, like: Type) -> Node:
 
 def _spread(key: tuple) -> list[int | None]:
     """The operand's axis of each entry of a basic index."""
-    found: list[int | None] = []
+    axes: list[int | None] = []
     below = 0
     for entry in key:
-        found.append(None if entry[0] == "new" else below)
+        axes.append(None if entry[0] == "new" else below)
         below += entry[0] != "new"
-    return found
+    return axes
 
 
 def _in_shape(x: Node, shape: Shape) -> Node:

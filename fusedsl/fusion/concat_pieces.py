@@ -45,10 +45,10 @@ class Pieces:
 
     def join(self, fold: str, parts: Sequence[Node]) -> Node:
         """Element of a fold over the whole axis: the elements at one index of all pieces, combined."""
-        found = parts[0]
+        total = parts[0]
         for part in parts[1:]:
-            found = scalar(JOINS[fold], found, part)
-        return found
+            total = scalar(JOINS[fold], total, part)
+        return total
 
 
 def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
@@ -73,8 +73,8 @@ def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
     piece, count = parts[0], len(parts)
     equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
     places = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
-    found = Pieces(extent, piece, count, frozenset(parts.values()), same)
-    return found if len(places) == count else None
+    pieces = Pieces(extent, piece, count, frozenset(parts.values()), same)
+    return pieces if len(places) == count else None
 
 
 def begin_of(position: Node) -> Dim | None:
@@ -85,8 +85,8 @@ def begin_of(position: Node) -> Dim | None:
         return 0
     if position.op != "subtract" or begin_of(position.args[0]) != 0:
         return None
-    found = as_coordinate(position.args[1])
-    return None if found is None or found.axis is not None else found.start
+    offset = as_coordinate(position.args[1])
+    return None if offset is None or offset.axis is not None else offset.start
 
 
 def _hinders(n: Node, extent: Dim) -> bool:
@@ -130,8 +130,8 @@ def _multiple(d: Dim, pieces: Pieces) -> int | None:
     x, y = d.args
     if d.op == "*":
         x, y = (y, x) if isinstance(x, int) else (x, y)
-        found = None if x is None else _multiple(x, pieces)
-        return found * y if found is not None and isinstance(y, int) else None
+        multiple = None if x is None else _multiple(x, pieces)
+        return multiple * y if multiple is not None and isinstance(y, int) else None
     first, second = (None if a is None else _multiple(a, pieces) for a in (x, y))
     if first is None or second is None:
         return None

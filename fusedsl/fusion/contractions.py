@@ -44,11 +44,11 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     kept = n.type.shape + (1,) * len(axes)
     total = node("reduce", (product,), ("sum", axes), Type(wide, kept))
     key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
-    found = node("index", (total,), key, Type(wide, n.type.shape))
+    result = node("index", (total,), key, Type(wide, n.type.shape))
     if d is BOOL:
         none = constant(0, wide)
-        return node("not_equal", (found, none), None, n.type)
-    return found if wide is d else node("cast", (found,), None, n.type)
+        return node("not_equal", (result, none), None, n.type)
+    return result if wide is d else node("cast", (result,), None, n.type)
 
 
 def _adds_in(d: DType) -> DType:

@@ -37,8 +37,8 @@ class Computation:
         """Both in one kernel: a value that either computes needs no load."""
         own = set(self.values)
         both = self.values + tuple(v for v in other.values if v not in own)
-        made = set(computed_nodes(self.values, self.loads)) | set(computed_nodes(other.values, other.loads))
-        return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
+        computed = set(computed_nodes(self.values, self.loads)) | set(computed_nodes(other.values, other.loads))
+        return Computation(both, self.stores + other.stores, (self.loads | other.loads) - computed)
 
     def without(self, part: Computation) -> Computation:
         """The rest, if another kernel computes a part."""
@@ -61,7 +61,7 @@ class Prices:
 
     def seconds(self, c: Computation) -> float:
         """Time of one launch of this kernel."""
-        amounts = [sum(each * self._count(axes) for axes, each in found.items()) for found in self._amounts(c)]
+        amounts = [sum(each * self._count(axes) for axes, each in by_axes.items()) for by_axes in self._amounts(c)]
         return seconds(Work(**dict(zip(AMOUNTS, amounts))), self.hardware)
 
     def saved(self, a: Computation, b: Computation) -> float:
@@ -77,8 +77,8 @@ class Prices:
         longest: Dim = 0
         for limit in limits(self.hardware):
             total: Sum = Counter()
-            for name, found in zip(AMOUNTS, amounts):
-                for axes, each in found.items():
+            for name, by_axes in zip(AMOUNTS, amounts):
+                for axes, each in by_axes.items():
                     total[axes] += round(each * getattr(limit, name) / ATTOSECOND)
             longest = expression("max", longest, sum_of(total))
         return longest
@@ -125,10 +125,10 @@ def count_of(axes: Iterable[Axis]) -> Dim:
 
 def sum_of(total: Sum) -> Dim:
     """Sum of these products."""
-    found: Dim = 0
+    result: Dim = 0
     for count, each in sorted(((count_of(axes), each) for axes, each in total.items()), key=str):
-        found = plus(found, times(count, each))
-    return found
+        result = plus(result, times(count, each))
+    return result
 
 
 def plus(a: Dim, b: Dim) -> Dim:
@@ -141,14 +141,14 @@ def times(a: Dim, b: Dim) -> Dim:
 
 def computed_nodes(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
     """Nodes that a kernel computes or loads for these values."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     stack = list(values)
     while stack:
         n = stack.pop()
-        if n not in found and n not in loads:
-            found[n] = None
+        if n not in nodes and n not in loads:
+            nodes[n] = None
             stack.extend(n.args)
-    return list(found)
+    return list(nodes)
 
 
 def cost(n: Node) -> int:

@@ -50,7 +50,7 @@ class ScalarEvaluator:
         with np.errstate(all="ignore"):
             for n in walk(roots):
                 if n not in self.known and n.op != "select":
-                    self.known[n] = self._made(n)
+                    self.known[n] = self._evaluate(n)
         return [self.known[r] for r in roots]
 
     def store(self, root: ScalarStore, computed: Node, into: np.ndarray) -> None:
@@ -91,7 +91,7 @@ class ScalarEvaluator:
         """A value at all places of some axes."""
         return np.broadcast_to(self._spread(value, axes), [self.extent(a) for a in axes])
 
-    def _whole(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> AxisValue:
+    def _over_axes(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> AxisValue:
         shape = tuple(self.extent(a) for a in axes)
         return AxisValue(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
 
@@ -101,11 +101,11 @@ class ScalarEvaluator:
 
     # -- nodes
 
-    def _made(self, n: Node) -> AxisValue:
+    def _evaluate(self, n: Node) -> AxisValue:
         if n.op in OPS or n.op in ("convert", "cast", "fetch"):
             args = [self.known[a] for a in n.args]
             axes = self._ordered(a for x in args for a in x.axes)
-            return self._whole(n, axes, self._operation(n, [self._spread(x, axes) for x in args]))
+            return self._over_axes(n, axes, self._operation(n, [self._spread(x, axes) for x in args]))
         return RULES[n.op](self, n)
 
     def _operation(self, n: Node, args: list[np.ndarray]) -> np.ndarray:
@@ -143,26 +143,26 @@ class ScalarEvaluator:
             if np.size(place) and (np.min(place) < 0 or np.max(place) >= count):
                 raise VerifyError(f"what is loaded is inside of its array: {n!r}")
             places.append(place)
-        return self._whole(n, axes, x[tuple(places)] if places else x)
+        return self._over_axes(n, axes, x[tuple(places)] if places else x)
 
     def _position(self, n: Node) -> AxisValue:
-        return self._whole(n, (n.attr,), np.arange(self.extent(n.attr)))
+        return self._over_axes(n, (n.attr,), np.arange(self.extent(n.attr)))
 
     def _pointer(self, n: Node) -> AxisValue:
-        return self._whole(n, (), np.asarray(0))
+        return self._over_axes(n, (), np.asarray(0))
 
     def _stride(self, n: Node) -> AxisValue:
         source, axis = n.attr
-        return self._whole(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
+        return self._over_axes(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
 
     def _constant(self, n: Node) -> AxisValue:
-        return self._whole(n, (), np.asarray(value_of(n)))
+        return self._over_axes(n, (), np.asarray(value_of(n)))
 
     def _size(self, n: Node) -> AxisValue:
-        return self._whole(n, (), np.asarray(self.extent(n.attr)))
+        return self._over_axes(n, (), np.asarray(self.extent(n.attr)))
 
     def _scalar(self, n: Node) -> AxisValue:
-        return self._whole(n, (), np.asarray(self.numbers[n.attr]))
+        return self._over_axes(n, (), np.asarray(self.numbers[n.attr]))
 
     def _fold(self, n: Node) -> AxisValue:
         name, columns = n.attr
@@ -172,10 +172,10 @@ class ScalarEvaluator:
         outer = tuple(a for a in axes if a not in columns)
         if FOLDS[name].positional:
             (k,) = along
-            return self._whole(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
+            return self._over_axes(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
         wide = np.float64 if array.dtype == np.float32 and name in ("sum", "prod") else array.dtype
         (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
-        return self._whole(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
+        return self._over_axes(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
 
     def _scan(self, n: Node) -> AxisValue:
         """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
@@ -187,7 +187,7 @@ class ScalarEvaluator:
         prefixes = ACCUMULATE[name].accumulate(array, axis=k)
         if name == "sum" and array.dtype == np.float32:
             prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
-        return self._whole(n, axes, np.flip(prefixes, k) if backwards else prefixes)
+        return self._over_axes(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
     def _ranked(self, n: Node) -> AxisValue:
         """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
@@ -199,11 +199,11 @@ class ScalarEvaluator:
         order = np.flip(array.shape[k] - 1 - order, k) if descending else order
         ranked = order if part == "positions" else np.take_along_axis(array, order, axis=k)
         if not isinstance(place, Axis):
-            return self._whole(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
+            return self._over_axes(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
         own = tuple(place if a == column else a for a in axes)
         ranked = ranked.take(np.arange(self.extent(place)), axis=k)
         ordered = self._ordered(own)
-        return self._whole(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
+        return self._over_axes(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
 
 
 RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {

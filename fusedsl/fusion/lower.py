@@ -124,8 +124,8 @@ def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: No
         starts = tuple(start if k == cut else 0 for k in range(len(axes)))
         coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
         value = lowering.lower(computed, coordinates, cut=False)
-        made = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
-        roots.append(ScalarStore(target.kind, target.index, *made, starts if start != 0 else (), target.rounded))
+        fields = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
+        roots.append(ScalarStore(target.kind, target.index, *fields, starts if start != 0 else (), target.rounded))
     return roots
 
 

@@ -22,22 +22,22 @@ def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
     """For each fold and component, the conditions under which an element changes it; None if unknown."""
     if stream.means:
         return None
-    found = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
-    return found + [_of_component(c) for c in stream.components]
+    by_part = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
+    return by_part + [_of_component(c) for c in stream.components]
 
 
 def _of_component(c: Component) -> list[Condition]:
-    found = [(c.guard, True)] if c.guard is not None else []
+    conditions_ = [(c.guard, True)] if c.guard is not None else []
     if c.weight is not None:
-        found += _of_value(c.weight, 0.0)
+        conditions_ += _of_value(c.weight, 0.0)
     if c.exponent is not None and c.skips:
-        found += _of_value(c.exponent.reference.value, IDENTITY["max" if c.exponent.scale > 0 else "min"])
-    return found
+        conditions_ += _of_value(c.exponent.reference.value, IDENTITY["max" if c.exponent.scale > 0 else "min"])
+    return conditions_
 
 
 def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     """Conditions under which a value is not the identity."""
-    found: list[Condition] = []
+    necessary: list[Condition] = []
     stack, seen = [value], set[Node]()
     while stack:
         n = unwidened(stack.pop())
@@ -50,17 +50,21 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
             condition, yes, no = n.args
             for wanted, branch, other in ((True, yes, no), (False, no, yes)):
                 if nothing is not None and is_literal(other, nothing):
-                    found.append((condition, wanted))
+                    necessary.append((condition, wanted))
                     stack.append(branch)
                     break
-    return found
+    return necessary
 
 
 def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
     """Condition of these axes only that is necessary for an element to contribute; None: always true."""
     each = [one for stream in streams for one in conditions(stream) or [[]]]
-    found = [[part for condition in one for part in conjuncts(condition)] for one in each]
-    common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
+    parts_of_each = [[part for condition in one for part in conjuncts(condition)] for one in each]
+    common = (
+        [c for c in dict.fromkeys(parts_of_each[0]) if all(c in other for other in parts_of_each)]
+        if parts_of_each
+        else []
+    )
     free, known = free_axes(c for c, _ in common), frozenset(axes)
     mine = [(c, truth) for c, truth in common if free[c] <= known]
     return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
@@ -68,7 +72,7 @@ def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> 
 
 def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
     """Conditions that a condition implies, each once: itself, or its conjuncts if it `opens`."""
-    stack, found, seen = [condition], list[Condition](), set[Condition]()
+    stack, parts, seen = [condition], list[Condition](), set[Condition]()
     while stack:
         c, wanted = part = stack.pop()
         if part in seen:
@@ -79,8 +83,8 @@ def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda 
         elif c.op in (AND if wanted else OR) and opens(part):
             stack += [(a, wanted) for a in reversed(c.args)]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
 def predicate_reads(condition: Node | None, value: Node) -> Node:

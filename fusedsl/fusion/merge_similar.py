@@ -38,7 +38,7 @@ class NamedGroup:
 
 def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]) -> list[NamedGroup]:
     """The groups, where similar ones differ only in scalar arguments."""
-    found = [NamedGroup(g, tuple(parameters)) for g in groups]
+    named = [NamedGroup(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
         if g.attention is None:
@@ -51,8 +51,8 @@ def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]
         first = _arguments(groups[members[0]])
         for k, own in zip(members, literals):
             group = _with_numbers(groups[k], [own[place] for place in differ]) if differ else groups[k]
-            found[k] = NamedGroup(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
-    return found
+            named[k] = NamedGroup(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
+    return named
 
 
 def _arguments(g: FusionGroup) -> list[int]:

@@ -83,16 +83,16 @@ class _GroupSplitter:
         free = free_axes(order)
         values, addresses = set(g.values), _addresses(order)
         last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(kept, len(order))
-        best, crossing, ends, made, done = None, 0, [0] * (len(order) + 1), False, False
+        best, crossing, ends, computes, done = None, 0, [0] * (len(order) + 1), False, False
         for p, n in enumerate(order[:-1]):  # a split after each node
             crossing -= ends[p]
             if not _is_leaf(n, g) and n not in addresses:
-                made = True
+                computes = True
                 if free[n] == axes and last.get(n, p) > p:
                     crossing += _words(n)
                     ends[last[n]] += _words(n)
             done |= n in values and n not in kept
-            somewhere = limit // 2 <= p + 1 <= max(limit, 1) and made and (crossing or done)
+            somewhere = limit // 2 <= p + 1 <= max(limit, 1) and computes and (crossing or done)
             if somewhere and (best is None or crossing <= best[0]):
                 best = (crossing, p + 1)
         if best is None:
@@ -187,53 +187,53 @@ class _GroupSplitter:
 
 def _users(order: Sequence[Node], roots: set[Node], imports) -> set[Node]:
     """These nodes of a body and all their users; imports have no inputs."""
-    found: set[Node] = set()
+    users: set[Node] = set()
     for n in order:
-        if n in roots or (n not in imports and not found.isdisjoint(n.args)):
-            found.add(n)
-    return found
+        if n in roots or (n not in imports and not users.isdisjoint(n.args)):
+            users.add(n)
+    return users
 
 
 def pressure(order: Sequence[Node], values: Iterable[Node]) -> list[int]:
     """Live words after each node of a body, in this order; folded and stored values live until the end."""
     last = {a: p for p, n in enumerate(order) for a in n.args}
     last |= dict.fromkeys(values, len(order))
-    alive, found = 0, []
+    alive, live = 0, []
     ends: dict[int, int] = {}
     for p, n in enumerate(order):
         if n.op != "const":
             alive += _words(n)
             end = last.get(n, p)
             ends[end] = ends.get(end, 0) + _words(n)
-        found.append(alive)
+        live.append(alive)
         alive -= ends.get(p, 0)
-    return found
+    return live
 
 
 def _order(values: Iterable[Node], imports) -> list[Node]:
     """Nodes of a kernel, operands first; imports are leaves."""
-    found: dict[Node, None] = {}
+    order: dict[Node, None] = {}
     stack = list(reversed(list(values)))
     while stack:
         n = stack[-1]
-        if n in found:
+        if n in order:
             stack.pop()
             continue
-        missing = [] if n in imports else [a for a in n.args if a not in found]
+        missing = [] if n in imports else [a for a in n.args if a not in order]
         if missing:
             stack += reversed(missing)
         else:
-            found[stack.pop()] = None
-    return list(found)
+            order[stack.pop()] = None
+    return list(order)
 
 
 def _addresses(order: Iterable[Node]) -> set[Node]:
     """Nodes of a body that are addresses: each kernel computes its own."""
-    found: set[Node] = set()
+    addresses: set[Node] = set()
     for n in order:
-        if n.op in ("pointer", "stride") or (n.op in ("add", "multiply") and not found.isdisjoint(n.args)):
-            found.add(n)
-    return found
+        if n.op in ("pointer", "stride") or (n.op in ("add", "multiply") and not addresses.isdisjoint(n.args)):
+            addresses.add(n)
+    return addresses
 
 
 def _is_leaf(n: Node, g: FusionGroup) -> bool:

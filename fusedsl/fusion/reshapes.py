@@ -13,7 +13,7 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
 
     A result that depends on a reduction keeps a final reshape, so that it is stored where it is computed.
     """
-    results = tuple(map(_ended, results))
+    results = tuple(map(_move_reshape_to_end, results))
     ends = {r for r in results if r.op == "reshape" and any(n.op == "reduce" for n in walk(r.args))}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -25,29 +25,29 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
     return [new[r] for r in results]
 
 
-def _ended(result: Node) -> Node:
+def _move_reshape_to_end(result: Node) -> Node:
     """A result with its reshape moved to the end, if a reduction is below the reshape."""
     inside = [n for n in _elements(result) if n.op == "reshape" and n.type.shape == result.type.shape]
     for n in inside if result.op != "reshape" else ():
         if any(below.op == "reduce" for below in walk(n.args)):
-            found = _reshaped(result, n.args[0].type.shape)
-            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(found)):
-                return node("reshape", (found,), None, result.type)
+            inner = _reshaped(result, n.args[0].type.shape)
+            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(inner)):
+                return node("reshape", (inner,), None, result.type)
     return result
 
 
 def _elements(n: Node) -> list[Node]:
     """Nodes that a value is computed from elementwise, down to other operations."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     stack = [n]
     while stack:
         n = stack.pop()
-        if n in found:
+        if n in nodes:
             continue
-        found[n] = None
+        nodes[n] = None
         if n.op in OPS or n.op in ("convert", "cast", "broadcast"):
             stack += n.args
-    return list(found)
+    return list(nodes)
 
 
 Shape = tuple[Dim, ...]
@@ -100,16 +100,16 @@ def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
     first, last = shared_ends(old, new)
     before, after = non_unit_axes(old), non_unit_axes(new)
     whole = (1,) * (len(old) - len(part)) + part
-    found: list[Dim] = [1] * len(new)
+    shape: list[Dim] = [1] * len(new)
     kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
     for a, c in zip(*kept):
-        found[c] = whole[a]
+        shape[c] = whole[a]
     inside = {whole[a] != 1 for a in before[first : len(before) - last]}
     if len(inside) == 2:
         return None
     for c in after[first : len(after) - last] if True in inside else ():
-        found[c] = new[c]
-    return tuple(found)
+        shape[c] = new[c]
+    return tuple(shape)
 
 
 def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
@@ -135,28 +135,30 @@ def refine(results: list[Node]) -> list[Node]:
     no division.
     """
     while True:
-        cuts = {shape: found for shape in {r.type.shape for r in results} if (found := _cut_of(results, shape))}
+        cuts = {
+            shape: split for shape in {r.type.shape for r in results} if (split := _last_axis_split(results, shape))
+        }
         if not cuts:
             return results
         results = [_reshaped(r, cuts[r.type.shape]) if r.type.shape in cuts else r for r in results]
 
 
-def _cut_of(results: list[Node], shape: Shape) -> Shape | None:
+def _last_axis_split(results: list[Node], shape: Shape) -> Shape | None:
     """`shape` with its last axis split as some reshape in maps of this shape needs, or None."""
     maps = [r for r in results if r.type.shape == shape]
     nodes = list(walk(maps))
     if any(n.op in ("reduce", "scan", "ranked") for n in nodes):
         return None
     whole = [VECTOR_BYTES // r.type.dtype.itemsize for r in maps]
-    found: list[tuple[int, Dim]] = []
+    splits: list[tuple[int, Dim]] = []
     for n in nodes:
         if n.op == "reshape" and reshaped_argument(n) is None and n.type.shape[-1:] == shape[-1:]:
             cut = _merged_last(n.args[0].type.shape, n.type.shape)
             if cut is not None and all(cut[0] % count == 0 for count in whole):
-                found.append(cut)
-    if not found:
+                splits.append(cut)
+    if not splits:
         return None
-    inner, outer = max(found, key=lambda cut: cut[0])
+    inner, outer = max(splits, key=lambda cut: cut[0])
     return (*shape[:-1], outer, inner)
 
 

@@ -56,12 +56,12 @@ def add_shared_arrays(graph: Graph, stored: Sequence[StoredArray], instructions_
 
     These are reductions, scans, sorts and products, and elementwise values that take longer to recompute than to store.
     """
-    found = list(stored)
+    arrays = list(stored)
     while True:
-        added = _shared(graph, found, instructions_per_byte) if found else []
+        added = _shared(graph, arrays, instructions_per_byte) if arrays else []
         if not added:
-            return found
-        found += added
+            return arrays
+        arrays += added
 
 
 def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[StoredArray]:
@@ -101,21 +101,21 @@ def _expensive_values(
 
     `counts` says how many segments compute each. A load and a store take as long as `rate` instructions per byte.
     """
-    found: set[Node] = set()
+    expensive: set[Node] = set()
     inside: dict[Node, frozenset[Node]] = {}
     for n in walk(roots):
-        leaf = n in index or n in found or n.op in LEAVES
+        leaf = n in index or n in expensive or n.op in LEAVES
         inside[n] = frozenset((n,)) if leaf else frozenset((n,)).union(*(inside[a] for a in n.args))
         again = counts.get(n, 1) - 1
         if again and n not in index and n.op not in LEAVES and n.type.shape and rate < inf:
-            read = {m for m in inside[n] if m in index or m in found or m.op == "param"}
+            read = {m for m in inside[n] if m in index or m in expensive or m.op == "param"}
             issued = sum(map(cost, inside[n].difference(read)))
             moved = sum(m.type.dtype.itemsize for m in read if m.type.shape)
             stored = n.type.dtype.compute.itemsize * (1 + again)
             if again * (issued + rate * moved) > rate * stored:
-                found.add(n)
+                expensive.add(n)
                 inside[n] = frozenset((n,))
-    return found
+    return expensive
 
 
 def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:
@@ -145,16 +145,16 @@ def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index:
     for root, works in below.items():
         for n in works:
             sharing.setdefault(n, []).append(root)
-    found = dict(level)
+    levels = dict(level)
     for _ in range(MOST_ROUNDS):
-        before = dict(found)
-        for root in reversed(found):
-            alike = {r for n in below[root] for r in sharing[n] if found[r] > found[root]}
+        before = dict(levels)
+        for root in reversed(levels):
+            alike = {r for n in below[root] for r in sharing[n] if levels[r] > levels[root]}
             if alike and (alike := alike.difference(_reached(root, readers))):
-                _raise(found, readers, root, max(found[r] for r in alike))
-        if found == before:
+                _raise(levels, readers, root, max(levels[r] for r in alike))
+        if levels == before:
             break
-    return found
+    return levels
 
 
 def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
@@ -167,13 +167,13 @@ def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
     return seen
 
 
-def _raise(found: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
+def _raise(levels: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
     """Move a root to this level, and its readers to the least level that this allows."""
     stack = [(root, level)]
     while stack:
         n, least = stack.pop()
-        if found[n] < least:
-            found[n] = least
+        if levels[n] < least:
+            levels[n] = least
             stack += [(r, least + d) for r, d in readers[n].items()]
 
 
@@ -190,7 +190,7 @@ def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> 
 
 def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[Node]]:
     """(stored arrays that a root reads elementwise, stored arrays that it reads otherwise)."""
-    found: tuple[set[Node], set[Node]] = (set(), set())
+    arrays: tuple[set[Node], set[Node]] = (set(), set())
     stack, seen = [(root, True)], set[tuple[Node, bool]]()
     while stack:
         n, beside = stack.pop()
@@ -199,10 +199,10 @@ def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[No
             continue
         seen.add((n, beside))
         if n in index and n is not root:
-            found[not beside].add(n)
+            arrays[not beside].add(n)
         else:
             stack += [(a, beside and (n.op in OPS or n.op in CASTS)) for a in n.args]
-    return found
+    return arrays
 
 
 def _leaf(n: Node, place: int) -> Node:

@@ -42,17 +42,17 @@ def split_concat_reductions(results: Sequence[Node], same: SameExtent) -> list[N
 
 def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
     """Axes along which sums of products are concatenated with single columns."""
-    found: dict[Dim, dict[Dim, Dim]] = {}
+    pieces: dict[Dim, dict[Dim, Dim]] = {}
     computed: set[Dim] = set()
     for n in walk(results):
         if n.op == "gather" and n.attr[0] == GUARDED:
             axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
             begin, extent = begin_of(n.args[1]), n.type.shape[axis]
             if begin is not None:
-                found.setdefault(extent, {})[begin] = n.args[0].type.shape[axis]
+                pieces.setdefault(extent, {})[begin] = n.args[0].type.shape[axis]
                 if any(m.op == "reduce" for m in walk(n.args[:1])):
                     computed.add(extent)
-    cuts = [_in_order(extent, found[extent], same) for extent in found if extent in computed]
+    cuts = [_in_order(extent, pieces[extent], same) for extent in pieces if extent in computed]
     return [cut for cut in cuts if cut is not None and sum(d != 1 for d in cut.extents) == 1 < len(cut.extents)]
 
 
@@ -82,8 +82,8 @@ class _PieceSlicer:
     def results(self, results: Sequence[Node]) -> list[Node]:
         """The results computed from pieces; extents of slices that equal a piece's extent are unified."""
         new = rebuild(results, self._change)
-        made = Graph((), tuple(new[r] for r in results), ())
-        return list(resolve_dims(made, self.names).results)
+        graph = Graph((), tuple(new[r] for r in results), ())
+        return list(resolve_dims(graph, self.names).results)
 
     def _change(self, old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -158,8 +158,8 @@ class _PieceSlicer:
         shape = tuple(self.cut.extents[p] if k == axis else d for k, d in enumerate(n.type.shape))
         type = Type(n.type.dtype, shape, n.type.weak)
         if n.op == "where" and (branch := self._branch(n, axis, p)) is not None:
-            made = self._of(branch, n, axis, p)
-            return None if made is None else node("broadcast", (made,), None, type)
+            sliced = self._of(branch, n, axis, p)
+            return None if sliced is None else node("broadcast", (sliced,), None, type)
         if n.op in OPS or n.op in ELEMENTWISE:
             args = [self._of(a, n, axis, p) for a in n.args]
             return None if None in args else node(n.op, tuple(args), n.attr, type)  # type: ignore[arg-type]

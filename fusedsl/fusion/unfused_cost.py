@@ -50,20 +50,20 @@ def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Unfuse
 
 def _arrays(graph: Graph) -> set[Node]:
     """Nodes that depend on an array; others are arithmetic on Python numbers and indices."""
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for n in graph.nodes():
-        if n.op == "param" or any(a in found for a in n.args):
-            found.add(n)
-    return found
+        if n.op == "param" or any(a in nodes for a in n.args):
+            nodes.add(n)
+    return nodes
 
 
 def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[Node, ...]]:
     """Sums that are matrix products, with their factors and the mask of the products."""
-    found = {}
+    matmuls = {}
     for n in graph.nodes():
         if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
-            found[n] = taken
-    return found
+            matmuls[n] = taken
+    return matmuls
 
 
 def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
@@ -83,16 +83,16 @@ def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set
     for n in graph.nodes():
         for a in n.args:
             users.setdefault(a, []).append(n)
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for product, factors in products.items():
         stack = [product.args[0]]
         while stack:
             n = stack.pop()
-            within = all(u is product or u in found for u in users[n]) and n not in graph.results
+            within = all(u is product or u in nodes for u in users[n]) and n not in graph.results
             if within and n not in factors:
-                found.add(n)
+                nodes.add(n)
                 stack.extend(n.args)
-    return found
+    return nodes
 
 
 def _computes(n: Node) -> bool:
@@ -122,8 +122,8 @@ def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedK
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    made = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
-    return replace(made, sides=_sides(n, extents)) if n.op == "contract" else made
+    kernel = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    return replace(kernel, sides=_sides(n, extents)) if n.op == "contract" else kernel
 
 
 def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:

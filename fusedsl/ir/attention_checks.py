@@ -98,9 +98,9 @@ def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
     *shape, b, h, i, j = values
     extents = dict(zip(PLACES, (b, h, i, j)))
     ways = combinations(PLACES, len(shape))
-    found = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
-    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in found
-    return found if apart else []
+    fitting = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
+    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
+    return fitting if apart else []
 
 
 def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:

@@ -262,8 +262,12 @@ class GraphBuilder:
         if not weak:
             values = tuple(self.convert(a, compute) for a in values)
         operands = self._condition(op, args) + values + self._exponent(op, args)
-        made = node(name, operands, None, Type(result, shape, weak))
-        return self.cast(made, result) if self.rounding == "op" and result.compute is not result and not weak else made
+        result_node = node(name, operands, None, Type(result, shape, weak))
+        return (
+            self.cast(result_node, result)
+            if self.rounding == "op" and result.compute is not result and not weak
+            else result_node
+        )
 
     def _values(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
         """The operands that promotion looks at: not a condition, not an exponent."""

@@ -88,11 +88,11 @@ class _Case:
         arrays |= {("temporary", k): x for k, x in enumerate(arguments[count:])}
         results = self.run(self.extents, arrays, arguments)
         tolerance = TOLERANCE[min(_floats(self.graph.results), default=64)]
-        if all(not _apart(*pair, tolerance).any() for pair in zip(expected, results)):
+        if all(not _differs(*pair, tolerance).any() for pair in zip(expected, results)):
             return ""
         moved = self._interpreted([_moved(x, random) for x in arguments])
         for k, (want, got, other) in enumerate(zip(expected, results, moved)):
-            wrong = np.argwhere(_apart(want, got, tolerance, other))
+            wrong = np.argwhere(_differs(want, got, tolerance, other))
             if len(wrong):
                 where = tuple(map(int, wrong[0]))
                 shown = f"{got[where]} at {where}, and its graph {want[where]}"
@@ -113,7 +113,7 @@ def _floats(results: Iterable[Node]) -> list[int]:
     return [n.type.dtype.bits for n in walk(results) if n.type.dtype.kind == "f" and not n.type.weak]
 
 
-def _apart(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarray | None = None) -> np.ndarray:
+def _differs(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarray | None = None) -> np.ndarray:
     """Where two arrays differ by more than rounding. `moved` is the first with arguments that are off by an ulp: what
     changes then may be off by some times as much."""
     if want.dtype.kind in "iub":

@@ -13,7 +13,7 @@ from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, product
 from .graph import Check, Node, Type, node
-from .joins import alike
+from .joins import promoted
 from .ops import VIEWS
 from .types import FLOAT32, DType, promote
 
@@ -65,7 +65,7 @@ def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: s
     summed = set(left + right) - set(result)
     x, left = _without_units(b, x, left)
     y, right = _without_units(b, y, right)
-    x, y = alike(b, (x, y))
+    x, y = promoted(b, (x, y))
     d, gone = promote(x.type.dtype, y.type.dtype), set(left + right) - set(result)
     meet = set(left) & set(right) & gone
     if (d.storage and not meet) or (d.compute is not d and gone - meet):
@@ -74,12 +74,12 @@ def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: s
     y, right = _alone_summed(b, y, right, left + result)
     kept = "".join(c for c in result if c in left + right)
     if meet:
-        made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
+        product = _sum_of_products(b, x, y, Subscripts(left, right, kept))
     else:
-        made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
-        if summed and made.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
-            made = b.elementwise("add", made, b.literal(0.0))
-    return _placed(b, made if d.storage or made.type.weak else b.convert(made, d), kept, result)
+        product = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
+        if summed and product.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
+            product = b.elementwise("add", product, b.literal(0.0))
+    return _placed(b, product if d.storage or product.type.weak else b.convert(product, d), kept, result)
 
 
 def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) -> Node:
@@ -91,8 +91,8 @@ def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) 
     extent = dict(zip(canonical.right, y.type.shape)) | dict(zip(canonical.left, x.type.shape))
     dtype = FLOAT32 if x.type.dtype.storage else promote(x.type.dtype, y.type.dtype)
     shape, weak = tuple(extent[c] for c in canonical.result), x.type.weak and y.type.weak
-    made = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
-    return b.cast(made, dtype) if b.rounding == "op" and dtype.compute is not dtype else made
+    product = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
+    return b.cast(product, dtype) if b.rounding == "op" and dtype.compute is not dtype else product
 
 
 def _rounded(b: GraphBuilder, x: Node) -> Node:

@@ -137,11 +137,11 @@ def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = 
             help="insert axes of extent 1: indices[:, None]",
         )
         raise fail(error, 1)
-    found = _located(b, (1, indices))
+    located = _located(b, (1, indices))
     others = [1 if axis == a else d for axis, d in enumerate(x.type.shape)]
     check = Check("equal", (), "take_along_axis", (x.type, indices.type))
     shape = b.broadcast([tuple(others), indices.type.shape], check)
-    return gather(x, {a: found}, range(x.type.rank), shape)
+    return gather(x, {a: located}, range(x.type.rank), shape)
 
 
 def at_position(b: GraphBuilder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
@@ -190,7 +190,7 @@ def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | N
 
 def total(extents: Sequence[Dim]) -> Dim:
     """The sum of extents."""
-    found: Dim = 0
+    result: Dim = 0
     for d in extents:
-        found = expression("+", d, found) if found != 0 else d
-    return found
+        result = expression("+", d, result) if result != 0 else d
+    return result

@@ -29,7 +29,7 @@ def concat(b: GraphBuilder, arrays: Sequence[Node], axis: int, what: str = "conc
     except ShapeError as error:
         raise fail(error, 1) from None
     _require_alike(b, what, arrays, a)
-    parts = alike(b, arrays)
+    parts = promoted(b, arrays)
     if len(parts) == 1:
         return parts[0]
     ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]
@@ -48,7 +48,7 @@ def concat(b: GraphBuilder, arrays: Sequence[Node], axis: int, what: str = "conc
     return joined
 
 
-def alike(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
+def promoted(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
     """The arrays in the one dtype that they promote to."""
     strong = [x.type.dtype for x in arrays if not x.type.weak]
     if not strong:

@@ -91,13 +91,13 @@ def fma(a, b, c):
     return np.where(even & (lost != 0) & np.isfinite(lost), odd, total).astype(np.float32)
 
 
-def _ordered_zeros(found, a, b, both: Callable):
-    """`found`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
+def _ordered_zeros(result, a, b, both: Callable):
+    """`result`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
     NumPy's own depends on the processor."""
-    if np.asarray(found).dtype.kind != "f":
-        return found
-    zero = np.zeros_like(found)
-    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), found)
+    if np.asarray(result).dtype.kind != "f":
+        return result
+    zero = np.zeros_like(result)
+    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), result)
 
 
 def maximum(a, b):

@@ -65,14 +65,14 @@ def _line_double(line: str) -> float:
 
 def varying(lines: Iterable[str], fixed: Iterable[str]) -> list[str]:
     """Instructions whose values differ by element; a thread computes the others once."""
-    same, found = {"inf", "nan", "True", "False", *fixed}, []
+    same, lines_ = {"inf", "nan", "True", "False", *fixed}, []
     for line in lines:
         target, _, value = line.split("#", 1)[0].partition(" = ")
         if same.issuperset(READ.findall(value)):
             same.add(target)
         else:
-            found.append(line)
-    return found
+            lines_.append(line)
+    return lines_
 
 
 @cache

@@ -22,8 +22,8 @@ def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
     result = reduced_dtype(fold, x.type.dtype)
     if not x.type.weak:
         x = b.convert(x, result)
-    made = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
-    return b.cast(made, result) if b.rounding == "op" and result.compute is not result else made
+    prefixes = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
+    return b.cast(prefixes, result) if b.rounding == "op" and result.compute is not result else prefixes
 
 
 def ranked(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..ir.types import DType
 from .attention import Stream
 from .batched_calls import Table
-from .phase import Body, Phase, Product, Reduction, Store, Value
+from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ class KernelIR:
         return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[MatrixProduct, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
         if self.stream is not None or self.steady:
             return ()

@@ -40,7 +40,7 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class Product:
+class MatrixProduct:
     """Matrix product: a sum over left * right, each with row axes that the other lacks.
 
     Each body computes one value from loads, positions and scalars only.
@@ -115,7 +115,7 @@ class Phase:
     select: Selection | None = None  # sort of the elements, after the bodies
     ranks: bool = False  # the phase runs over the sorted axis, not over the columns
     column_reductions: tuple[Reduction, ...] = ()  # over all row axes, one state per column; the kernel finishes them
-    products: tuple[Product, ...] = ()  # one for each of `folds`, if all of them sum matrix products
+    products: tuple[MatrixProduct, ...] = ()  # one for each of `folds`, if all of them sum matrix products
     reuses_reference: bool = False  # later tiles may be measured from the references of the first one
     derived: DerivedAccumulators | None = None  # … and combine all accumulators but these
 

@@ -13,7 +13,18 @@ from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import Ending, Extreme, Gather, Line, Score, Sieve, Stream, Weighing
 from .kernel import Finish, Load, Position
-from .phase import Body, DerivedAccumulators, Phase, Product, Reduction, ScanStep, ScanUse, Selection, Store, Value
+from .phase import (
+    Body,
+    DerivedAccumulators,
+    MatrixProduct,
+    Phase,
+    Reduction,
+    ScanStep,
+    ScanUse,
+    Selection,
+    Store,
+    Value,
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +115,7 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
-        *(Phase, Finish, Reduction, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(Phase, Finish, Reduction, MatrixProduct, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
         *(DerivedAccumulators, Stream, Score, Weighing, Ending, Sieve, Extreme, Gather, Line),
     )
 }

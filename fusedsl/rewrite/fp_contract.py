@@ -60,11 +60,13 @@ def _beside_the_first(total: Node) -> Iterator[Node]:
 
     A loop over a value that a condition does not depend on would otherwise be two loops.
     """
-    found = False
+    first_seen = False
     for k in range(2):
         products = dict(_products(total, k))
-        alike = not found and all(p.type.shape == total.type.shape and not picked for p, picked in products.items())
-        found |= bool(products) and alike
+        alike = not first_seen and all(
+            p.type.shape == total.type.shape and not picked for p, picked in products.items()
+        )
+        first_seen |= bool(products) and alike
         yield from () if alike else products
 
 

@@ -203,8 +203,8 @@ def scaled_bits(n: Node) -> Node | None:
         bound = _bound(c, s, op in ("less_equal", "greater"), k.type.dtype)
         if op in ("less", "less_equal"):
             return _truth("less", n, k, bound)
-        found = _truth("greater_equal", n, k, bound)
-        return found if c.op == "const" else _truth("logical_and", n, found, _truth("equal", c, c, c))
+        condition = _truth("greater_equal", n, k, bound)
+        return condition if c.op == "const" else _truth("logical_and", n, condition, _truth("equal", c, c, c))
     return None
 
 

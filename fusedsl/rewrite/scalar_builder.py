@@ -53,18 +53,18 @@ def times(x: Node | None, y: Node | None) -> Node | None:
 
 def product_of(factors: Iterable[Node]) -> Node | None:
     """Product of values from left to right; None if there are none."""
-    found: Node | None = None
+    total: Node | None = None
     for x in factors:
-        found = times(found, x)
-    return found
+        total = times(total, x)
+    return total
 
 
 def total_of(addends: Sequence[Node]) -> Node:
     """Sum of values from left to right."""
-    found = addends[0]
+    total = addends[0]
     for x in addends[1:]:
-        found = scalar_op("subtract", found, x.args[0]) if x.op == "negative" else scalar_op("add", found, x)
-    return found
+        total = scalar_op("subtract", total, x.args[0]) if x.op == "negative" else scalar_op("add", total, x)
+    return total
 
 
 def scaled(value: Node, scale: float, factor: Node | None) -> Node:

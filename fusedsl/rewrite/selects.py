@@ -75,22 +75,22 @@ class SelectAnalysis:
 
     def condition(self, c: Node) -> Node:
         """A condition as logic of conditions, if it is a select of literals."""
-        found = self.of(c)
-        if found is None:
+        select = self.of(c)
+        if select is None:
             return simplify_comparison(c)
-        if not value_of(found.other):
-            return both(found.condition, found.value)
-        return either(negation(found.condition), found.value)
+        if not value_of(select.other):
+            return both(select.condition, select.value)
+        return either(negation(select.condition), select.value)
 
     def alike(self, n: Node) -> Select | None:
         """The exact select that an operation of selects by one condition, and of literals, is."""
         args = [literal(a) for a in n.args]
-        found = [self.of(a) for a in args]
-        conditions = {c.condition for c in found if c is not None}
-        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(found, args)):
+        selects = [self.of(a) for a in args]
+        conditions = {c.condition for c in selects if c is not None}
+        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(selects, args)):
             return None
-        values = tuple(a if c is None else c.value for c, a in zip(found, args))
-        other = _folded(n, tuple(a if c is None else c.other for c, a in zip(found, args)))
+        values = tuple(a if c is None else c.value for c, a in zip(selects, args))
+        other = _folded(n, tuple(a if c is None else c.other for c, a in zip(selects, args)))
         if other is None:
             return None
         value = _folded(n, values) if all(v.op == "const" for v in values) else None
@@ -106,11 +106,11 @@ class SelectAnalysis:
                 continue
             seen.add(place)
             x, under = place
-            found = self.of(x)
-            if found is not None:
-                if found.with_other(0.0) if under else not isfinite(value_of(found.other)):
+            select = self.of(x)
+            if select is not None:
+                if select.with_other(0.0) if under else not isfinite(value_of(select.other)):
                     return True
-                stack.append((found.value, under))
+                stack.append((select.value, under))
             elif (x := literal(x)).op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
                 return True
             elif x.op in RISING:
@@ -126,10 +126,10 @@ class SelectAnalysis:
             return self._cast(n)
         if n.op not in OPS:
             return None
-        found = self.alike(n)
-        if found is None and n.op in RULES:
-            found = RULES[n.op](self, n)
-        return found
+        select = self.alike(n)
+        if select is None and n.op in RULES:
+            select = RULES[n.op](self, n)
+        return select
 
     def _cast(self, n: Node) -> Select | None:
         """A condition is 1 or 0; float8 may have no infinity."""
@@ -162,8 +162,8 @@ def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
         values = [np.asarray(value_of(a), numpy_dtype(a.type.dtype.compute)) for a in args]
         with np.errstate(all="ignore"):
             return constant(evaluate_node(n, values, (), {}).item(), n.type.dtype)
-    found = fold(OPS[n.op], args)
-    return None if found is None else constant(found, n.type.dtype)
+    value = fold(OPS[n.op], args)
+    return None if value is None else constant(value, n.type.dtype)
 
 
 # -- a rule for each operation whose operands are not all choices by one condition
@@ -184,14 +184,14 @@ def _where(choices: SelectAnalysis, n: Node) -> Select | None:
     if inner is None and outer is None:
         return None
     if inner is None or outer is None:
-        return _beside(c, yes, no, inner, outer)
+        return _nested_select(c, yes, no, inner, outer)
     same = outer.with_other(value_of(inner.other))
     if same is None:
         return None
     return Select(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
 
 
-def _beside(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
+def _nested_select(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
     """A select on one side of another one."""
     if inner is None:
         assert outer is not None
@@ -211,19 +211,19 @@ def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
     """A sum with an infinite addend is infinite."""
     sides = [choices.of(a) for a in n.args]
     sides = [None if c is None else c.infinite for c in sides]
-    for k, found in enumerate(sides):
-        if found is None:
+    for k, select in enumerate(sides):
+        if select is None:
             continue
-        other = found.other if k == 0 or n.op == "add" else constant(-value_of(found.other), n.type.dtype)
-        rest, condition = n.args[1 - k], found.condition
+        other = select.other if k == 0 or n.op == "add" else constant(-value_of(select.other), n.type.dtype)
+        rest, condition = n.args[1 - k], select.condition
         beside = sides[1 - k]
         if beside is not None:
             if not is_number(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
                 return None
             rest, condition = beside.value, both(condition, beside.condition)
-        if not choices.finite(rest) or choices.may_be_infinite(found.value):
+        if not choices.finite(rest) or choices.may_be_infinite(select.value):
             return None
-        values = (found.value, rest) if k == 0 else (rest, found.value)
+        values = (select.value, rest) if k == 0 else (rest, select.value)
         return Select(condition, _added(n, *values), other)
     return None
 
@@ -242,10 +242,10 @@ def _least(choices: SelectAnalysis, n: Node) -> Select | None:
     number = -inf if n.op in ("minimum", "fmin") else inf
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x)
-        found = None if one is None else one.with_other(number)
-        if found is not None and choices.finite(y):
-            value = y if is_number(found.value, -number) else _of_two(n, k, found.value, y)
-            return Select(found.condition, value, found.other)
+        select = None if one is None else one.with_other(number)
+        if select is not None and choices.finite(y):
+            value = y if is_number(select.value, -number) else _of_two(n, k, select.value, y)
+            return Select(select.condition, value, select.other)
     return None
 
 
@@ -257,12 +257,12 @@ def _product(choices: SelectAnalysis, n: Node) -> Select | None:
         one = choices.of(x) if k == 0 or n.op == "multiply" else None
         if one is None:
             continue
-        found = one.infinite if is_positive(y) else None
-        if found is None and choices.finite(y):
-            found = one.with_other(0.0)
-        if found is not None:
-            alone = n.op == "multiply" and is_number(found.value, 1.0) and y.type == n.type
-            return Select(found.condition, y if alone else _of_two(n, k, found.value, y), found.other)
+        select = one.infinite if is_positive(y) else None
+        if select is None and choices.finite(y):
+            select = one.with_other(0.0)
+        if select is not None:
+            alone = n.op == "multiply" and is_number(select.value, 1.0) and y.type == n.type
+            return Select(select.condition, y if alone else _of_two(n, k, select.value, y), select.other)
     return None
 
 

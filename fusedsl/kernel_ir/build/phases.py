@@ -11,7 +11,7 @@ from ...fusion.contractions import matmul_factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import Finish
-from ..phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from ..phase import Body, Phase, MatrixProduct, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .instructions import literal
 from .fold_bodies import build_reduction, combine_body
@@ -101,14 +101,14 @@ class PhaseBuilder(KernelFrame):
             )
         ], held
 
-    def _products(self, folds: list[Node]) -> tuple[Product, ...]:
+    def _products(self, folds: list[Node]) -> tuple[MatrixProduct, ...]:
         """The factors of each fold, if all of them are matrix products."""
         products = []
         for f in folds:
             pair = matmul_factors(f, self.free, self.group.rows)
             if pair is None:
                 return ()
-            products.append(Product(*(self._body([a], self.known())[0] for a in pair)))
+            products.append(MatrixProduct(*(self._body([a], self.known())[0] for a in pair)))
         return tuple(products)
 
     # -- orders

@@ -18,15 +18,15 @@ def computed_below(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
 
     The order is the same in every process, and so are the generated files.
     """
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     stack = list(roots)
     while stack:
         n = stack.pop()
-        if n in found or n in stop or n.op in READ or n.op == "const":
+        if n in nodes or n in stop or n.op in READ or n.op == "const":
             continue
-        found[n] = None
+        nodes[n] = None
         stack.extend(n.args)
-    return found
+    return nodes
 
 
 def recompute_cost(n: Node, stop: set[Node]) -> int:

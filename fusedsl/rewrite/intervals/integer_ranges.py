@@ -23,17 +23,17 @@ class Ranges:
 
     def of(self, root: Node) -> Range:
         """(least, greatest) value of an integer."""
-        return resolve(self._known, root, lambda n: n.args, self._found)
+        return resolve(self._known, root, lambda n: n.args, self._range_of)
 
     def may_wrap(self, n: Node) -> bool:
         """Whether an operation may exceed its dtype."""
         exact = self._exact(n)
-        return exact is None or not _within(exact, whole(n.type.dtype))
+        return exact is None or not _within(exact, dtype_range(n.type.dtype))
 
-    def _found(self, n: Node) -> Range:
+    def _range_of(self, n: Node) -> Range:
         if n.type.dtype.kind not in "biu":
             return 0, 0
-        limits = whole(n.type.dtype)
+        limits = dtype_range(n.type.dtype)
         exact = self._exact(n)
         return limits if exact is None or not _within(exact, limits) else exact
 
@@ -46,14 +46,14 @@ class Ranges:
         if (
             n.op == "convert" and n.args[0].op == "position"
         ):  # indices fit every integer dtype that they are computed in
-            return 0, min(POSITIONS[1], whole(n.type.dtype)[1])
+            return 0, min(POSITIONS[1], dtype_range(n.type.dtype)[1])
         rule = RULES.get(n.op)
         if rule is None or any(a.type.dtype.kind == "f" for a in n.args):
             return None
         return rule(*(self.of(a) for a in n.args))
 
 
-def whole(d: DType) -> Range:
+def dtype_range(d: DType) -> Range:
     """Range of an integer dtype."""
     if d is BOOL:
         return 0, 1
@@ -122,7 +122,7 @@ def wraps_nowhere(n: Node, args: list[Bounds]) -> Node:
         case "multiply":
             return all_hold(_product_fits(x, y, d) for x in dict.fromkeys(args[0]) for y in dict.fromkeys(args[1]))
     return op(
-        "not_equal", args[0][0], constant(whole(d)[0], d), dtype=BOOL
+        "not_equal", args[0][0], constant(dtype_range(d)[0], d), dtype=BOOL
     )  # -x and |x| fit for all but the least value
 
 

@@ -42,13 +42,13 @@ class Intervals:
 
     def truth(self, root: Node) -> Truth:
         """(whether a condition may hold somewhere on the tile, whether it holds everywhere)."""
-        found = resolve(self._known, root, self._needed, self._found)
-        assert found is not None
-        return found
+        bounds = resolve(self._known, root, self._needed, self._bounds_of)
+        assert bounds is not None
+        return bounds
 
     def bounds(self, root: Node) -> Bounds | None:
         """(least, greatest) value on the tile, or None if unknown."""
-        return resolve(self._known, root, self._needed, self._found)
+        return resolve(self._known, root, self._needed, self._bounds_of)
 
     def obstacle(self, condition: Node) -> Node:
         """The first value that prevents a condition from being known per tile: itself, or one of its operands."""
@@ -69,17 +69,17 @@ class Intervals:
             return n.args if n.op in RULES else ()
         return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # the left operand first
 
-    def _found(self, n: Node) -> Bounds | None:
+    def _bounds_of(self, n: Node) -> Bounds | None:
         if not self.varies(n):
             return n, n
         return self._truth(n) if n.type.dtype is BOOL else self._bound(n)
 
     def _truth(self, n: Node) -> Truth:
-        found = self._joined(n)
-        if len(self.varies(n)) == 1 and (found is None or (n.op not in PARTED and self._asks_twice(n, found))):
+        joined = self._joined(n)
+        if len(self.varies(n)) == 1 and (joined is None or (n.op not in PARTED and self._asks_twice(n, joined))):
             low, high = self._extreme(n)
             return high, low
-        return UNKNOWN if found is None else found
+        return UNKNOWN if joined is None else joined
 
     def _joined(self, n: Node) -> Truth | None:
         """Truth of a condition from its operands."""
@@ -106,18 +106,18 @@ class Intervals:
     def _bound(self, n: Node) -> Bounds | None:
         if n.op == "position":
             return self.ends[n.attr]
-        made: Bounds | None = None
+        bounds: Bounds | None = None
         if n.op == "remainder" and (divisor := divisor_of(n) or RUN + 1) <= RUN and self.steps(n.args[0]):
             return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
         if n.op in RULES and not self._may_wrap(n):
             args: list = [self._known.get(a) for a in n.args]
-            made = RULES[n.op](n, args)
-            made = None if made is None else without_nan(n, made)
+            bounds = RULES[n.op](n, args)
+            bounds = None if bounds is None else without_nan(n, bounds)
             self._certain[n] = self._certainty(n)
-            if made is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
+            if bounds is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
                 self._certain[n] = both(self._certain[n], wraps_nowhere(n, args))
         whole = n.type.dtype.kind in "iu"
-        return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
+        return self._extreme(n) if bounds is None and whole and len(self.varies(n)) == 1 else bounds
 
     def steps(self, root: Node) -> frozenset:
         """The axes of `runs` along which a value rises or falls by one from position to position."""
@@ -129,8 +129,8 @@ class Intervals:
             return self.runs & {n.attr}
         if n.op not in STEPS or n.type.dtype.kind != "i":
             return frozenset()
-        found = frozenset().union(*(self._stepped[a] for a in n.args))
-        return frozenset(axis for axis in found if sum(axis in self.varies(a) for a in n.args) == 1)
+        axes = frozenset().union(*(self._stepped[a] for a in n.args))
+        return frozenset(axis for axis in axes if sum(axis in self.varies(a) for a in n.args) == 1)
 
     def _may_wrap(self, n: Node) -> bool:
         """Whether integers that come from memory are computed with: they may be as large as their type allows."""

@@ -37,10 +37,10 @@ def either(x: Node, y: Node) -> Node:
 
 def all_hold(conditions: Iterable[Node]) -> Node:
     """Conjunction of conditions."""
-    found = YES
+    total = YES
     for c in conditions:
-        found = both(found, c)
-    return found
+        total = both(total, c)
+    return total
 
 
 def opposite(a: Truth) -> Truth:

@@ -150,7 +150,7 @@ def _of_condition(n: Node, args: list) -> Bounds | None:
         return None
     some, every = args[0]
     one, zero = constant(1, n.type.dtype), constant(0, n.type.dtype)
-    return _picked(every, one, zero), _picked(some, one, zero)
+    return _select_bound(every, one, zero), _select_bound(some, one, zero)
 
 
 def _where(n: Node, args: list) -> Bounds | None:
@@ -160,8 +160,8 @@ def _where(n: Node, args: list) -> Bounds | None:
     ends = []
     for k, join in ((0, "minimum"), (1, "maximum")):
         mixed = _least(join, yes[k], no[k])
-        partly = _picked(some, mixed, no[k])
-        ends.append(partly if mixed is yes[k] else _picked(every, yes[k], partly))
+        partly = _select_bound(some, mixed, no[k])
+        ends.append(partly if mixed is yes[k] else _select_bound(every, yes[k], partly))
     return ends[0], ends[1]
 
 
@@ -172,7 +172,7 @@ def _least(join: str, x: Node, y: Node) -> Node:
     return x if x is y else op(join, x, y)
 
 
-def _picked(condition: Node, yes: Node, no: Node) -> Node:
+def _select_bound(condition: Node, yes: Node, no: Node) -> Node:
     if condition in (YES, NO) or yes is no:
         return no if condition is NO else yes
     return pick(condition, yes, no)

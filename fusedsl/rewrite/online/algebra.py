@@ -79,8 +79,8 @@ class Algebra:
             nothing = is_literal(branch, 0 if n is choice else 1)
             sides.append(None if nothing else side)
         if not self.depends(condition):
-            made = _guarded(condition, self.varies(condition), sides)
-            return made if self._allowed(made) else n.op
+            terms = _guarded(condition, self.varies(condition), sides)
+            return terms if self._allowed(terms) else n.op
         yes, no = sides
         found = select_of_exponentials(condition, yes, no, self.forms)
         return found if found is not None and self._allowed(found) else "a condition that reads it"
@@ -113,11 +113,11 @@ def _choice(n: Node) -> Node | None:
 
 def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
     """Each side if its condition holds, or in rows for which it does; a side of 0 is no term."""
-    found: list[ProductTerm] = []
+    terms: list[ProductTerm] = []
     for form, holds in zip(sides, (condition, opposite(condition))):
         for t in () if form is None else terms_of(form):
-            found.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
-    return tuple(found)
+            terms.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
+    return tuple(terms)
 
 
 # -- one rule for each operation
@@ -176,8 +176,8 @@ def _multiply(n: Node, a: Form, b: Form) -> Form | None:
         assert a.element is not None and b.element is not None
         element = op("multiply", a.element, b.element)
         return AffineForm(element, (), a.scale * b.scale, times(a.factor, b.factor))
-    found = [_product(s, t) for s in terms_of(a) for t in terms_of(b)]
-    return None if None in found else tuple(t for t in found if t is not None)
+    terms = [_product(s, t) for s in terms_of(a) for t in terms_of(b)]
+    return None if None in terms else tuple(t for t in terms if t is not None)
 
 
 def _times_row(a: Form, row: Node, scale: float = 1.0, factor: Node | None = None) -> Form:
@@ -226,11 +226,11 @@ def _divide(n: Node, a: Form, b: Form) -> Form | None:
     if b.element is None:
         return _times_row(a, _inverse(times(b.factor, under)), 1.0 / b.scale)
     if isinstance(a, AffineForm) and not a.rows and a.element is not None:
-        made: Form = replace(a, element=op("divide", a.element, under))
+        form: Form = replace(a, element=op("divide", a.element, under))
     else:
-        made = tuple(replace(t, weight=times(t.weight, _inverse(under))) for t in terms_of(a))
-    made = _times_number(made, 1.0 / b.scale)
-    return made if b.factor is None else _times_row(made, _inverse(b.factor))
+        form = tuple(replace(t, weight=times(t.weight, _inverse(under))) for t in terms_of(a))
+    form = _times_number(form, 1.0 / b.scale)
+    return form if b.factor is None else _times_row(form, _inverse(b.factor))
 
 
 def _inverse(x: Node | None) -> Node:

@@ -159,7 +159,7 @@ class _PassBuilder:
         return self._add_sum(f, terms_of(form)) if f.attr[0] == "sum" else f.attr[0]
 
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
-        references, made = dict(self.references), []
+        references, parts = dict(self.references), []
         if self.owner.running_reference:
             measured = measure_from_running_reference(terms, self.owner.stream)
             if measured is None:
@@ -170,13 +170,13 @@ class _PassBuilder:
         if any(t.there not in (None, _is_nonzero(t)) for t in terms):
             return "a condition that reads it"
         for t in terms:
-            made.append(
+            parts.append(
                 _component(t, f.type.dtype.compute, references, self.owner.stream, self.owner.running_reference)
             )
         components, folds = dict(self.components), dict(self.folds)
-        if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in made):
+        if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in parts):
             return "squares beside an exponential"
-        for c, _, _ in made:
+        for c, _, _ in parts:
             read = (c.weight, c.guard, *(r.value for r in c.references()))
             if any(x is not None and self.owner.depends(x, self.stage) for x in read):
                 return "a condition that reads it"
@@ -194,7 +194,7 @@ class _PassBuilder:
 
         def make(stream: OnlineReduction) -> Node:
             total: Node | None = None
-            for t, (c, shifts, shift) in zip(terms, made):
+            for t, (c, shifts, shift) in zip(terms, parts):
                 value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
                 if t.guard is not None and _guard_covers_extremum(c):
                     value = pick(stream.is_empty(c), constant(0.0, value.type.dtype), value)
@@ -256,8 +256,8 @@ def _component(
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
     vanishes = t.there is not None and bool(powers or weight is not None)
-    made = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
-    return made, [rows for _, rows in powers], shift
+    component = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
+    return component, [rows for _, rows in powers], shift
 
 
 def _guard_covers_extremum(c: Component) -> bool:

@@ -35,10 +35,10 @@ def logarithm(n: Node, a: Form) -> AffineForm | None:
     """log(c f exp(s (u + r))) = s (u + r) + log(c f); of a row value, a row value"""
     if isinstance(a, AffineForm) and a.element is None:
         return AffineForm(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
-    found = alone(a)
-    if found is None:
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     scale = e.scale * NATURAL[e.base] * LOGARITHMS[n.op]
     rows = e.rows
     if t.scale != 1.0:
@@ -61,20 +61,20 @@ def _share(x: Node, scale: float) -> Node:
 
 def root(n: Node, a: Form) -> Form | None:
     """sqrt(c f exp(x)) = sqrt(c) sqrt(f) exp(x / 2)"""
-    found = alone(a)
-    if found is None:
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     factor = None if t.factor is None else op("sqrt", t.factor)
     return (ProductTerm(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
 
 
 def reciprocal(a: Form) -> ProductTerm | None:
     """1 / (c f exp(x)) = 1 / c / f exp(-x)"""
-    found = alone(a)
-    if found is None:
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     factor = t.factor
     if factor is not None:
         factor = op("divide", constant(1.0, factor.type.dtype.compute), factor)
@@ -96,8 +96,8 @@ def compared_value(condition: Node) -> Iterator[Node]:
             stack += n.args
         elif n.op == "isnan":
             yield n.args[0]
-        elif (found := _with_zero(n)) is not None:
-            yield found[0]
+        elif (compared := _with_zero(n)) is not None:
+            yield compared[0]
 
 
 def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
@@ -117,10 +117,10 @@ def select_of_exponentials(
 
     None stands for 0, as the side of zero exponentials must be.
     """
-    found = _asked(condition, forms)
-    if found is None:
+    test = _asked(condition, forms)
+    if test is None:
         return None
-    (t, e), of_zero, of_nan = found
+    (t, e), of_zero, of_nan = test
     kept, dropped = (no, yes) if of_zero else (yes, no)
     if dropped is not None or kept is None:
         return None
@@ -141,19 +141,19 @@ def _with_rows(terms: Terms) -> set[Node]:
 def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
     """Row values that make the operand of a condition NaN."""
     asked = [n.args[0] for n in walk([condition]) if n.op == "isnan"]
-    return {row for n in asked if (found := alone(forms.get(n))) is not None for row in found[1].rows}
+    return {row for n in asked if (single := alone(forms.get(n))) is not None for row in single[1].rows}
 
 
 def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
     """(exponential, result for 0, result for NaN) of a condition that is constant otherwise."""
     if condition.op in NOT:
-        found = _asked(condition.args[0], forms)
-        return None if found is None else (found[0], not found[1], not found[2])
+        operand = _asked(condition.args[0], forms)
+        return None if operand is None else (operand[0], not operand[1], not operand[2])
     if condition.op in AND:
         for asked, other in (condition.args, condition.args[::-1]):
             if _is_number(other, forms):
-                found = _asked(asked, forms)
-                return found if found is not None and found[1] and not found[2] else None
+                operand = _asked(asked, forms)
+                return operand if operand is not None and operand[1] and not operand[2] else None
         return None
     compares = _with_zero(condition)
     one = None if compares is None else alone(forms.get(compares[0]))
@@ -169,7 +169,7 @@ def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
 
 def _numbers(t: ProductTerm, e: Exponential) -> Node | None:
     """Rows in which an exponential is not NaN, and not 0 everywhere."""
-    found = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
+    finite = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
     if t.factor is None:
-        return found
-    return both(found, op("greater", t.factor, constant(0.0, t.factor.type.dtype.compute), dtype=BOOL))
+        return finite
+    return both(finite, op("greater", t.factor, constant(0.0, t.factor.type.dtype.compute), dtype=BOOL))

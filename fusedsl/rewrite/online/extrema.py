@@ -20,12 +20,12 @@ TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
 
 def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
     """(fold that an extremum follows from, function of its value), or what prevents it."""
-    found, kind = _rising(form), f.attr[0]
-    if isinstance(found, str):
-        return found
-    if found is None:
+    monotone, kind = _rising(form), f.attr[0]
+    if isinstance(monotone, str):
+        return monotone
+    if monotone is None:
         return kind
-    inner, above = found
+    inner, above = monotone
     kind = kind if inner.scale > 0 else TURNED[kind]
     assert inner.element is not None
     if kind in ("argmax", "argmin"):
@@ -37,9 +37,9 @@ def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
 
 def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
     """(affine value that an element is monotone in, its exponential), or what prevents it."""
-    found = alone(form)
-    if found is not None:
-        t, e = found
+    single = alone(form)
+    if single is not None:
+        t, e = single
         return AffineForm(unwidened(e.element), e.rows, e.scale), t
     if not isinstance(form, AffineForm) or form.element is None or not form.scale:
         return None

@@ -48,9 +48,9 @@ class Masks:
             if place in seen:
                 continue
             seen.add(place)
-            made = self._at(*place)
-            new |= made or {}
-            if made is None and not (place[1] == 0 and self.choices.may_be_infinite(place[0])):
+            replacements = self._at(*place)
+            new |= replacements or {}
+            if replacements is None and not (place[1] == 0 and self.choices.may_be_infinite(place[0])):
                 stack += _parts(*place)
         return new
 
@@ -62,12 +62,12 @@ class Masks:
             return None if args == n.args else {n: pick(*args)}
         if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and nothing == 0)):
             return None  # remains an exponent, or a factor
-        found = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
-        found = None if found is None else found.with_other(nothing)
-        drawn = found is not None and is_number(found.value, 1.0) and _is_drawn(found.condition)
-        if found is None or found.condition.op == "const" or drawn:
+        select = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
+        select = None if select is None else select.with_other(nothing)
+        drawn = select is not None and is_number(select.value, 1.0) and _is_drawn(select.condition)
+        if select is None or select.condition.op == "const" or drawn:
             return None
-        return {n: select_node(Select(found.condition, found.value, constant(nothing, n.type.dtype)))}
+        return {n: select_node(Select(select.condition, select.value, constant(nothing, n.type.dtype)))}
 
     def _factor(self, n: Node) -> Select | None:
         """A product as a select, if its factors agree or one of them is a condition; other factors have masks of their
@@ -77,11 +77,11 @@ class Masks:
             return alike
         for x, y in (n.args, n.args[::-1]):
             one = self.choices.of(y)
-            found = None if one is None else one.with_other(0.0)
-            if found is None or not is_number(found.value, 1.0) or _is_drawn(found.condition):
+            select = None if one is None else one.with_other(0.0)
+            if select is None or not is_number(select.value, 1.0) or _is_drawn(select.condition):
                 continue
             if x.type == n.type and self.choices.finite(x):
-                return replace(found, value=x)
+                return replace(select, value=x)
         return None
 
 

@@ -36,8 +36,8 @@ def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELE
         held = stream.of_fold(f, stream.state())
         lines.append(f"  {', '.join(names[s] for s in held)} = {f.attr[0]} of {text(f.args[0])}")
         for r in stream.references:
-            if r.kind != "mean" and f in (found := extrema(r, stream.stream)):
-                places = [names[stream.of_fold(other, stream.state())[0]] for other in found]
+            if r.kind != "mean" and f in (folds := extrema(r, stream.stream)):
+                places = [names[stream.of_fold(other, stream.state())[0]] for other in folds]
                 point[r] = places[0] if len(places) == 1 else f"({' or '.join(places)})"
     lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in stream.means]
     for c in stream.components:
@@ -83,8 +83,8 @@ def check(stream: OnlineReduction) -> None:
         if r.kind == "mean":
             assert Component(r.value.type.dtype.compute, guard=r.guard) in stream.components, "a mean needs its count"
         else:
-            found = extrema(r, stream.stream)
-            assert set(found) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
+            folds = extrema(r, stream.stream)
+            assert set(folds) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
     for c in stream.components:
         for _, below in c.below():
             assert below in stream.components, f"moving a reference of {c} needs {below}"

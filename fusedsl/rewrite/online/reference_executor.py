@@ -77,7 +77,7 @@ def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[
 
 def _leaves(root: Node, known: Values) -> list[Node]:
     """Loads, indices and inner contractions that a value is computed from."""
-    found: dict[Node, None] = {}
+    leaves: dict[Node, None] = {}
     stack, seen = [root], set()
     while stack:
         n = stack.pop()
@@ -85,10 +85,10 @@ def _leaves(root: Node, known: Values) -> list[Node]:
             continue
         seen.add(n)
         if n.op in ("load", "position", "fold"):
-            found[n] = None
+            leaves[n] = None
         else:
             stack += n.args
-    return list(found)
+    return list(leaves)
 
 
 def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
