@@ -89,7 +89,7 @@ def test_places_and_ways_of_reading(demands, several, ways):
     assert (count_reads(demands), count_read_patterns(demands)) == (several, ways)
 
 
-ALIKE = "segments of the program would compute it alike"
+ALIKE = "several segments of the program would compute it"
 
 
 @pytest.mark.parametrize("text, kernels", [

@@ -279,7 +279,9 @@ def test_a_refusal_names_the_folds_and_what_stands_between():
     folds, _ = folds_of(STREAMS["mean distance"][0])
     _, (refused,) = find_passes(folds)
     assert (refused.fold, refused.other) == (folds[1], folds[0])
-    assert refused.reason == "sum is not streamed with the sum that it depends on, because of absolute between them"
+    assert (
+        refused.reason == "sum does not share a pass with the sum that it depends on, because of absolute between them"
+    )
 
 
 def plans_of(text, given):

@@ -69,7 +69,7 @@ def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) ->
         launch.sort()
         if len(launch) > 1:
             names = tuple(f"kernel {k}" for k in launch)
-            reason = "they share a launch: none needs another's results, and their threads hold about as much"
+            reason = "they share a launch: they are independent, and their threads hold about as many registers"
             decisions.append(Decision(True, names, reason, (len(launch) - 1) * LAUNCH))
     return sorted(launches), decisions
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ir.dims import Dim
@@ -50,6 +51,14 @@ ANYWHERE = (
     *VIEWS,
 )  # besides elementwise operations: an element costs the same at computed coordinates
 
+LoweringPass = Callable[[Sequence[Node], SameExtent], Sequence[Node]]
+LOWERING_PASSES: tuple[tuple[str, LoweringPass], ...] = (  # (name, pass) over a segment's results, in order
+    ("expand contractions", lambda results, same: expand_contractions(results)),
+    ("split reductions of concatenations", split_concat_reductions),
+    ("split merged axes", split_axes),
+    ("push reshapes", lambda results, same: push_reshapes(tuple(results))),
+)
+
 
 def lower(graph: Graph, same: SameExtent = lambda a, b: a == b) -> ScalarProgram:
     """Scalar program of a graph as one segment; `same` answers whether two extents are equal for this plan."""
@@ -58,9 +67,9 @@ def lower(graph: Graph, same: SameExtent = lambda a, b: a == b) -> ScalarProgram
 
 def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) -> ScalarProgram:
     """Scalar program of a segment, which may read `memory`."""
-    results = push_reshapes(
-        tuple(split_axes(split_concat_reductions(expand_contractions(segment.graph.results), same), same))
-    )
+    results: Sequence[Node] = segment.graph.results
+    for _, run in LOWERING_PASSES:
+        results = run(results, same)
     peeled = refine([_peel(r) for r in results])
     roots = list(zip(segment.targets, results, peeled))
     whole = _lowered(roots, memory)

@@ -47,7 +47,7 @@ class StoredArray:
     def name(self) -> str:
         """Name in decisions."""
         if is_product(self.node):
-            return "a product of matrices"
+            return "a matrix product"
         return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
@@ -74,7 +74,7 @@ def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
         for a in dict.fromkeys(n.args):
             users[a] = users.get(a, 0) + 1
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
-    reason = "one operation after another takes less, by the time model"
+    reason = "the unfused run is faster, by the time model"
     chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
     return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
@@ -185,7 +185,7 @@ class _Limited:
             scores = next((x for x in held if self.folded[x]), None)
             for x in held:
                 if x is not scores:
-                    self.stored[x] = "both operands of a product are products: it is computed once"
+                    self.stored[x] = "both operands of a matrix product are matrix products: it is computed once"
         for x in held:
             if x not in self.stored:
                 self._limit_attention(n, x, operands)
@@ -201,12 +201,12 @@ class _Limited:
         scores = [m for m in self.inside[x] if is_product(m)]
         side, extents = operands.index(x), _matmul_extents(n)
         if not (self.single or extents.alone[side]):
-            self.stored[x] = "no pass over scores is for a single row"
+            self.stored[x] = "no attention kernel is for a single query row"
             return
         weighed = extents.alone[1 - side]
         widths = [weighed, *(_matmul_extents(m).summed for m in scores)]
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
-            self.stored[x] = "no pass over scores is as wide"
+            self.stored[x] = "its axes are wider than attention kernels allow"
             return
         for y in (*operands, *(below_views(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
@@ -336,12 +336,12 @@ class _ReadAnalysis:
             and self._is_only_use(n, product)
             and count_read_patterns(demands) > 1
         ):
-            return "a product of it is read at several places"
+            return "a matrix product below it is read at several coordinates"
         if len(demands) > MOST_READS:
-            return f"it is read at more than {MOST_READS} places"
+            return f"it is read at more than {MOST_READS} coordinates"
         count = count_reads(demands)
         if (count - 1) * self.local[n] > self.rate * 2 * n.type.dtype.compute.itemsize:
-            return f"to compute it at {count} places takes longer than to store it"
+            return f"recomputing it at {count} coordinates takes longer than storing it"
         return None
 
     def _is_only_use(self, n: Node, inner: Node) -> bool:

@@ -81,8 +81,8 @@ def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], boo
     for factor in [x for k in range(len(groups)) for x in _expensive_factors(groups, k, prices, fits)]:
         if not _store_by_producer(groups, temporaries, factor, kept):
             _store_by_own_kernel(groups, temporaries, factor)
-        what = f"{factor.value.op} before a product of matrices"
-        reason = "to store it once is faster than to compute it for every tile"
+        what = f"{factor.value.op} before a matrix product"
+        reason = "storing it once is faster than recomputing it for every tile"
         decisions.append(Decision(False, (what,), reason, factor.saved))
     return in_launch_order(groups, temporaries, decisions)
 

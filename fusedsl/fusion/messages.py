@@ -7,7 +7,7 @@ from .coordinates import Axis
 from .fusion_group import FusionGroup
 from .scalar_program import ScalarStore
 
-STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # a report names the limit
+STORED = "no attention kernel fits the card and these arrays"  # a report names the limit
 
 LONG = "the kernel would take long to compile"
 
@@ -15,14 +15,14 @@ LONG = "the kernel would take long to compile"
 def why_separate(g: FusionGroup, f: Node) -> str:
     """Why a fold, scan or sort cannot share a kernel's loop over its rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
-        return "it runs from the other end of the row than a scan of the kernel"
+        return "its scan runs in the other direction than a scan of the kernel"
     if f.op == "ranked" or g.ranked:
-        return "a kernel puts its rows in one order"
+        return "a kernel sorts its rows once"
     if f.op == "fold" and not g.scans:
-        return "products of matrices are summed in tiles, at most eight together, and other folds row by row"
+        return "matrix products are summed in tiles, at most eight together, and other folds row by row"
     if g.column_folds:
-        return "a kernel that scans its rows does not fold them over all rows too"
-    return "a scan of one long row ends before its last value can be used by all blocks"
+        return "a kernel that scans its rows does not reduce over rows too"
+    return "a scan of one long row ends before all blocks can use its last value"
 
 
 def describe_fold(f: Node | ScalarStore) -> str:
@@ -30,7 +30,7 @@ def describe_fold(f: Node | ScalarStore) -> str:
     if isinstance(f, ScalarStore):
         return f"{f.kind} {f.index}"
     if f.op == "ranked":
-        return f"the order along {f.args[0].attr[1]}"
+        return f"the sort along {f.args[0].attr[1]}"
     if f.op == "scan":
         return f"cumulative {f.attr[0]} along {f.attr[1]}"
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
@@ -41,12 +41,12 @@ def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> s
     along = ", ".join(sorted(map(str, columns)))
     each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
     if f.op != "fold":
-        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}{each}"
+        return f"it {'scans' if f.op == 'scan' else 'sorts'} {along}{each}"
     return f"it reduces {along}{each or ' to one value'}"
 
 
 def describe_mismatch(g: FusionGroup) -> str:
     """Why a reduction kernel cannot store a value that reads its result."""
     if not g.rows:
-        return "a full reduction ends before its value can be used elsewhere"
+        return "a full reduction ends before other blocks can use its value"
     return "it runs over other axes than the reduction that it needs"

@@ -113,7 +113,9 @@ class _Partitioner(ProducerMap):
         self.kernel_of |= dict.fromkeys(one.folds, len(self.groups) - 1)
         scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.products))
         decision = Decision(
-            True, (self._kernel_name(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds"
+            True,
+            (self._kernel_name(len(self.groups) - 1),),
+            f"{scores} is computed by the kernel of its {len(one.folds)} folds (attention)",
         )
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
@@ -162,13 +164,13 @@ class _Partitioner(ProducerMap):
         """Whether a fold over the rows of group k was added to it as a column fold."""
         g = self.groups[k]
         if not self.together:
-            self._refuse(f, "rows of this layout or length do not stay on the chip beside its states", k)
+            self._refuse(f, "rows of this layout or length do not stay on the chip beside the column states", k)
         elif g.scans or g.ranked:
-            self._refuse(f, "a kernel that scans or orders its rows does not fold them over all rows too", k)
+            self._refuse(f, "a kernel that scans or sorts its rows does not reduce over rows too", k)
         elif not self.can_join(k, f.args[0], needs):
             self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         else:
-            self._join(k, needs, f, "folds the rows that the kernel has anyway")
+            self._join(k, needs, f, "reduces over the rows that the kernel reads anyway")
             g.column_folds.append(f)
             self.kernel_of[f] = k
             return True
@@ -237,7 +239,7 @@ class _Partitioner(ProducerMap):
                 and axes == frozenset(g.rows)
                 and self._row_instructions(r) > ROW_WORK
             ):
-                self._refuse(r, "all threads of a row would compute its value", k)
+                self._refuse(r, "all threads of a row would repeat its computation", k)
                 continue
             if fits and k not in needs and not self.is_small(k, r.value):
                 self._refuse(r, LONG, k)

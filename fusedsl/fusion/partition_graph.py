@@ -32,6 +32,26 @@ PRICED_FOR = facts((9, 0))  # the card that decides: plans do not depend on the 
 SLOWER = 1.05  # times the unfused run; the model resolves no smaller difference
 
 
+@dataclass(frozen=True)
+class PassContext:
+    """Arguments of partition passes, for one segment."""
+
+    fits: Fits
+    kept: int  # temporaries of the program itself, which stay
+    budget: int  # registers of a kernel's values
+    fixed: Prices  # time model that decides
+    prices: Prices  # time model of reported decisions
+
+
+PartitionPass = Callable[[Partition, PassContext], Partition]
+PARTITION_PASSES: tuple[tuple[str, bool, PartitionPass], ...] = (  # (name, whether it needs a budget, pass), in order
+    ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.kept)),
+    ("materialize shared values", True, lambda cut, c: materialize_shared(cut, c.fixed, c.fits)),
+    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.kept)),
+    ("register budget", True, lambda cut, c: fit_register_budget(cut, c.budget, c.prices)),
+)
+
+
 class StageVerifier(Protocol):
     """Verifies the stages of planning: raises if one is not well formed."""
 
@@ -148,13 +168,11 @@ class _GraphPartitioner:
         chosen = choose_passes(lowered, fits, self.scores)
         cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
         kept = len(chosen.program.temporaries)
-        cut = compute_row_epilogues(cut, kept)
-        if self.budget is None:
-            return cut
-        fixed = Prices(self.extents, _priced_for(self.scores))
-        return fit_register_budget(
-            store_factors(materialize_shared(cut, fixed, fits), fixed, fits, kept), self.budget, prices
-        )
+        context = PassContext(fits, kept, self.budget or 0, Prices(self.extents, _priced_for(self.scores)), prices)
+        for _, needs_budget, run in PARTITION_PASSES:
+            if self.budget is not None or not needs_budget:
+                cut = run(cut, context)
+        return cut
 
 
 def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:

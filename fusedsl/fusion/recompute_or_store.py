@@ -43,7 +43,7 @@ def materialize_shared(cut: Partition, prices: Prices, fits: Callable[[Dim, int]
             return in_launch_order(groups, temporaries, decisions)
         _store(groups, temporaries, best)
         what = f"{best.value.op} for every element of two kernels"
-        reason = "to store it once is faster than to compute it twice"
+        reason = "storing it once is faster than computing it twice"
         decisions.append(Decision(False, (what,), reason, prices.number(saved)))
 
 

@@ -180,7 +180,9 @@ class _GroupSplitter:
         return True
 
     def _record(self, g: FusionGroup, other: FusionGroup, over: Sequence[Node]) -> None:
-        reason = f"its values take more than {self.budget} registers: cut where {sum(map(_words, over))} words cross"
+        reason = (
+            f"its values take more than {self.budget} registers: split where {sum(map(_words, over))} words are live"
+        )
         kind = "a map" if g.is_map else "a reduction"
         self.decisions.append(Decision(False, (kind,), reason, self.prices.saved(g.work, other.work)))
 

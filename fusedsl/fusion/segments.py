@@ -88,7 +88,7 @@ def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[St
         ends |= {below_views(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
     expensive = _expensive_values({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
     return [
-        StoredArray(n, "segments of the program would compute it alike", False)
+        StoredArray(n, "several segments of the program would compute it", False)
         for n in ends
         if n not in index and (n in works or n in expensive)
     ]

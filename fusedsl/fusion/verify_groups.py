@@ -114,6 +114,11 @@ def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Map
 def _is_its_pass(g: FusionGroup) -> None:
     one = g.attention
     assert one is not None
-    require(g.rows == one.rows and g.columns == one.fold.stream, "a pass over scores has its rows", g.rows, g.columns)
-    require(tuple(g.folds) == one.folds, "a pass over scores finds its folds", *g.folds)
-    require(not (g.scans or g.ranked or g.column_folds or g.stores), "a pass over scores folds, and nothing else")
+    require(
+        g.rows == one.rows and g.columns == one.fold.stream,
+        "an attention kernel has the rows of its pattern",
+        g.rows,
+        g.columns,
+    )
+    require(tuple(g.folds) == one.folds, "an attention kernel computes the folds of its pattern", *g.folds)
+    require(not (g.scans or g.ranked or g.column_folds or g.stores), "an attention kernel has reductions only")

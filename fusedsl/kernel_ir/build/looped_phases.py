@@ -160,7 +160,7 @@ def _online_passes(owner: PhaseBuilder) -> tuple[tuple[OnlinePass, ...], tuple[s
     count = max((owner.depth[f] for f in folds), default=0)
     layers = [tuple(f for f in folds if owner.depth[f] == p + 1) for p in range(count)]
     where = "behind sorts" if owner.selects else "beside scans"
-    return tuple(map(OnlinePass, layers)), (f"folds are not streamed {where}",) if count > 1 else ()
+    return tuple(map(OnlinePass, layers)), (f"folds do not share passes {where}",) if count > 1 else ()
 
 
 def _after_order(owner: PhaseBuilder) -> bool:

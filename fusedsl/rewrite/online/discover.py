@@ -27,7 +27,7 @@ from .online_reduction import OnlineReduction
 from .running_reference import measure_from_running_reference
 
 Rows = tuple[Node, ...]
-WEIGHED = "a pass on a GPU weighs one operand by one weight: what else is weighed has a pass of its own"
+WEIGHED = "a GPU kernel multiplies one value operand by the weights: another one needs a pass of its own"
 MOST_STATE = 20  # values of a joint state that stay in registers
 
 
@@ -52,7 +52,7 @@ class PassObstacle:
         if self.obstacle == WEIGHED:
             return WEIGHED
         a, b = self.fold.attr[0], self.other.attr[0]
-        return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
+        return f"{a} does not share a pass with the {b} that it depends on, because of {self.obstacle} between them"
 
 
 def find_passes(
