@@ -10,8 +10,8 @@ from planted_plans import SLICED, mutations
 
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.types import INT32
-from fusedsl.kernel_ir.phase import Body, FoldUse
-from fusedsl.kernel_ir.plan import ArrayUse, Coordinate, KernelPlan, Plan
+from fusedsl.kernel_ir.phase import Body, Reduction
+from fusedsl.kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan, Plan
 
 Change = Callable[[Plan], Plan | None]
 OTHER = Symbol(7, 3)
@@ -95,7 +95,7 @@ def _merged(at: tuple) -> tuple:
     return at[0], replace(at[1], axis=at[0].axis)
 
 
-def _at(change: Callable[[Coordinate], Coordinate]) -> Callable[[ArrayUse], ArrayUse | None]:
+def _at(change: Callable[[IterationIndex], IterationIndex]) -> Callable[[ArrayUse], ArrayUse | None]:
     """Changes the first coordinate that runs over a whole axis."""
 
     def changed(use: ArrayUse) -> ArrayUse | None:
@@ -187,8 +187,8 @@ def _without_stores(kernel: KernelPlan) -> KernelPlan | None:
 def _without_bodies(kernel: KernelPlan) -> KernelPlan | None:
     """A body that leaves out the line that defines its result."""
     for p, phase in enumerate(kernel.resident):
-        if phase.element.lines:
-            body = replace(phase.element, lines=phase.element.lines[:-1])
+        if phase.element.instructions:
+            body = replace(phase.element, instructions=phase.element.instructions[:-1])
             phases = (*kernel.resident[:p], replace(phase, element=body), *kernel.resident[p + 1 :])
             return replace(kernel, resident=phases)
     return None
@@ -250,15 +250,15 @@ def _in_bodies(change: Callable[[Body], Body | None]) -> Change:
 
 def _line(body: Body) -> Body | None:
     """The operands of a difference or a quotient exchanged."""
-    for k, line in enumerate(body.lines):
+    for k, line in enumerate(body.instructions):
         found = re.fullmatch(r"(\w+) = (\w+) ([-/]) (\w+)(  #.*)?", line)
         if found and found[2] != found[4]:
             made = f"{found[1]} = {found[4]} {found[3]} {found[2]}"
-            return replace(body, lines=(*body.lines[:k], made, *body.lines[k + 1 :]))
+            return replace(body, instructions=(*body.instructions[:k], made, *body.instructions[k + 1 :]))
     return None
 
 
-def _in_folds(change: Callable[[FoldUse], FoldUse | None]) -> Change:
+def _in_folds(change: Callable[[Reduction], Reduction | None]) -> Change:
     def changed(kernel: KernelPlan) -> KernelPlan | None:
         for p, phase in enumerate(kernel.resident):
             for f, use in enumerate(phase.folds):
@@ -271,16 +271,16 @@ def _in_folds(change: Callable[[FoldUse], FoldUse | None]) -> Change:
     return in_kernels(changed)
 
 
-def _identity(use: FoldUse) -> FoldUse | None:
+def _identity(use: Reduction) -> Reduction | None:
     return replace(use, identity=("float32(0.25)",)) if use.identity == ("float32(0.0)",) else None
 
 
-def _merge(use: FoldUse) -> FoldUse | None:
+def _merge(use: Reduction) -> Reduction | None:
     """A sum that keeps its first part alone."""
     if use.name != "sum":
         return None
-    first, *_ = use.merge.args
-    return replace(use, merge=replace(use.merge, lines=(), results=(first,)))
+    first, *_ = use.combine.args
+    return replace(use, combine=replace(use.combine, instructions=(), results=(first,)))
 
 
 SHIFTED = frozenset({"weights over columns", "attention received", "two norms in turn"})  # a shift is taken away there

@@ -8,21 +8,21 @@ from dataclasses import replace
 from planted_plans import SLICED, mutations
 
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.scalar_program import Lowered, Root, Source
+from fusedsl.fusion.scalar_program import ArraySource, ScalarProgram, ScalarStore
 from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import Node, Type, node, rebuild, walk
 from fusedsl.ir.types import FLOAT64, INT32
 from fusedsl.rewrite.scalar_builder import free_axes
 
-Change = Callable[[Lowered], Lowered | None]
+Change = Callable[[ScalarProgram], ScalarProgram | None]
 OTHER = Symbol(7, 3)  # an extent of no argument
 
 
 def in_values(change: Callable[[Node], Node | None]) -> Change:
     """Changes the first node that can be changed, of the first root whose value has one."""
 
-    def planted(program: Lowered) -> Lowered | None:
-        for k, root in enumerate(program.roots):
+    def planted(program: ScalarProgram) -> ScalarProgram | None:
+        for k, root in enumerate(program.stores):
             for n in walk([root.value]):
                 made = change(n)
                 if made is not None and made is not n:
@@ -32,7 +32,7 @@ def in_values(change: Callable[[Node], Node | None]) -> Change:
     return planted
 
 
-def in_loads(change: Callable[[Source, tuple], tuple | None]) -> Change:
+def in_loads(change: Callable[[ArraySource, tuple], tuple | None]) -> Change:
     """Changes the coordinates of the first load that can be changed."""
 
     def changed(n: Node) -> Node | None:
@@ -45,9 +45,9 @@ def in_loads(change: Callable[[Source, tuple], tuple | None]) -> Change:
     return in_values(changed)
 
 
-def in_roots(change: Callable[[Root], Root | None]) -> Change:
-    def planted(program: Lowered) -> Lowered | None:
-        for k, root in enumerate(program.roots):
+def in_roots(change: Callable[[ScalarStore], ScalarStore | None]) -> Change:
+    def planted(program: ScalarProgram) -> ScalarProgram | None:
+        for k, root in enumerate(program.stores):
             made = change(root)
             if made is not None:
                 return _with_root(program, k, made)
@@ -56,8 +56,8 @@ def in_roots(change: Callable[[Root], Root | None]) -> Change:
     return planted
 
 
-def _with_root(program: Lowered, k: int, root: Root) -> Lowered:
-    return replace(program, roots=(*program.roots[:k], root, *program.roots[k + 1 :]))
+def _with_root(program: ScalarProgram, k: int, root: ScalarStore) -> ScalarProgram:
+    return replace(program, stores=(*program.stores[:k], root, *program.stores[k + 1 :]))
 
 
 def _replaced(value: Node, old: Node, new: Node) -> Node:
@@ -69,7 +69,7 @@ def _axes(at: tuple) -> list[int]:
     return [k for k, c in enumerate(at) if isinstance(c, Coordinate) and c.axis is not None]
 
 
-def _exchanged(source: Source, at: tuple) -> tuple | None:
+def _exchanged(source: ArraySource, at: tuple) -> tuple | None:
     places = _axes(at)
     if len(places) < 2 or at[places[0]].axis.extent == at[places[1]].axis.extent:
         return None
@@ -79,7 +79,7 @@ def _exchanged(source: Source, at: tuple) -> tuple | None:
     return tuple(made)
 
 
-def _merged(source: Source, at: tuple) -> tuple | None:
+def _merged(source: ArraySource, at: tuple) -> tuple | None:
     places = _axes(at)
     if len(places) < 2 or at[places[0]].axis.extent == at[places[1]].axis.extent:
         return None
@@ -88,10 +88,10 @@ def _merged(source: Source, at: tuple) -> tuple | None:
     return tuple(made)
 
 
-def _at(change: Callable[[Coordinate], Coordinate]) -> Callable[[Source, tuple], tuple | None]:
+def _at(change: Callable[[Coordinate], Coordinate]) -> Callable[[ArraySource, tuple], tuple | None]:
     """Changes the first coordinate that runs over a whole axis."""
 
-    def changed(source: Source, at: tuple) -> tuple | None:
+    def changed(source: ArraySource, at: tuple) -> tuple | None:
         for k in _axes(at):
             if (at[k].start, at[k].step) == (0, 1):
                 return (*at[:k], change(at[k]), *at[k + 1 :])
@@ -100,7 +100,7 @@ def _at(change: Callable[[Coordinate], Coordinate]) -> Callable[[Source, tuple],
     return changed
 
 
-def _of_source(change: Callable[[Source], Source]) -> Change:
+def _of_source(change: Callable[[ArraySource], ArraySource]) -> Change:
     def changed(n: Node) -> Node | None:
         if n.op != "load":
             return None
@@ -111,7 +111,7 @@ def _of_source(change: Callable[[Source], Source]) -> Change:
     return in_values(changed)
 
 
-def _of_temporaries(change: Callable[[Source], Source]) -> Change:
+def _of_temporaries(change: Callable[[ArraySource], ArraySource]) -> Change:
     return _of_source(lambda s: change(s) if s.kind == "temporary" else s)
 
 
@@ -138,9 +138,9 @@ def _fold(change: Callable[[tuple[Axis, ...]], tuple[Axis, ...] | None]) -> Chan
     return in_values(changed)
 
 
-def _folded_over_a_stored_axis(program: Lowered) -> Lowered | None:
+def _folded_over_a_stored_axis(program: ScalarProgram) -> ScalarProgram | None:
     """A fold that binds an axis which the store, or what stands outside of the fold, runs over."""
-    for k, root in enumerate(program.roots):
+    for k, root in enumerate(program.stores):
         stored = [a for a in root.axes if a is not None]
         for n in walk([root.value]):
             if n.op == "fold" and stored and stored[0] not in n.attr[1]:
@@ -150,9 +150,9 @@ def _folded_over_a_stored_axis(program: Lowered) -> Lowered | None:
     return None
 
 
-def _captured(program: Lowered) -> Lowered | None:
+def _captured(program: ScalarProgram) -> ScalarProgram | None:
     """The axis of a fold, in all that it folds, under the name of one that is free there, of the same extent."""
-    for k, root in enumerate(program.roots):
+    for k, root in enumerate(program.stores):
         for n in walk([root.value]):
             if n.op != "fold":
                 continue
@@ -184,7 +184,7 @@ def _another_fold(n: Node) -> Node | None:
     return node("fold", n.args, ("min", n.attr[1]), n.type) if n.op == "fold" and n.attr[0] == "max" else None
 
 
-def _moved_slice(source: Source, at: tuple) -> tuple | None:
+def _moved_slice(source: ArraySource, at: tuple) -> tuple | None:
     """Of an axis that is longer than the one which the coordinate follows."""
     for k in _axes(at):
         if isinstance(at[k].axis.extent, Expression) and (at[k].start, at[k].step) == (0, 1):
@@ -203,53 +203,53 @@ def _position_of_no_axis(n: Node) -> Node | None:
     return node("position", (), replace(n.attr, tag=n.attr.tag + 5), n.type) if n.op == "position" else None
 
 
-def _roots(keep: Callable[[Root], bool], most: int = 1) -> Change:
+def _roots(keep: Callable[[ScalarStore], bool], most: int = 1) -> Change:
     """Drops the first roots of a kind."""
 
-    def planted(program: Lowered) -> Lowered | None:
-        dropped = [r for r in program.roots if keep(r)][:most]
-        return replace(program, roots=tuple(r for r in program.roots if r not in dropped)) if dropped else None
+    def planted(program: ScalarProgram) -> ScalarProgram | None:
+        dropped = [r for r in program.stores if keep(r)][:most]
+        return replace(program, stores=tuple(r for r in program.stores if r not in dropped)) if dropped else None
 
     return planted
 
 
-def _stored_twice(program: Lowered) -> Lowered:
-    return replace(program, roots=(*program.roots, program.roots[0]))
+def _stored_twice(program: ScalarProgram) -> ScalarProgram:
+    return replace(program, stores=(*program.stores, program.stores[0]))
 
 
-def _turned(r: Root) -> Root | None:
+def _turned(r: ScalarStore) -> ScalarStore | None:
     axes = tuple(reversed(r.axes))
     extents = [None if a is None else a.extent for a in r.axes]
     return replace(r, axes=axes) if extents != extents[::-1] else None
 
 
-def _doubled(r: Root) -> Root | None:
+def _doubled(r: ScalarStore) -> ScalarStore | None:
     axes = [a for a in r.axes if a is not None]
     if len(axes) < 2:
         return None
     return replace(r, axes=tuple(axes[0] if a is not None else None for a in r.axes))
 
 
-def _dropped(r: Root) -> Root | None:
+def _dropped(r: ScalarStore) -> ScalarStore | None:
     """A store along no axis where the array has one."""
     return replace(r, axes=(None, *r.axes[1:])) if r.axes and r.axes[0] is not None else None
 
 
-def _wider(r: Root) -> Root | None:
+def _wider(r: ScalarStore) -> ScalarStore | None:
     return replace(r, shape=(OTHER, *r.shape[1:]), viewed=(OTHER, *r.viewed[1:])) if r.shape else None
 
 
-def _reads_itself(program: Lowered) -> Lowered | None:
-    for k, r in enumerate(program.roots):
+def _reads_itself(program: ScalarProgram) -> ScalarProgram | None:
+    for k, r in enumerate(program.stores):
         if r.kind == "temporary":
             at = tuple(Coordinate(0, 1, a) for a in r.axes)
-            own = node("load", (), (Source("temporary", r.index), at), Type(r.value.type.dtype))
+            own = node("load", (), (ArraySource("temporary", r.index), at), Type(r.value.type.dtype))
             return _with_root(program, k, replace(r, value=node("add", (r.value, own), None, r.value.type)))
     return None
 
 
 def _temporaries(change: Callable[[Type], Type]) -> Change:
-    def planted(program: Lowered) -> Lowered | None:
+    def planted(program: ScalarProgram) -> ScalarProgram | None:
         first, *rest = program.temporaries or (None,)
         return None if first is None else replace(program, temporaries=(change(first), *rest))
 
@@ -288,7 +288,7 @@ LOWERED = mutations(
         "an axis of a store twice": in_roots(_doubled),
         "a store that leaves out an axis": in_roots(_dropped),
         "a store to an array of another extent": in_roots(_wider),
-        "a store that starts beyond": in_roots(lambda r: replace(r, starts=(1,) * len(r.axes)) if r.axes else None),
+        "a store that starts beyond": in_roots(lambda r: replace(r, offsets=(1,) * len(r.axes)) if r.axes else None),
         "a store to a result that there is not": in_roots(lambda r: replace(r, index=r.index + 7)),
         "a store of another dtype": in_roots(lambda r: replace(r, type=replace(r.type, dtype=INT32))),
         "a temporary that reads itself": _reads_itself,

@@ -8,25 +8,25 @@ from dataclasses import fields, replace
 from planted_plans import mutations
 
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.fusion_group import Group, Partition
-from fusedsl.fusion.scalar_program import Root
+from fusedsl.fusion.fusion_group import FusionGroup, Partition
+from fusedsl.fusion.scalar_program import ScalarStore
 from fusedsl.ir.dims import Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import INT32
 
 Change = Callable[[Partition], Partition | None]
-STORES = ("stores", "row_stores", "rank_stores", "own_stores", "cross_stores")
+STORES = ("stores", "row_stores", "rank_stores", "value_axis_stores", "column_stores")
 OTHER = Axis(Symbol(7, 3))
 
 
-def copied(g: Group, **changes) -> Group:
+def copied(g: FusionGroup, **changes) -> FusionGroup:
     """A group with lists of its own, so that the partition that it came from stays as it was."""
     own = {f.name: getattr(g, f.name) for f in fields(g)}
     own = {name: type(v)(v) if isinstance(v, (list, dict, set)) else v for name, v in own.items()}
-    return Group(**(own | changes))
+    return FusionGroup(**(own | changes))
 
 
-def in_groups(change: Callable[[Group], Group | None]) -> Change:
+def in_groups(change: Callable[[FusionGroup], FusionGroup | None]) -> Change:
     """Changes the first group that can be changed."""
 
     def planted(p: Partition) -> Partition | None:
@@ -39,10 +39,10 @@ def in_groups(change: Callable[[Group], Group | None]) -> Change:
     return planted
 
 
-def in_stores(change: Callable[[Group, Root], list[Root] | None]) -> Change:
+def in_stores(change: Callable[[FusionGroup, ScalarStore], list[ScalarStore] | None]) -> Change:
     """Puts other roots in the place of the first one that can be changed."""
 
-    def changed(g: Group) -> Group | None:
+    def changed(g: FusionGroup) -> FusionGroup | None:
         for name in STORES:
             for k, root in enumerate(roots := getattr(g, name)):
                 made = change(g, root)
@@ -55,18 +55,18 @@ def in_stores(change: Callable[[Group, Root], list[Root] | None]) -> Change:
 
 def _reversed(p: Partition) -> Partition | None:
     """The order is wrong where a kernel reads what another one writes."""
-    if not any(g.after for g in p.groups):
+    if not any(g.waits_for for g in p.groups):
         return None
     last = len(p.groups) - 1
-    return replace(p, groups=tuple(copied(g, after={last - k for k in g.after}) for g in reversed(p.groups)))
+    return replace(p, groups=tuple(copied(g, waits_for={last - k for k in g.waits_for}) for g in reversed(p.groups)))
 
 
-def _forgotten_order(g: Group) -> Group | None:
-    return copied(g, after=set()) if g.after else None
+def _forgotten_order(g: FusionGroup) -> FusionGroup | None:
+    return copied(g, waits_for=set()) if g.waits_for else None
 
 
 def _after_itself(p: Partition) -> Partition:
-    return replace(p, groups=(copied(p.groups[0], after={0}), *p.groups[1:]))
+    return replace(p, groups=(copied(p.groups[0], waits_for={0}), *p.groups[1:]))
 
 
 def _without(which: int) -> Change:
@@ -74,24 +74,24 @@ def _without(which: int) -> Change:
 
 
 def _twice(p: Partition) -> Partition:
-    return replace(p, groups=(*p.groups, copied(p.groups[0], after={0})))
+    return replace(p, groups=(*p.groups, copied(p.groups[0], waits_for={0})))
 
 
-def _of_kind(kind: str, change: Callable[[Root], list[Root]]) -> Change:
+def _of_kind(kind: str, change: Callable[[ScalarStore], list[ScalarStore]]) -> Change:
     return in_stores(lambda g, r: change(r) if r.kind == kind else None)
 
 
-def _turned(g: Group, r: Root) -> list[Root] | None:
+def _turned(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:
     extents = [None if a is None else a.extent for a in r.axes]
     return [replace(r, axes=tuple(reversed(r.axes)))] if extents != extents[::-1] else None
 
 
-def _doubled(g: Group, r: Root) -> list[Root] | None:
+def _doubled(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:
     axes = [a for a in r.axes if a is not None]
     return [replace(r, axes=tuple(axes[0] for _ in r.axes))] if len(axes) > 1 else None
 
 
-def _along_another_axis(g: Group, r: Root) -> list[Root] | None:
+def _along_another_axis(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:
     return [replace(r, axes=(OTHER, *r.axes[1:]))] if r.axes else None
 
 
@@ -106,8 +106,8 @@ def _exchanged(p: Partition) -> Partition | None:
         return None
     other = {a: b, b: a}
 
-    def moved(g: Group) -> Group:
-        def index(r: Root) -> Root:
+    def moved(g: FusionGroup) -> FusionGroup:
+        def index(r: ScalarStore) -> ScalarStore:
             return replace(r, index=other.get(r.index, r.index)) if r.kind == "temporary" else r
 
         return copied(g, **{name: [index(r) for r in getattr(g, name)] for name in STORES})
@@ -152,33 +152,33 @@ def _temporaries(change: Callable) -> Change:
     return planted
 
 
-def _turned_group(g: Group) -> Group | None:
+def _turned_group(g: FusionGroup) -> FusionGroup | None:
     return copied(g, rows=g.columns, columns=g.rows) if g.rows and not g.attention else None
 
 
-def _without_rows(g: Group) -> Group | None:
+def _without_rows(g: FusionGroup) -> FusionGroup | None:
     return copied(g, rows=g.rows[1:]) if g.rows and not g.attention else None
 
 
-def _without_folds(g: Group) -> Group | None:
+def _without_folds(g: FusionGroup) -> FusionGroup | None:
     return copied(g, folds=g.folds[:-1]) if g.folds and not g.attention else None
 
 
-def _another_column(g: Group) -> Group | None:
+def _another_column(g: FusionGroup) -> FusionGroup | None:
     return copied(g, columns=(OTHER, *g.columns[1:])) if g.columns and not g.attention else None
 
 
-def _row_twice(g: Group) -> Group | None:
+def _row_twice(g: FusionGroup) -> FusionGroup | None:
     return copied(g, rows=(*g.rows, g.rows[0])) if g.rows and not g.attention else None
 
 
-def _operands_exchanged(g: Group, r: Root) -> list[Root] | None:
+def _operands_exchanged(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:
     if r.value.op not in ("subtract", "divide"):
         return None
     return [replace(r, value=node(r.value.op, r.value.args[::-1], r.value.attr, r.value.type))]
 
 
-def _another_operation(g: Group, r: Root) -> list[Root] | None:
+def _another_operation(g: FusionGroup, r: ScalarStore) -> list[ScalarStore] | None:
     if r.value.op not in ("add", "multiply"):
         return None
     return [replace(r, value=node("maximum", r.value.args, None, r.value.type))]

@@ -15,15 +15,15 @@ import numpy as np
 from oracle import graph_of
 
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.scalar_program import Memory
+from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
-from fusedsl.fusion.verify import verify_lowered, verify_partition
+from fusedsl.fusion.verify import verify_partition, verify_scalar_program
 from fusedsl.ir.graph import Graph
 from fusedsl.ir.interp import extents_of
 from fusedsl.ir.samples import sampled
 from fusedsl.kernel_ir.verify import verify_plan
 from fusedsl.program.call_steps import REGISTERS
-from fusedsl.program.make_plan import cut_graph
+from fusedsl.program.make_plan import partition_graph
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
 
@@ -54,7 +54,7 @@ def verified(stage: str, made: Any, graph: Graph) -> None:
     samples = sampled(graph.parameters, graph.checks)
     match stage:
         case "lowered":
-            told = verify_lowered(made, segments(graph, ())[0], Memory(len(graph.parameters)), samples)
+            told = verify_scalar_program(made, segments(graph, ())[0], ReadableArrays(len(graph.parameters)), samples)
         case "partition":
             told = verify_partition(made, graph, samples)
         case "plan":
@@ -104,4 +104,4 @@ def stages(name: str) -> Stages:
     kernel = fd.kernel(text, fallback=False)
     facts = list(describe_all(kernel.params, [values[n] for n in kernel.params]).values())
     plan = kernel._program.plans.plan(facts, extents)
-    return Stages(graph, lower(graph), cut_graph(graph, extents, {}, budget=REGISTERS), plan)
+    return Stages(graph, lower(graph), partition_graph(graph, extents, {}, budget=REGISTERS), plan)

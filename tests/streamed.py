@@ -23,7 +23,7 @@ class Row:
     def run(self, columns: int, tile: int) -> dict[int, object]:
         """What every output holds in the end, an array of elements or a row value."""
         with np.errstate(all="ignore"):
-            for phase in self.plan.streamed:
+            for phase in self.plan.looped:
                 states = [[_run_text(text, {}) for text in use.identity] for use in phase.folds]
                 for first in range(0, columns, tile):
                     part = slice(first, min(first + tile, columns))
@@ -31,18 +31,18 @@ class Row:
                     if not phase.folds:
                         self._elements(phase, part)
                 for use, state in zip(phase.folds, states):
-                    self.values |= {value.name: x for value, x in zip(use.state, state)}
+                    self.values |= {value.name: x for value, x in zip(use.accumulators, state)}
                 self._rows(phase)
         return self.stored
 
     def _collect(self, phase, use, state, part):
-        if phase.tile:
-            for inner in phase.tile:
+        if phase.tile_phases:
+            for inner in phase.tile_phases:
                 known = self._elements(inner, part)
                 for fold in inner.folds:
-                    self.values |= {v.name: x for v, x in zip(fold.state, _folded(fold, known, part))}
+                    self.values |= {v.name: x for v, x in zip(fold.accumulators, _folded(fold, known, part))}
                 self._rows(inner)
-            found = [self.values[value.name] for value in use.lifted]
+            found = [self.values[value.name] for value in use.inputs]
         else:
             found = _folded(use, self._elements(phase, part), part)
         return _merged(use, state, found)
@@ -63,7 +63,7 @@ class Row:
 
 
 def _folded(use, known, part):
-    lifted = [np.broadcast_to(known[value.name], (part.stop - part.start,)) for value in use.lifted]
+    lifted = [np.broadcast_to(known[value.name], (part.stop - part.start,)) for value in use.inputs]
     state = [x[0] for x in lifted]
     for k in range(1, part.stop - part.start):
         state = _merged(use, state, [x[k] for x in lifted])
@@ -71,13 +71,13 @@ def _folded(use, known, part):
 
 
 def _merged(use, a, b):
-    known = dict(zip([value.name for value in use.merge.args], [*a, *b]))
-    _run_body(use.merge, known)
-    return [known[value.name] for value in use.merge.results]
+    known = dict(zip([value.name for value in use.combine.args], [*a, *b]))
+    _run_body(use.combine, known)
+    return [known[value.name] for value in use.combine.results]
 
 
 def _run_body(body, known) -> None:
-    for line in body.lines:
+    for line in body.instructions:
         name, _, text = line.split("  #")[0].partition(" = ")
         known[name] = _run_text(text, known)
     for value in body.results:

@@ -12,7 +12,7 @@ from fusedsl.backends.cuda.combo import schedule_combo
 from fusedsl.backends.cuda.rows.schedule import RowSchedule
 from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule
 from fusedsl.errors import FusionError
-from fusedsl.fusion.horizontal import bundled
+from fusedsl.fusion.horizontal import pack_launches
 from fusedsl.hardware import facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32
 
@@ -88,14 +88,14 @@ def test_short_rows_go_together_and_long_ones_do_not():
 
 
 def test_maps_of_unlike_size_stay_apart():
-    launches, decisions = bundled([(4, 2), (40, 3), (6, 2)], [0, 1, 2])
+    launches, decisions = pack_launches([(4, 2), (40, 3), (6, 2)], [0, 1, 2])
     assert launches == [[0, 2], [1]]
     assert [d.joined for d in decisions] == [False, True]
     assert "40 words" in decisions[0].reason
 
 
 def test_a_launch_holds_so_many_arrays_at_most():
-    launches, _ = bundled([(4, 20)] * 5, list(range(5)))
+    launches, _ = pack_launches([(4, 20)] * 5, list(range(5)))
     assert launches == [[0, 1], [2, 3], [4]]
 
 

@@ -14,7 +14,7 @@ from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
 from fusedsl.kernel_ir.parameters import kernel_params
-from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
+from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 from fusedsl.runtime import object_loader, pool
 
 BF = numpy_dtype(BFLOAT16)
@@ -34,7 +34,7 @@ def body(args, results, *lines):
 
 def fold(lifted, state, line="a_0 + b_0", identity="float32(0.0)", d=FLOAT32):
     merge = body(values("a_0 b_0", d), values("c_0", d), f"c_0 = {line}  # merged")
-    return FoldUse("fold", values(lifted, d), values(state, d), (identity,), merge)
+    return Reduction("fold", values(lifted, d), values(state, d), (identity,), merge)
 
 
 class Case:
@@ -391,8 +391,8 @@ def test_a_kernel_that_is_not_resident(tmp_path):
 
 def reduced(tmp_path, x, use, out, lines=(), rows=1, result=None):
     d = DTYPE_OF[x.dtype].compute
-    lifted = Body(values("x_0", d), use.lifted, tuple(lines))
-    phase = Phase(lifted, (), (use,), None, (Store(result or use.state[0].name, 1),))
+    lifted = Body(values("x_0", d), use.inputs, tuple(lines))
+    phase = Phase(lifted, (), (use,), None, (Store(result or use.accumulators[0].name, 1),))
     return Case(tmp_path, [x, out], 1, (phase,), rows)
 
 
@@ -455,7 +455,7 @@ def argmax(tmp_path, x, out):
     )
     merge = Body(args, (Value("c_0", FLOAT32), Value("c_1", INT64)), lines)
     lifted = (Value("x_0", FLOAT32), Value("i_0", INT64))
-    use = FoldUse("argmax", lifted, state, ("float32(-inf)", "int64(9223372036854775807)"), merge)
+    use = Reduction("argmax", lifted, state, ("float32(-inf)", "int64(9223372036854775807)"), merge)
     phase = Phase(Body(lifted, lifted, ()), (), (use,), None, (Store("k_0", 1),))
     return Case(tmp_path, [x, out], 1, (phase,), 1, positions=(Position(Value("i_0", INT64), 1),))
 

@@ -101,7 +101,7 @@ def test_rows_too_long_for_a_multiprocessor_are_folded_apart():
     text = ONE_KERNEL["layer norm"]
     told = explained(text, 4096, 32768, cc=90)
     assert len(told.kernels) == 2
-    assert any("do not stay on the chip beside its states" in refusal.reason for refusal in told.refused)
+    assert any("do not stay on the chip beside the column states" in refusal.reason for refusal in told.refused)
     kernel = fd.kernel(text, max_kernels=1)
     assert len(kernel.explain(**specs(text, 4096, 4096), cc=90, compile=False).kernels) == 1
     with pytest.raises(FusionError):

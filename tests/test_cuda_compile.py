@@ -24,7 +24,7 @@ from fusedsl.ir.types import (
     UINT64,
 )
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
-from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
+from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 
 pytest.importorskip("numba_cuda")
 from fusedsl.backends.cuda.compile import compile_source, generate, ptx
@@ -43,7 +43,7 @@ def body(arguments, results, *lines, dtype=FLOAT32):
 
 def folded(name, lifted, merge, identity, dtype=FLOAT32):
     (state,), (x,) = values(name, dtype), values(lifted, dtype)
-    return FoldUse(name, (x,), (state,), (identity,), body("a_1 b_1", "c_1", f"c_1 = {merge}", dtype=dtype))
+    return Reduction(name, (x,), (state,), (identity,), body("a_1 b_1", "c_1", f"c_1 = {merge}", dtype=dtype))
 
 
 def map_kernel(dtype, lines, inputs="x y", strides=None, access="vector", compute=None, **more):
@@ -371,7 +371,7 @@ def test_a_state_of_two_parts_folds(tmp_path):
     lines = ("p_1 = a_m > b_m", "p_2 = a_m == b_m", "p_3 = a_i < b_i", "p_4 = p_1 | (p_2 & p_3)")
     lines += ("c_m = select(p_4, a_m, b_m)", "c_i = select(p_4, a_i, b_i)")
     merge = Body((am, ai, bm, bi), (cm, ci), lines)
-    use = FoldUse("best", (x, i), (m, k), ("float32(-inf)", "int64(0)"), merge)
+    use = Reduction("best", (x, i), (m, k), ("float32(-inf)", "int64(0)"), merge)
     phase = Phase(Body((x, i), (x, i), ()), (), (use,), None, (Store("k_1", 1),))
     kernel = KernelIR("argmax", ("argmax",), 1, 1, 1, operands, (Load(x, 0),), (Position(i, 1),), (), (phase,))
     for resident, columns in ((True, 300), (True, 5000), (False, 1 << 18)):

@@ -8,7 +8,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, CompileError, ShapeError
-from fusedsl.fusion.unfused_cost import unfused
+from fusedsl.fusion.unfused_cost import unfused_kernels
 from fusedsl.ir.op_cost import instructions
 from fusedsl.runtime.compile import Built
 
@@ -117,7 +117,7 @@ def test_unfused_counts_a_shared_value_once():
     k = fd.kernel("exp(x) + exp(x)")
     source = k._source
     graph, extents = _graph(source, 10)
-    assert [s.operation for s in unfused(graph, extents)] == ["exp", "add"]
+    assert [s.operation for s in unfused_kernels(graph, extents)] == ["exp", "add"]
 
 
 def _graph(source, n):

@@ -37,7 +37,7 @@ class Mask:
         lines = "i = iota(x, 0); j = iota(x, 1); own = doc[:60][:, None]; other = doc[None, :]; kept_ = kept[None, :]\n"
         lines += "s = starts[0]\n"
         graph, _ = graph_of(lines + f"where({text}, x, -inf)", arrays)
-        (root,) = lower(rewrite(graph)).roots
+        (root,) = lower(rewrite(graph)).stores
         self.root, self.value = root.axes, root.value.args[0]
         self.names = [p.name for p in graph.parameters]
         self.arrays = arrays

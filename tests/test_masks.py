@@ -15,9 +15,9 @@ from fusedsl.ir.graph import walk
 from fusedsl.program.first_call import interpreted
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.online.masks import NOTHING, Masks
+from fusedsl.rewrite.online.masks import IDENTITY, Masks
 from fusedsl.rewrite.online.reference_executor import scalars
-from fusedsl.rewrite.selects import Choices
+from fusedsl.rewrite.selects import SelectAnalysis
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all
 
@@ -37,7 +37,7 @@ class Element:
     def __init__(self, text: str):
         self.arrays = {"x": X, "kept": KEPT, "w": 5}
         graph, _ = graph_of(f"i = iota(x, 0); j = iota(x, 1); k = kept[None, :]; 1.0 * x + ({text})", self.arrays)
-        (root,) = lower(rewrite(graph)).roots
+        (root,) = lower(rewrite(graph)).stores
         self.axes, self.names = root.axes, [p.name for p in graph.parameters]
         self.value = root.value.args[1]
 
@@ -89,12 +89,12 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(VALUES, st.sampled_from(sorted(NOTHING)))
+@given(VALUES, st.sampled_from(sorted(IDENTITY)))
 def test_elements_are_what_they_were(text, fold):
     element = Element(text)
-    made = Masks(Choices(lambda n: False)).brought_out(element.value, fold)
+    made = Masks(SelectAnalysis(lambda n: False)).hoist_masks(element.value, fold)
     found, expected = element.values(made), element.values(element.value)
-    np.testing.assert_array_equal(found == NOTHING[fold], expected == NOTHING[fold], err_msg=text)
+    np.testing.assert_array_equal(found == IDENTITY[fold], expected == IDENTITY[fold], err_msg=text)
     np.testing.assert_allclose(found, expected, rtol=3e-6, atol=1e-6, err_msg=text)
 
 

@@ -9,7 +9,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.fusion import partition_graph
 from fusedsl.fusion.coordinates import Axis, Coordinate
-from fusedsl.fusion.demand_analysis import BOUND_TAG, places, uses
+from fusedsl.fusion.demand_analysis import BOUND_TAG, count_read_patterns, count_reads
 
 S, X, W = (64, 64), (64, 32), (32, 32)
 SHIFTED = "f(u) = u + 0.1 * (roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u)\n"
@@ -86,10 +86,10 @@ def at(*axes):
     ],
 )
 def test_places_and_ways_of_reading(demands, several, ways):
-    assert (places(demands), uses(demands)) == (several, ways)
+    assert (count_reads(demands), count_read_patterns(demands)) == (several, ways)
 
 
-ALIKE = "segments of the program would compute it alike"
+ALIKE = "several segments of the program would compute it"
 
 
 @pytest.mark.parametrize("text, kernels", [

@@ -16,14 +16,14 @@ import fusedsl as fd
 from fusedsl.backends.cuda.rows import choose as row_schedules
 from fusedsl.fusion.coordinates import Axis, Coordinate
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.scalar_program import Source
+from fusedsl.fusion.scalar_program import ArraySource
 from fusedsl.ir.dims import evaluate as evaluate_dim
 from fusedsl.ir.graph import Type, node, walk
 from fusedsl.ir.types import FLOAT32, numpy_dtype
 from fusedsl.program.call_steps import extents_of
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
-from fusedsl.rewrite.online.discover import passes
+from fusedsl.rewrite.online.discover import find_passes
 from fusedsl.rewrite.online.printer import check, show
 from fusedsl.rewrite.online.reference_executor import execute, scalars
 from fusedsl.runtime.arrays import describe_all
@@ -79,7 +79,7 @@ def folds_of(text, dtype=np.float32, shape=(3, 40)):
     graph, _ = graph_of(text, given)
     graph = rewrite(graph)
     names = [p.name for p in graph.parameters]
-    return [n for n in walk(r.value for r in lower(graph).roots) if n.op == "fold"], names
+    return [n for n in walk(r.value for r in lower(graph).stores) if n.op == "fold"], names
 
 
 class Values:
@@ -120,7 +120,7 @@ class Values:
         known = self.rows(folds)
         edges = [0, *sorted(cuts), self.arrays["x"].shape[1]]
         parts = [slice(i, j) for i, j in itertools.pairwise(edges)]
-        made, _ = passes(folds)
+        made, _ = find_passes(folds)
         with np.errstate(all="ignore"):
             return self._passes(folds, made, known, parts, order)
 
@@ -156,7 +156,7 @@ def sample(trial, columns, rows=3):
 def test_passes_are_as_few_as_the_law_allows(name):
     text, count, folds = STREAMS[name]
     found, _ = folds_of(text)
-    made, refused = passes(found)
+    made, refused = find_passes(found)
     assert (len(made), len(found)) == (count, folds)
     assert [f for one in made for f in one.folds] == found
     assert bool(refused) == (count > 1)
@@ -249,8 +249,8 @@ def test_rows_of_minus_infinity_and_empty_parts_are_no_elements():
 def test_a_weight_with_an_axis_of_its_own_is_a_contraction():
     """softmax(s) @ v: the sum of e * v divides by the sum of e at the end; v alone has the axis d."""
     i, j, d = Axis("i"), Axis("j"), Axis("d")
-    s = node("load", (), (Source("argument", 0), (Coordinate(0, 1, i), Coordinate(0, 1, j))), Type(FLOAT32))
-    v = node("load", (), (Source("argument", 1), (Coordinate(0, 1, j), Coordinate(0, 1, d))), Type(FLOAT32))
+    s = node("load", (), (ArraySource("argument", 0), (Coordinate(0, 1, i), Coordinate(0, 1, j))), Type(FLOAT32))
+    v = node("load", (), (ArraySource("argument", 1), (Coordinate(0, 1, j), Coordinate(0, 1, d))), Type(FLOAT32))
 
     def made(op, *args, attr=None):
         return node(op, args, attr, Type(FLOAT32))
@@ -259,7 +259,7 @@ def test_a_weight_with_an_axis_of_its_own_is_a_contraction():
     e = made("exp", made("subtract", s, largest))
     total = made("fold", e, attr=("sum", (j,)))
     out = made("fold", made("multiply", made("divide", e, total), v), attr=("sum", (j,)))
-    (one,), refused = passes([largest, total, out], own=frozenset([d]))
+    (one,), refused = find_passes([largest, total, out], own=frozenset([d]))
     assert not refused
     check(one.stream)
     assert show(one.stream).splitlines()[0] == "stream over j for each i"
@@ -277,9 +277,11 @@ def test_a_weight_with_an_axis_of_its_own_is_a_contraction():
 
 def test_a_refusal_names_the_folds_and_what_stands_between():
     folds, _ = folds_of(STREAMS["mean distance"][0])
-    _, (refused,) = passes(folds)
+    _, (refused,) = find_passes(folds)
     assert (refused.fold, refused.other) == (folds[1], folds[0])
-    assert refused.reason == "sum is not streamed with the sum that it depends on, because of absolute between them"
+    assert (
+        refused.reason == "sum does not share a pass with the sum that it depends on, because of absolute between them"
+    )
 
 
 def plans_of(text, given):

@@ -13,7 +13,7 @@ import pytest
 from oracle import graph_of
 
 import fusedsl as fd
-from fusedsl.ir.builder import Builder
+from fusedsl.ir.builder import GraphBuilder
 from fusedsl.ir.graph import Parameter, Type
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT64, dtype
@@ -39,7 +39,7 @@ def numpys(ufunc: np.ufunc, operands) -> str:
 def ours(name: str, operands) -> str:
     """The dtype that the builder gives an operation on parameters of these dtypes; Python's types are weak."""
     types = [Type(WEAK[d], (), d is not bool) if isinstance(d, type) else Type(dtype(d), (2,)) for d in operands]
-    builder = Builder(tuple(Parameter(f"p{k}", t, scalar=not t.shape) for k, t in enumerate(types)), {})
+    builder = GraphBuilder(tuple(Parameter(f"p{k}", t, scalar=not t.shape) for k, t in enumerate(types)), {})
     try:
         return builder.elementwise(name, *(builder.parameter(k) for k in range(len(types)))).type.dtype.name
     except fd.DTypeError:

@@ -426,12 +426,12 @@ def test_bodies_are_written_in_an_order_that_memory_does_not_decide():
     """The values that a row passes on stood in the order of a set of nodes, whose hashes are addresses."""
     from fusedsl.ir.graph import Type, node
     from fusedsl.ir.types import FLOAT32
-    from fusedsl.kernel_ir.build.rematerialization import closure
+    from fusedsl.kernel_ir.build.rematerialization import computed_below
 
     chain = [node("scalar", (), 0, Type(FLOAT32))]
     for _ in range(40):
         chain.append(node("exp", (chain[-1],), None, Type(FLOAT32)))
-    assert list(closure([chain[-1]], set())) == chain[::-1]
+    assert list(computed_below([chain[-1]], set())) == chain[::-1]
 
 
 def test_an_empty_axis_is_not_continued():

@@ -20,7 +20,7 @@ from fusedsl.kernel_ir.memory_access import (
     vector_width,
 )
 from fusedsl.kernel_ir.parameters import kernel_params
-from fusedsl.kernel_ir.phase import Body, FoldUse, Phase, Store, Value
+from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 
 H200 = facts((9, 0))
 
@@ -29,7 +29,7 @@ def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
     x, s = Value("x_0", dtype.compute), Value("s_1", dtype.compute)
     a, b, c = (Value(name, dtype.compute) for name in ("a_2", "b_3", "c_4"))
     merge = Body((a, b), (c,), ("c_4 = a_2 + b_3",))
-    fold = FoldUse("s_1", (x,), (s,), (f"{dtype.compute.name}(0.0)",), merge)
+    fold = Reduction("s_1", (x,), (s,), (f"{dtype.compute.name}(0.0)",), merge)
     phase = Phase(Body((x,), (x,), ()), (), (fold,), None, (Store("s_1", 1),))
     operands = (Operand("x", dtype, strides, access), Operand("y", dtype, "s0"))
     return KernelIR("sum", ("y = sum(x, -1)",), 1, 1, 1, operands, (Load(x, 0),), (), (), (phase,), resident)
@@ -194,7 +194,7 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
     phase = dataclasses.replace(
         phase,
         element=Body((Value("x_0", FLOAT32),), (grown,), ("e_5 = exp(x_0)",)),
-        folds=(dataclasses.replace(phase.folds[0], lifted=(grown,)),),
+        folds=(dataclasses.replace(phase.folds[0], inputs=(grown,)),),
     )
     kernel = dataclasses.replace(plain, phases=(phase,))
     assert prefers_looped(kernel, (rows, columns), H200)

@@ -117,7 +117,7 @@ def test_a_stream_prints_and_keeps_its_rules(name):
         assert "for each" in show(one.fold)
     if name == "entropy of more than 0":
         assert [reason for _, reason in found.refused] == [
-            "sum is not streamed with the sum that it depends on, because of log between them"
+            "sum does not share a pass with the sum that it depends on, because of log between them"
         ]
 
 

@@ -10,9 +10,9 @@ from planted_partitions import PARTITIONS
 import fusedsl as fd
 from fusedsl.fusion import partition_graph
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.scalar_program import Memory
+from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
-from fusedsl.fusion.verify import verify_lowered
+from fusedsl.fusion.verify import verify_scalar_program
 from fusedsl.ir import compare
 from fusedsl.ir.checks import holds
 from fusedsl.ir.dims import Symbol
@@ -108,7 +108,7 @@ def verified(text: str, values: dict, samples: Samples | None = None) -> str:
     graph, _ = graph_of(text, values)
     graph = rewrite(graph)
     at = sampled(graph.parameters, graph.checks) if samples is None else samples
-    return verify_lowered(lower(graph), segments(graph, ())[0], Memory(len(graph.parameters)), at)
+    return verify_scalar_program(lower(graph), segments(graph, ())[0], ReadableArrays(len(graph.parameters)), at)
 
 
 def test_what_is_left_out_is_told(monkeypatch):

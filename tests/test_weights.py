@@ -72,4 +72,4 @@ def test_on_the_cpu_all_weights_are_one_pass(name):
 
 def test_explanations_say_why_there_are_several_passes():
     text = str(fd.kernel(SCORES + "p = softmax(s); p @ v, p @ w").explain(*[fd.spec((1, 4, 512, 64), "bfloat16")] * 4))
-    assert text.startswith("2 kernels") and "a pass on a GPU weighs one operand by one weight" in text
+    assert text.startswith("2 kernels") and "a GPU kernel multiplies one value operand by the weights" in text

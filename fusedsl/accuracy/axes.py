@@ -1,4 +1,4 @@
-"""Bounds of what goes along axes: reductions, scans and orders."""
+"""Error bounds of reductions, scans and sorts."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
     if not value.size and fold in ("max", "min", "argmax", "argmin"):
         total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
         return total, np.zeros(total.shape)
-    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: one float32 after another is off by more
+    if fold in ("sum", "prod") and n.type.dtype.kind == "f":  # in float64: sequential float32 sums are less exact
         total = np.asarray(getattr(np, fold)(value, axis=axes, keepdims=True))
         count = max(1, int(np.prod([value.shape[a] for a in axes])))
-        found = _sum if fold == "sum" else _product
-        passed = found(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
+        rule = _sum if fold == "sum" else _product
+        passed = rule(value, bound, total, n.type.dtype.compute, count, lambda f, x: f.reduce(x, axes, keepdims=True))
         total, passed = bounded("add", (), total, passed, n.type.dtype.compute)
         return total, np.where(unknown, np.inf, passed)
     total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
@@ -39,7 +39,7 @@ def _sum(value, bound, total, compute: DType, count: int, along):
     """Chunks added one after another, then a tree of what they give; nothing to round where all are small integers."""
     size = along(np.add, np.abs(np.where(np.isfinite(value), value, 0)))
     passed = along(np.add, bound)
-    beyond = size + passed > LARGEST[compute.name]  # on the way, in some order
+    beyond = size + passed > LARGEST[compute.name]  # of a partial result, in some order
     whole = along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (size * EPS[compute.name] <= 1)
     terms = min(count, 8 + 64 + np.log2(count))
     rounding = np.where((passed == 0) & whole, 0.0, 2 * terms * EPS[compute.name] * size)
@@ -100,19 +100,19 @@ def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
     passed = np.add.accumulate(bound, axis=axis)
     whole = np.logical_and.accumulate(np.isfinite(value) & (value == np.trunc(value)), axis=axis)
     exact = (passed == 0) & whole & (size * EPS[compute.name] <= 1)
-    found = passed + np.where(exact, 0.0, 2 * serial * EPS[compute.name] * size)
-    return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), found, 0.0))
+    result = passed + np.where(exact, 0.0, 2 * serial * EPS[compute.name] * size)
+    return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), result, 0.0))
 
 
 def ranked(n: Node, value, bound, arguments, extents) -> Ball:
     """The k-th of the sorted values moves no further than the k-th of the ends; places may change among close ones."""
-    found = np.asarray(RULES["ranked"](n, [value], arguments, extents))
-    unknown = np.broadcast_to(np.isinf(bound).any(axis=-1, keepdims=True), found.shape)
+    result = np.asarray(RULES["ranked"](n, [value], arguments, extents))
+    unknown = np.broadcast_to(np.isinf(bound).any(axis=-1, keepdims=True), result.shape)
     if not bound.any():
-        return found, np.zeros(found.shape)
+        return result, np.zeros(result.shape)
     if n.attr[0] == "values":
-        moved = distance(found, *(RULES["ranked"](n, [v], arguments, extents) for v in corners(value, bound)))
-        return found, np.where(unknown, np.inf, moved)
+        moved = distance(result, *(RULES["ranked"](n, [v], arguments, extents) for v in corners(value, bound)))
+        return result, np.where(unknown, np.inf, moved)
     ordered, slack = np.sort(value, axis=-1), np.max(bound, axis=-1, keepdims=True)
     near = ((np.diff(ordered, axis=-1) <= 2 * slack) & (slack > 0)).any(axis=-1, keepdims=True)
-    return found, np.where(unknown | near, np.inf, 0.0)
+    return result, np.where(unknown | near, np.inf, 0.0)

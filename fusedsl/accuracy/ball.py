@@ -1,4 +1,4 @@
-"""Balls: exact values beside how far correct targets may be from them (midpoint-radius interval arithmetic)."""
+"""Midpoint-radius interval arithmetic: exact values with bounds on the error of correct targets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from ..ir.interp import cast
 from ..ir.types import FLOAT64, DType, numpy_dtype
 
-EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # half an ulp, relative
-HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # relative; of subnormal numbers
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24}  # relative, half an ulp
+HALF_ULP = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}  # (relative, for subnormal numbers)
 TINY = {"float64": 2.0**-1074, "float32": 2.0**-149}
 LARGEST = {"float64": np.finfo(np.float64).max, "float32": float(np.finfo(np.float32).max)}
-SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # that are normal
+SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126}  # normal numbers
 
 Ball = tuple[np.ndarray, np.ndarray]
 """(exact value, bound)"""
@@ -34,7 +34,7 @@ def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
 
 def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
     """How far the others are, at most; infinity where one is NaN and the other not, or where integers differ."""
-    found = np.zeros(middle.shape)
+    result = np.zeros(middle.shape)
     for other in others:
         if middle.dtype.kind != "f":
             change = np.where(middle == other, 0.0, np.inf)
@@ -42,8 +42,8 @@ def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
             change = np.abs(other - middle)
             change = np.where(np.isnan(change), np.where(np.isnan(middle) == np.isnan(other), 0.0, np.inf), change)
             change = np.where((middle == other) | (np.isnan(middle) & np.isnan(other)), 0.0, change)
-        found = np.maximum(found, change)
-    return found
+        result = np.maximum(result, change)
+    return result
 
 
 def wide(x: np.ndarray, d: DType) -> np.ndarray:
@@ -51,17 +51,17 @@ def wide(x: np.ndarray, d: DType) -> np.ndarray:
     return x.astype(np.float64) if d.kind == "f" else x.astype(numpy_dtype(d))
 
 
-def unknown_of(args: list[Ball], shape) -> np.ndarray:
+def any_unbounded(args: list[Ball], shape) -> np.ndarray:
     """Where an operand may be anything."""
-    return holding(args, shape, np.isinf)
+    return any_bound(args, shape, np.isinf)
 
 
-def holding(args: list[Ball], shape, holds: Callable) -> np.ndarray:
+def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
     """Where something holds for the bound of an operand."""
-    found = np.zeros(shape, bool)
+    result = np.zeros(shape, bool)
     for _, bound in args:
-        found = found | holds(bound)
-    return found
+        result = result | holds(bound)
+    return result
 
 
 def corners(value, bound) -> tuple[np.ndarray, ...]:

@@ -19,7 +19,7 @@ from ..ir.graph import Graph, Node
 from ..ir.interp import RULES, cast, extents_of
 from ..ir.ops import OPS
 from .axes import ranked, reduction, scan
-from .ball import Ball, stored, unknown_of, wide
+from .ball import Ball, any_unbounded, stored, wide
 from .elementwise import Roundings, operation
 from .products import contraction, regrouped
 
@@ -66,5 +66,5 @@ def of_node(
     if not n.args:
         return value, np.zeros(value.shape)
     moved = np.asarray(RULES[n.op](n, [args[0][1], *values[1:]], arguments, extents))
-    bound = np.where(np.isnan(moved), 0.0, moved)  # what a gather does not find is NaN, to the bit
-    return value, np.where(unknown_of(args[1:], value.shape), np.inf, bound)
+    bound = np.where(np.isnan(moved), 0.0, moved)  # an element out of a gather's range is exactly NaN
+    return value, np.where(any_unbounded(args[1:], value.shape), np.inf, bound)

@@ -1,4 +1,4 @@
-"""Bounds of elementwise operations: half an ulp for each rounding, and what the operands' own bounds come to."""
+"""Error bounds of elementwise operations: half an ulp per rounding, plus the propagated bounds of the operands."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import FLOAT32, FLOAT64, DType, numpy_dtype
-from .ball import EPS, SMALLEST, TINY, Ball, bounded, corners, distance, holding, unknown_of
+from .ball import EPS, SMALLEST, TINY, Ball, any_bound, any_unbounded, bounded, corners, distance
 
-FUNCTION_ULPS = 4.0  # the largest in CUDA's table of single-precision functions but lgamma's
+FUNCTION_ULPS = 4.0  # the largest in CUDA's single-precision table, except lgamma
 EXACT = {"negative", "absolute", "sign", "maximum", "minimum", "fmax", "fmin", "where", "floor", "ceil", "trunc"}
 EXACT |= {"rint", "copysign", "nextafter"}
 ARITHMETIC = {"add", "subtract", "multiply", "divide", "sqrt", "fma", "fmod", "remainder"}
-CORRECT = {"add", "subtract", "divide", "sqrt"}  # of exact operands they have one right result
+CORRECT = {"add", "subtract", "divide", "sqrt"}  # correctly rounded
 SPLIT = 2.0**27 + 1
 
 Roundings = Mapping[str, Callable[[list[np.ndarray], np.ndarray], np.ndarray]]
@@ -24,7 +24,7 @@ Roundings = Mapping[str, Callable[[list[np.ndarray], np.ndarray], np.ndarray]]
 
 
 def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
-    """One operation of the table, given its operands."""
+    """Value and bound of one operation of the table, from those of its operands."""
     values, compute = [v for v, _ in args], n.type.dtype.compute
     if n.op == "nextafter":
         values = [v.astype(numpy_dtype(compute)) for v in values]
@@ -32,9 +32,9 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
     value = value.astype(np.float64) if value.dtype.kind == "f" else value
     if n.op == "where":
         return value, _chosen(args, value)
-    moved = holding(args, value.shape, lambda bound: bound > 0)
+    moved = any_bound(args, value.shape, lambda bound: bound > 0)
     bound = _passed_on(n.op, args, value) if moved.any() else np.zeros(value.shape)
-    if n.op in ("signbit", "copysign"):  # the sign of a NaN is no target's business
+    if n.op in ("signbit", "copysign"):  # the sign of a NaN is unspecified
         bound = np.where(np.isnan(values[-1]), np.inf, bound)
     if value.dtype.kind != "f":
         return value, np.where(bound > 0, np.inf, 0.0)
@@ -43,7 +43,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
     else:
         value, bound = _rounded(n.op, values, value, bound, ~moved, compute)
     value, bound = bounded(n.op, values, value, bound, compute)
-    return value, np.where(unknown_of(args, value.shape), np.inf, bound)
+    return value, np.where(any_unbounded(args, value.shape), np.inf, bound)
 
 
 def _chosen(args: list[Ball], value):
@@ -94,50 +94,52 @@ def needs_no_rounding(a, b, product, compute: DType):
 def _passed_on(op: str, args: list[Ball], value):
     """The largest change of the result over the corners of the operands' bounds, where it is monotone between them."""
     with np.errstate(all="ignore"):
-        found = [np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))]
-        worst = distance(value, *found)
+        corner_values = [
+            np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))
+        ]
+        worst = distance(value, *corner_values)
         if op in WAVES:
-            worst = WAVES[op](worst, found, args, value)
+            worst = WAVES[op](worst, corner_values, args, value)
     whole = [a for a in args if a[0].dtype.kind in "iu"]
     unknown = whole if args[0][0].dtype.kind == "b" else args
-    return np.where(unknown_of(unknown, value.shape), np.inf, worst)
+    return np.where(any_unbounded(unknown, value.shape), np.inf, worst)
 
 
-def _wave(worst, found, args, value):
+def _wave(worst, corner_values, args, value):
     """No steeper than 1."""
     return np.minimum(np.maximum(worst, args[0][1]), 2.0)
 
 
-def _tangent(worst, found, args, value):
-    return np.where((args[0][1] > 0) & ((found[-1] < found[0]) | (args[0][1] > 1)), np.inf, worst)
+def _tangent(worst, corner_values, args, value):
+    return np.where((args[0][1] > 0) & ((corner_values[-1] < corner_values[0]) | (args[0][1] > 1)), np.inf, worst)
 
 
-def _quotient(worst, found, args, value):
+def _quotient(worst, corner_values, args, value):
     (_, _), (b, eb) = args
     return np.where((eb > 0) & (np.abs(b) <= eb), np.inf, worst)
 
 
-def _raised(worst, found, args, value):
+def _raised(worst, corner_values, args, value):
     """A negative number has powers at whole exponents alone."""
     (a, ea), (_, eb) = args
     return np.where((eb > 0) & (a - ea < 0), np.inf, worst * 1.01)
 
 
-def _whole_quotient(worst, found, args, value):
+def _whole_quotient(worst, corner_values, args, value):
     """The quotient's whole part must be sure; a remainder is steep at its steps."""
     (a, ea), (b, eb) = args
     ends = [np.floor(x / y) for x in (a - ea, a, a + ea) for y in (b - eb, b, b + eb)]
     steady = np.all([end == ends[0] for end in ends], axis=0)
-    return np.where((ea + eb > 0) & ~steady, np.inf, _quotient(worst, found, args, value))
+    return np.where((ea + eb > 0) & ~steady, np.inf, _quotient(worst, corner_values, args, value))
 
 
-def _equality(worst, found, args, value):
+def _equality(worst, corner_values, args, value):
     (a, ea), (b, eb) = args
     slack = ea + eb
     return np.where((slack > 0) & (np.abs(np.subtract(a, b, dtype=np.float64)) <= slack), np.inf, worst)
 
 
-def _gamma(worst, found, args, value):
+def _gamma(worst, corner_values, args, value):
     """It has poles at the negative integers and turns between them."""
     return np.where((args[0][1] > 0) & (args[0][0] < 0), np.inf, worst * 1.1 + args[0][1])
 

@@ -1,4 +1,4 @@
-"""Whether a result depends on an element whose index is out of range: one that a condition leaves out is never read.
+"""Out-of-range indices: whether a result depends on an element that is out of range, or a condition excludes it.
 
 A graph of its own says so, which targets compile as any other.
 """
@@ -10,7 +10,7 @@ from functools import reduce
 
 from ..errors import ShapeError
 from ..ir import contraction, shapes
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim, Extents, Symbol, evaluate, product
 from ..ir.gathers import CHECKED
@@ -29,16 +29,16 @@ def dependence(
     graph: Graph, gathers: Sequence[Node], extents: Mapping[Symbol, int]
 ) -> tuple[Graph, Mapping[Dim, bool]]:
     """The graph of one bool, whether a result depends on what one of these gathers reads out of range; its guards."""
-    b = Builder(graph.parameters, extents)
+    b = GraphBuilder(graph.parameters, extents)
     b.checks += graph.checks
     missing = _Missing(b, frozenset(gathers))
     for n in graph.nodes():
         missing.visit(n)
-    found = b.literal(False)
+    result = b.literal(False)
     for r in graph.results:
-        part = missing.found.get(r)
-        found = found if part is None else b.elementwise("logical_or", found, missing.some(r, range(r.type.rank)))
-    return b.finish([shapes.reshape(b, found, ())]), b.guards
+        part = missing.conditions.get(r)
+        result = result if part is None else b.elementwise("logical_or", result, missing.some(r, range(r.type.rank)))
+    return b.finish([shapes.reshape(b, result, ())]), b.guards
 
 
 def require_indices_in_range(graph: Graph, arguments: Sequence) -> None:
@@ -79,17 +79,17 @@ class _Missing:
     They broadcast to the node's shape.
     """
 
-    def __init__(self, b: Builder, sources: frozenset[Node]):
+    def __init__(self, b: GraphBuilder, sources: frozenset[Node]):
         self.b = b
         self.sources = sources
-        self.found: dict[Node, Node] = {}
+        self.conditions: dict[Node, Node] = {}
 
     def visit(self, n: Node) -> None:
         """Ask for a node whose arguments are known."""
-        made = [self._of_node(n)] if any(a in self.found for a in n.args) else []
-        made += [self._beyond(n)] if n in self.sources else []
-        if (found := self._either(*made)) is not None:
-            self.found[n] = found
+        conditions = [self._of_node(n)] if any(a in self.conditions for a in n.args) else []
+        conditions += [self._beyond(n)] if n in self.sources else []
+        if (condition := self._either(*conditions)) is not None:
+            self.conditions[n] = condition
 
     def _either(self, *sides: Node | None) -> Node | None:
         given = [side for side in sides if side is not None]
@@ -105,9 +105,9 @@ class _Missing:
         return self._either(*sides)
 
     def _of_node(self, n: Node) -> Node | None:
-        sides = [self.found.get(a) for a in n.args]
+        sides = [self.conditions.get(a) for a in n.args]
         if n.op == "where":
-            return self._picked(n.args[0], sides)
+            return self._of_select(n.args[0], sides)
         if n.op in ("logical_and", "logical_or", "bitwise_and", "bitwise_or") and n.type.dtype is BOOL:
             return self._unsettled(n, sides)
         if n.op in OPS or n.op in ("convert", "cast"):
@@ -128,7 +128,7 @@ class _Missing:
                 return self._read(n, sides)
         raise AssertionError(f"no rule for {n!r}")
 
-    def _picked(self, condition: Node, sides: Sequence[Node | None]) -> Node | None:
+    def _of_select(self, condition: Node, sides: Sequence[Node | None]) -> Node | None:
         of_condition, *picked = sides
         if picked == [None, None]:
             return of_condition
@@ -137,24 +137,26 @@ class _Missing:
 
     def _unsettled(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
         """A True settles `or`, a False `and`, where it is one of an element that is there."""
-        b, made = self.b, list[Node]()
+        b, conditions = self.b, list[Node]()
         for mine, other, value in zip(sides, reversed(sides), reversed(n.args)):
             if mine is not None:
                 unsettled = b.elementwise("logical_not", value) if n.op.endswith("or") else value
                 unsettled = unsettled if other is None else b.elementwise("logical_or", unsettled, other)
-                made.append(b.elementwise("logical_and", mine, unsettled))
-        return self._either(*made)
+                conditions.append(b.elementwise("logical_and", mine, unsettled))
+        return self._either(*conditions)
 
     def _of_products(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
         """What meets a 0 of a mask is left out."""
-        b, letters, made = self.b, Subscripts.parse(n.attr), list[Node]()
+        b, letters, conditions = self.b, Subscripts.parse(n.attr), list[Node]()
         for k, side in enumerate(sides):
             if side is not None:
                 x, other = n.args[k], n.args[1 - k]
                 met = _ones(b, other.type.rank) if _is_plain(other) else b.truth(other)
                 given = (self.whole(x), met) if k == 0 else (met, self.whole(x))
-                made.append(contraction.contract(b, *given, letters.left, letters.right, letters.result, "matmul"))
-        return self._either(*made)
+                conditions.append(
+                    contraction.contract(b, *given, letters.left, letters.right, letters.result, "matmul")
+                )
+        return self._either(*conditions)
 
     def _read(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
         x, *arrays = n.args
@@ -165,22 +167,22 @@ class _Missing:
 
     def whole(self, n: Node) -> Node:
         """A node's bools in its own shape."""
-        return shapes.broadcast_to(self.b, self.found[n], n.type.shape)
+        return shapes.broadcast_to(self.b, self.conditions[n], n.type.shape)
 
     def some(self, n: Node, axes: Sequence[int]) -> Node:
         """Whether there is one along some axes, which stay as 1."""
-        b, mine = self.b, self.found[n]
+        b, mine = self.b, self.conditions[n]
         lacking = n.type.rank - mine.type.rank
         mine = shapes.expand_dims(b, mine, list(range(lacking))) if lacking else mine
         along = [a for a in axes if not b.is_unit(mine.type.shape[a])]
         implied = [n.type.shape[a] for a in axes if a not in along]
-        found = shapes.reduce(b, "any", mine, along, keepdims=True) if along else mine
+        result = shapes.reduce(b, "any", mine, along, keepdims=True) if along else mine
         if all(b.is_unit(d) for d in implied):
-            return found
-        return b.elementwise("logical_and", found, b.elementwise("greater", b.extent(product(implied)), b.literal(0)))
+            return result
+        return b.elementwise("logical_and", result, b.elementwise("greater", b.extent(product(implied)), b.literal(0)))
 
 
-def _ones(b: Builder, rank: int) -> Node:
+def _ones(b: GraphBuilder, rank: int) -> Node:
     return shapes.expand_dims(b, b.literal(True), list(range(rank))) if rank else b.literal(True)
 
 

@@ -1,4 +1,4 @@
-"""Bounds of products of matrices."""
+"""Error bounds of matrix products."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..ir.ops import OPS
 from ..ir.types import FLOAT32
 from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
 
-SERIAL = 256  # products that are added one after another, at most, before blocks of them are
+SERIAL = 256  # products that are added sequentially at most; blocks are added pairwise
 WITH_AXES = ("reduce", "scan", "ranked", "contract")
 
 
@@ -74,16 +74,16 @@ def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extent
         return n.args[:1] if through else ()
 
     def make(n: Node) -> np.ndarray:
-        found = [reaches[a] for a in needs(n)]
-        if not found:
+        magnitudes = [reaches[a] for a in needs(n)]
+        if not magnitudes:
             size = np.abs(np.asarray(balls[n][0], np.float64))
             return np.where(np.isfinite(size), np.maximum(size, 1.0), 1.0)
         if n.op in ("multiply", "divide"):
-            other = found[1] if n.op == "multiply" else np.maximum(1 / np.abs(balls[n.args[1]][0]), 1.0)
-            return found[0] * np.where(np.isfinite(other), other, 1.0)
+            other = magnitudes[1] if n.op == "multiply" else np.maximum(1 / np.abs(balls[n.args[1]][0]), 1.0)
+            return magnitudes[0] * np.where(np.isfinite(other), other, 1.0)
         if n.op in ("cast", "convert"):
-            return found[0]
-        moved = np.asarray(RULES[n.op](n, [*found, *(balls[a][0] for a in n.args[1:])], arguments, extents))
+            return magnitudes[0]
+        moved = np.asarray(RULES[n.op](n, [*magnitudes, *(balls[a][0] for a in n.args[1:])], arguments, extents))
         return np.where(np.isnan(moved), 1.0, moved)
 
     return resolve(reaches, root, needs, make)

@@ -1,8 +1,8 @@
-"""Alpha-equivalence of folds: those that differ in the names of axes alone are one array, read at other places.
+"""Alpha-equivalence of folds: folds equal up to the names of axes are one array, read at other coordinates.
 
-Nodes are numbered bottom-up by their structure, in which axes are the order of their first occurrence: a node is such a
-number and the axes that it has there (hash-consing of locally nameless terms). Two folds of one number are alike, and
-their axes say where an element of one is in the array of the other.
+Nodes are numbered bottom-up by their structure, in which axes are the order of their first occurrence (hash-consing of
+locally nameless terms). A node is a number and its axes. Two folds with one number are equivalent, and their axes say
+where an element of one is in the array of the other.
 """
 
 from __future__ import annotations
@@ -12,70 +12,74 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..ir.graph import Node, Type, node, walk
-from ..rewrite.scalar_builder import bound_axes, kept_axes, replaced
-from .coordinates import Axis, Computed, Coordinate
+from ..rewrite.scalar_builder import bound_axes, kept_axes, replace_nodes
+from .coordinates import Axis, ComputedIndex, Coordinate
 from .online.find_attention import AttentionPattern
-from .scalar_program import Lowered, Root, Source
+from .scalar_program import ArraySource, ScalarProgram, ScalarStore
 
 
 @dataclass(frozen=True)
-class Form:
-    """A node without the names of its axes: the number of its structure, and its free axes by first occurrence."""
+class CanonicalForm:
+    """A node up to names of axes: the number of its structure, and its free axes by first occurrence."""
 
     number: int
     axes: tuple[Axis, ...]
 
 
-class Forms:
-    """The forms of nodes; alike structures have one number for as long as this lives."""
+class CanonicalForms:
+    """Canonical forms of nodes; equal structures have equal numbers within one instance."""
 
     def __init__(self) -> None:
-        self.known: dict[Node, Form] = {}
+        self.known: dict[Node, CanonicalForm] = {}
         self.numbers: dict[tuple, int] = {}
 
-    def of(self, n: Node) -> Form:
-        """The form of a node."""
+    def of(self, n: Node) -> CanonicalForm:
+        """Canonical form of a node."""
         if n not in self.known:
             for m in walk([n]):
                 if m not in self.known:
-                    self.known[m] = self._made(m)
+                    self.known[m] = self._canonical(m)
         return self.known[n]
 
-    def _made(self, n: Node) -> Form:
-        places: dict[Axis, int] = {}
+    def _canonical(self, n: Node) -> CanonicalForm:
+        indices: dict[Axis, int] = {}
         parts = [self.known[a] for a in n.args]
-        inner = tuple((f.number, tuple(places.setdefault(a, len(places)) for a in f.axes)) for f in parts)
-        attr = _nameless(n.attr, places)
+        inner = tuple((f.number, tuple(indices.setdefault(a, len(indices)) for a in f.axes)) for f in parts)
+        attr = _nameless(n.attr, indices)
         bound = bound_axes(n) - kept_axes(n)
-        extents = tuple(a.extent for a in places)
-        key = (n.op, n.type, inner, attr, extents, tuple(places[a] for a in places if a in bound))
-        return Form(self.numbers.setdefault(key, len(self.numbers)), tuple(a for a in places if a not in bound))
+        extents = tuple(a.extent for a in indices)
+        key = (n.op, n.type, inner, attr, extents, tuple(indices[a] for a in indices if a in bound))
+        return CanonicalForm(
+            self.numbers.setdefault(key, len(self.numbers)), tuple(a for a in indices if a not in bound)
+        )
 
 
-def _nameless(attr: Any, places: dict[Axis, int]) -> Any:
-    """An attribute with its axes as places; what is computed at a place is among the arguments."""
+def _nameless(attr: Any, indices: dict[Axis, int]) -> Any:
+    """An attribute with axes replaced by their order; values of computed indices are among the operands."""
     if isinstance(attr, Axis):
-        return ("axis", places.setdefault(attr, len(places)))
+        return ("axis", indices.setdefault(attr, len(indices)))
     if isinstance(attr, Coordinate):
-        return (attr.start, attr.step, attr.axis and _nameless(attr.axis, places))
-    if isinstance(attr, Computed):
+        return (attr.start, attr.step, attr.axis and _nameless(attr.axis, indices))
+    if isinstance(attr, ComputedIndex):
         return "computed"
-    return tuple(_nameless(part, places) for part in attr) if isinstance(attr, tuple) else attr
+    return tuple(_nameless(part, indices) for part in attr) if isinstance(attr, tuple) else attr
 
 
-def share_alike(program: Lowered, passes: Sequence[AttentionPattern], needed: Iterable[Node]) -> Lowered:
-    """The program in which each of the `needed` folds, scans and orders is computed once: those that are alike are read
-    from a temporary of the first of them, or of the one that a pass over scores finds."""
-    forms, found = Forms(), {f: one for one in passes for f in one.folds}
+def share_equivalent(program: ScalarProgram, passes: Sequence[AttentionPattern], needed: Iterable[Node]) -> ScalarProgram:
+    """Program in which equivalent folds, scans and sorts of `needed` are computed once.
+
+    The others are loaded from a temporary of the first one, or of the attention pattern that computes it.
+    """
+    forms, pass_of = CanonicalForms(), {f: one for one in passes for f in one.folds}
     alike: dict[int, list[Node]] = {}
-    for f in (*found, *needed):
+    for f in (*pass_of, *needed):
         alike.setdefault(forms.of(f).number, []).append(f)
-    roots: list[Root] = []
+    roots: list[ScalarStore] = []
     loads: dict[Node, Node] = {}
     for group in alike.values():
         first = group[0]
         for f in dict.fromkeys(group):
-            if f is first or f in found:
+            if f is first or f in pass_of:
                 continue
             axes = forms.of(first).axes
             if forms.of(f).axes == axes:
@@ -88,17 +92,19 @@ def share_alike(program: Lowered, passes: Sequence[AttentionPattern], needed: It
             loads[f] = _read(root, dict(zip(axes, forms.of(f).axes)))
     if not loads:
         return program
-    new = replaced([r.value for r in (*roots, *program.roots)], loads)
-    changed = tuple(replace(r, value=new[r.value]) for r in (*roots, *program.roots))
-    return replace(program, roots=changed, temporaries=(*program.temporaries, *(r.type for r in roots)))
+    new = replace_nodes([r.value for r in (*roots, *program.stores)], loads)
+    changed = tuple(replace(r, value=new[r.value]) for r in (*roots, *program.stores))
+    return replace(program, stores=changed, temporaries=(*program.temporaries, *(r.type for r in roots)))
 
 
-def _stored(f: Node, axes: tuple[Axis, ...], index: int) -> Root:
+def _stored(f: Node, axes: tuple[Axis, ...], index: int) -> ScalarStore:
     shape = tuple(a.extent for a in axes)
-    return Root("temporary", index, shape, shape, axes, f, Type(f.type.dtype, shape))
+    return ScalarStore("temporary", index, shape, shape, axes, f, Type(f.type.dtype, shape))
 
 
-def _read(root: Root, names: dict[Axis, Axis]) -> Node:
-    """The load of a temporary under other names of its axes."""
+def _read(root: ScalarStore, names: dict[Axis, Axis]) -> Node:
+    """Load of a temporary with its axes renamed."""
     at = tuple(Coordinate(0, 1, None if a is None else names[a]) for a in root.axes)
-    return node("load", (), (Source("temporary", root.index, rounded=root.rounded), at), Type(root.value.type.dtype))
+    return node(
+        "load", (), (ArraySource("temporary", root.index, rounded=root.rounded), at), Type(root.value.type.dtype)
+    )

@@ -1,7 +1,8 @@
-"""Axes that reshapes merge or split in programs that fold products: all that one reaches has its parts instead.
+"""Axes that reshapes merge or split, in programs that reduce matrix products: all arrays get the split axes instead.
 
-`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q meets one of k. With the heads of q in two
-axes as well, k is read as it is, and the reshape is gone: only arguments and results are seen in another shape.
+`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q has one of k (grouped-query attention).
+With the heads of q as two axes too, k is read as it is and the reshape disappears; only arguments and results are
+viewed in other shapes.
 """
 
 from __future__ import annotations
@@ -11,34 +12,36 @@ from collections.abc import Callable, Sequence
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ..ir.ops import OPS
-from .coordinates import below_index, shared_ends, unshared_axes, wide_axes
+from .coordinates import below_index, non_unit_axes, shared_ends, unshared_axes
 from .reshapes import reshaped_argument
 
-Place = tuple[Node, int]  # an axis of an array
+ArrayAxis = tuple[Node, int]  # an axis of an array
 Shape = tuple[Dim, ...]
-Same = Callable[[Dim, Dim], bool]
+SameExtent = Callable[[Dim, Dim], bool]
 ELEMENTWISE = ("convert", "cast", "broadcast")
 
 
-def split_axes(results: Sequence[Node], same: Same) -> list[Node]:
-    """The results of a program whose products are folded, with reshapes between their operands and them taken away.
-    `same` answers whether two extents are equal in all calls that the plan is for."""
+def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
+    """Results of a program that reduces products, without reshapes between their operands and them.
+
+    `same` answers whether two extents are equal in all calls that the plan is for.
+    """
     if not _folds_products(results):
         return list(results)
     results = _without_splits(results, same)
     for k, r in enumerate(results):
         inner = r.args[0] if r.op == "reshape" else r
         for axis in reversed(range(inner.type.rank)):
-            found = _merged_below((inner, axis), same)
-            made = _Split(found[0], same).of((inner, axis)) if len(found) == 1 else None
-            inner = inner if made is None else made
+            splits = _merged_below((inner, axis), same)
+            split = _Split(splits[0], same).of((inner, axis)) if len(splits) == 1 else None
+            inner = inner if split is None else split
         if inner is not (r.args[0] if r.op == "reshape" else r):
             results[k] = node("reshape", (inner,), None, r.type)
     return results
 
 
 def _folds_products(results: Sequence[Node]) -> bool:
-    """Whether a reduction reads a sum of products."""
+    """Whether a reduction depends on a sum of products."""
     holds: dict[Node, bool] = {}
     for n in walk(results):
         holds[n] = any(holds[a] for a in n.args)
@@ -48,55 +51,55 @@ def _folds_products(results: Sequence[Node]) -> bool:
     return False
 
 
-def _without_splits(results: Sequence[Node], same: Same) -> list[Node]:
-    """The results with what is computed and then split along an axis computed in its parts."""
+def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
+    """The results with arrays that are split along an axis computed in the split shape."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
         new = _with_ends(new, same) if new.op == "reshape" else new
-        cut = _cut(new) if new.op == "reshape" and reshaped_argument(new) is None else None
-        made = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))
-        return new if made is None else _in_shape(made, new.type.shape)
+        cut = _split_of(new) if new.op == "reshape" and reshaped_argument(new) is None else None
+        split = None if cut is None else _Split(cut[1], same).of((new.args[0], cut[0]))
+        return new if split is None else _in_shape(split, new.type.shape)
 
     new = rebuild(results, change)
     return [new[r] for r in results]
 
 
-def _with_ends(n: Node, same: Same) -> Node:
-    """A reshape whose operand has the axes that it keeps under the names that the result has for them."""
+def _with_ends(n: Node, same: SameExtent) -> Node:
+    """A reshape whose operand uses the result's expressions for the extents that it keeps."""
     x, new = n.args[0], n.type.shape
     shape = list(x.type.shape)
     while True:
         before, after = unshared_axes(tuple(shape), new)
         ends = [(before[k], after[k]) for k in (0, -1)] if len(before) > 1 < len(after) else []
-        found = next(((a, c) for a, c in ends if same(shape[a], new[c])), None)
-        if found is None:
+        renamed = next(((a, c) for a, c in ends if same(shape[a], new[c])), None)
+        if renamed is None:
             return node("reshape", (_named(x, tuple(shape)),), None, n.type)
-        shape[found[0]] = new[found[1]]
+        shape[renamed[0]] = new[renamed[1]]
 
 
 def _named(x: Node, shape: Shape) -> Node:
-    """The array with other names for its extents."""
+    """The array with other expressions for its extents."""
     return x if x.type.shape == shape else node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
 
 
-def _alike(a: Shape, b: Shape, same: Same) -> bool:
-    """Whether parts of one extent are equal: where one of them is not known to be, the others say so."""
+def _equal_splits(a: Shape, b: Shape, same: SameExtent) -> bool:
+    """Whether two splits of one extent are equal; one unknown part follows from the others."""
     pairs = [(x, y) for x, y in zip(a, b) if x != y]
     alone = len(pairs) == 1 and not any(isinstance(d, int) for d in pairs[0])
     return len(a) == len(b) and (alone or all(same(x, y) for x, y in pairs))
 
 
-def _cut(n: Node) -> tuple[int, Shape] | None:
-    """(an axis below a reshape, its parts), where it splits that one alone."""
+def _split_of(n: Node) -> tuple[int, Shape] | None:
+    """(axis of the operand, its parts) of a reshape that splits exactly this axis, or None."""
     old, new = unshared_axes(n.args[0].type.shape, n.type.shape)
     return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
 
 
-def _merged_below(place: Place, same: Same) -> list[Shape]:
-    """The parts of which reshapes make an axis of operands that an axis of a result stands for; alike ones once."""
-    found: list[Shape] = []
-    seen: set[Place] = set()
+def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
+    """Different splits that reshapes merge into an axis of a result."""
+    splits: list[Shape] = []
+    seen: set[ArrayAxis] = set()
     stack = [place]
     while stack:
         n, axis = stack.pop()
@@ -106,14 +109,14 @@ def _merged_below(place: Place, same: Same) -> list[Shape]:
         if n.op == "reshape" and axis in (middles := unshared_axes(n.args[0].type.shape, n.type.shape))[1]:
             if len(middles[1]) == 1 < len(middles[0]):
                 parts = tuple(n.args[0].type.shape[a] for a in middles[0])
-                found += [] if any(_alike(parts, other, same) for other in found) else [parts]
+                splits += [] if any(_equal_splits(parts, other, same) for other in splits) else [parts]
             continue
         stack += _operands((n, axis)) or ()
-    return found
+    return splits
 
 
-def _operands(place: Place) -> list[Place] | None:
-    """The axes of operands that an axis stands for; None where there are none, or not as they are."""
+def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
+    """Axes of operands that an axis corresponds to; None if there is no direct correspondence."""
     n, axis = place
     if n.op in OPS or n.op in ELEMENTWISE:
         aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args]
@@ -139,43 +142,43 @@ def _operands(place: Place) -> list[Place] | None:
             if axis in unshared_axes(n.args[0].type.shape, n.type.shape)[1]:
                 return None
             first, _ = shared_ends(old, new)
-            before, after = wide_axes(old), wide_axes(new)
+            before, after = non_unit_axes(old), non_unit_axes(new)
             k = after.index(axis)
             return [(n.args[0], before[k] if k < first else before[k - len(after)])]
     return None
 
 
 class _Split:
-    """Arrays with one of their axes in parts."""
+    """Arrays with one of their axes split."""
 
-    def __init__(self, parts: Shape, same: Same):
+    def __init__(self, parts: Shape, same: SameExtent):
         self.parts, self.same = parts, same
-        self.made: dict[Place, Node | None] = {}
+        self.made: dict[ArrayAxis, Node | None] = {}
 
-    def of(self, place: Place) -> Node | None:
-        """The array with this axis in parts; None where something needs the axis as a whole."""
+    def of(self, place: ArrayAxis) -> Node | None:
+        """The array with this axis split; None if something needs the whole axis."""
         return resolve(self.made, place, self._needs, self._make)
 
-    def _needs(self, place: Place) -> list[Place]:
+    def _needs(self, place: ArrayAxis) -> list[ArrayAxis]:
         n, axis = place
         return [] if n.type.shape[axis] == 1 or self._ends(place) else _operands(place) or []
 
-    def _ends(self, place: Place) -> bool:
-        """Whether an array needs no other operands for its parts: an argument, or what is made of these very parts."""
+    def _ends(self, place: ArrayAxis) -> bool:
+        """Whether an array can be reshaped directly: an argument, or a merge of exactly these parts."""
         n, _ = place
         return n.op == "param" or (n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(place)))
 
-    def _is_merged(self, place: Place) -> bool:
-        """Whether a reshape merges these very parts to an axis, and does nothing else."""
+    def _is_merged(self, place: ArrayAxis) -> bool:
+        """Whether a reshape merges exactly these parts, and does nothing else."""
         n, axis = place
         before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
-        return after == [axis] and _alike(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
+        return after == [axis] and _equal_splits(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
 
-    def _shape(self, place: Place) -> Shape:
+    def _shape(self, place: ArrayAxis) -> Shape:
         n, axis = place
         return (*n.type.shape[:axis], *self.parts, *n.type.shape[axis + 1 :])
 
-    def _make(self, place: Place) -> Node | None:
+    def _make(self, place: ArrayAxis) -> Node | None:
         n, axis = place
         shape = self._shape(place)
         if n.type.shape[axis] == 1:
@@ -200,9 +203,9 @@ class _Split:
             ones = (1,) * len(self.parts)
             return x if k < 0 else _in_shape(x, (*x.type.shape[:k], *ones, *x.type.shape[k + 1 :]))
 
-        return self._made(n, axis, type, split)
+        return self._split(n, axis, type, split)
 
-    def _made(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node | None:
+    def _split(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node | None:
         more = len(self.parts) - 1
 
         def moved(k: int) -> int:
@@ -239,20 +242,20 @@ class _Split:
 
     def _gather(self, n: Node, axis: int, type: Type, split: Callable[[Node, int], Node]) -> Node:
         (mode, entries), more = n.attr, len(self.parts) - 1
-        found: list[tuple[str, int]] = []
+        entries_below: list[tuple[str, int]] = []
         x, (*arrays,) = n.args[0], n.args[1:]
         for k, (kind, place) in enumerate(entries):
             if kind == "axis" and place == axis:
-                found += [("axis", axis + part) for part in range(more + 1)]
+                entries_below += [("axis", axis + part) for part in range(more + 1)]
                 x = split(n.args[0], k)
             else:
-                found.append((kind, place + more if kind == "axis" and place > axis else place))
+                entries_below.append((kind, place + more if kind == "axis" and place > axis else place))
         arrays = [split(a, axis - n.type.rank + a.type.rank) for a in arrays]
-        return node("gather", (x, *arrays), (mode, tuple(found)), type)
+        return node("gather", (x, *arrays), (mode, tuple(entries_below)), type)
 
     def _positions(self, type: Type) -> Node:
         """What the positions on an axis are on its parts."""
-        found: Node | None = None
+        total: Node | None = None
         for k, d in enumerate(self.parts):
             line: Node = node("iota", (), None, Type(type.dtype, (d,), type.weak))
             step = product(self.parts[k + 1 :])
@@ -261,9 +264,9 @@ class _Split:
             if step != 1:
                 line = node("multiply", (line, _extent(step, type)), None, Type(type.dtype, shape, type.weak))
             whole = Type(type.dtype, self.parts[: k + 1] + shape[1:], type.weak)
-            found = line if found is None else node("add", (found, line), None, whole)
-        assert found is not None
-        return found
+            total = line if total is None else node("add", (total, line), None, whole)
+        assert total is not None
+        return total
 
 
 def _extent(d: Dim, like: Type) -> Node:
@@ -273,17 +276,17 @@ def _extent(d: Dim, like: Type) -> Node:
 
 
 def _spread(key: tuple) -> list[int | None]:
-    """For each entry of a basic index the axis below that it is of."""
-    found: list[int | None] = []
+    """The operand's axis of each entry of a basic index."""
+    axes: list[int | None] = []
     below = 0
     for entry in key:
-        found.append(None if entry[0] == "new" else below)
+        axes.append(None if entry[0] == "new" else below)
         below += entry[0] != "new"
-    return found
+    return axes
 
 
 def _in_shape(x: Node, shape: Shape) -> Node:
-    """The array in a shape of as many elements."""
+    """The array reshaped."""
     while x.op == "reshape":
         (x,) = x.args
     return x if x.type.shape == shape else node("reshape", (x,), None, Type(x.type.dtype, shape, x.type.weak))

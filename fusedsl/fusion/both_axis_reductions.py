@@ -1,4 +1,4 @@
-"""Which folds over rows a kernel can take along that folds the same rows along their columns."""
+"""Column reductions (over rows) that a kernel can compute from rows that it reduces along their columns anyway."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from collections.abc import Sequence
 from ..ir.graph import Node, walk
 from .coordinates import Axis
 
-BOUND = ("fold", "scan", "ranked")  # what a kernel works together to find, and another kernel can only load
+BOUND = ("fold", "scan", "ranked")  # values that one kernel computes; other kernels load them
 
 
-def crossing(
+def both_axis_reductions(
     order: Sequence[Node],
     free: dict[Node, frozenset[Axis]],
     uses: dict[Node, frozenset[Node]],
     roots: Sequence[Node],
 ) -> set[Node]:
-    """The folds over the rows of rows that other folds run along: those that no element of these rows depends on.
+    """Folds over the rows of rows that other folds run along, if no element of these rows depends on them.
 
-    Rows run along the last axis of the array that the other fold reads, which is the one with neighbours in memory.
+    Rows run along the last axis of the array that the other fold reads, which is contiguous in memory.
     """
     folds = [n for n in order if n.op == "fold"]
     hosts = {(free[f], frozenset(f.attr[1])) for f in folds if _innermost(f) in f.attr[1]}
     consumers = [(free[n.args[0]], uses[n.args[0]]) for n in order if n.op in BOUND] + [
         (free[v], uses[v]) for v in roots
     ]
-    found = set()
+    column_folds = set()
     for f in folds:
         rows, columns = frozenset(f.attr[1]), free[f]
         needed = any(f in used and rows | columns <= axes for axes, used in consumers)
         if rows and columns and (rows, columns) in hosts and not needed:
-            found.add(f)
-    return found
+            column_folds.add(f)
+    return column_folds
 
 
 def _innermost(f: Node) -> Axis | None:
-    """The last axis of the array with most axes among those that a fold reads."""
+    """Last axis of the array with most axes among those that a fold reads."""
     loads = [n for n in walk([f]) if n.op == "load" and n.attr[1]]
     return max(loads, key=lambda n: len(n.attr[1])).attr[1][-1].axis if loads else None

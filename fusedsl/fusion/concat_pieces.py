@@ -1,5 +1,5 @@
-"""Concatenations of equal pieces, as in rotary embeddings: loops run over one piece and treat all of them side by side,
-so that what stands in another piece is a load like any other."""
+"""Concatenations of equal pieces, as in rotary embeddings: one loop over a piece treats all pieces together, so that an
+element of another piece is an ordinary load."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..ir.folds import FOLDS, scalar
 from ..ir.gathers import GUARDED
 from ..ir.graph import Node, constant, walk
 from ..ir.types import BOOL
-from .coordinates import Axis, along
+from .coordinates import Axis, as_coordinate
 
-MOST = 4
+MOST_PIECES = 4
 JOINS = {
     "sum": "add",
     "prod": "multiply",
@@ -22,36 +22,40 @@ JOINS = {
     "any": "logical_or",
     "all": "logical_and",
 }
-Same = Callable[[Dim, Dim], bool]
+SameExtent = Callable[[Dim, Dim], bool]
 
 
 @dataclass(frozen=True)
 class Pieces:
-    """An axis of `extent` as `count` pieces of `piece`; `alike` are other names of that extent, and `same` tells
-    whether what a slice begins at is where a piece does."""
+    """An axis of `extent` as `count` pieces of extent `piece`.
+
+    `alike` are other expressions of the piece's extent. `same` answers whether an offset is a multiple of it.
+    """
 
     extent: Dim
     piece: Dim
     count: int
     alike: frozenset[Dim]
-    same: Same = field(compare=False)
+    same: SameExtent = field(compare=False)
 
     @property
     def starts(self) -> tuple[Dim, ...]:
-        """Where each piece begins."""
+        """First index of each piece."""
         return tuple(expression("*", self.piece, k) for k in range(self.count))
 
     def join(self, fold: str, parts: Sequence[Node]) -> Node:
-        """What a fold of the whole axis lifts: the elements that stand at one place of all pieces, merged."""
-        found = parts[0]
+        """Element of a fold over the whole axis: the elements at one index of all pieces, combined."""
+        total = parts[0]
         for part in parts[1:]:
-            found = scalar(JOINS[fold], found, part)
-        return found
+            total = scalar(JOINS[fold], total, part)
+        return total
 
 
-def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
-    """The axis that a program's concatenations cut into equal pieces, if all of the program allows it. `same` answers
-    whether two extents are equal in all calls that the plan is for."""
+def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
+    """The axis that concatenations split into equal pieces, if the whole program allows it.
+
+    `same` answers whether two extents are equal in all calls that the plan is for.
+    """
     nodes = list(walk(results))
     joined: dict[Dim, dict[Dim, Dim]] = {}
     for n in nodes:
@@ -64,29 +68,29 @@ def find_pieces(results: Sequence[Node], same: Same) -> Pieces | None:
     if len(joined) != 1:
         return None
     ((extent, parts),) = joined.items()
-    if not 2 <= len(parts) <= MOST or 0 not in parts or any(_hinders(n, extent) for n in nodes):
+    if not 2 <= len(parts) <= MOST_PIECES or 0 not in parts or any(_hinders(n, extent) for n in nodes):
         return None
     piece, count = parts[0], len(parts)
     equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
     places = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
-    found = Pieces(extent, piece, count, frozenset(parts.values()), same)
-    return found if len(places) == count else None
+    pieces = Pieces(extent, piece, count, frozenset(parts.values()), same)
+    return pieces if len(places) == count else None
 
 
 def begin_of(position: Node) -> Dim | None:
-    """b, where a position is that on the axis less b."""
+    """b, if a position is the index on the axis minus b; else None."""
     while position.op in ("index", "convert"):
         position = position.args[0]
     if position.op == "iota":
         return 0
     if position.op != "subtract" or begin_of(position.args[0]) != 0:
         return None
-    found = along(position.args[1])
-    return None if found is None or found.axis is not None else found.start
+    offset = as_coordinate(position.args[1])
+    return None if offset is None or offset.axis is not None else offset.start
 
 
 def _hinders(n: Node, extent: Dim) -> bool:
-    """Whether a node needs the axis as a whole."""
+    """Whether a node needs the axis unsplit."""
     if n.op in ("scan", "ranked", "reshape"):
         return any(extent in t.type.shape for t in (n, *n.args))
     if n.op == "reduce" and any(n.args[0].type.shape[a] == extent for a in n.attr[1]):
@@ -95,7 +99,7 @@ def _hinders(n: Node, extent: Dim) -> bool:
 
 
 def _is_product(n: Node) -> bool:
-    """Whether a reduction is a product of matrices: in pieces it would be a sum of several."""
+    """Whether a reduction is a matrix product, which pieces would turn into several."""
     (x,) = n.args
     if n.attr[0] != "sum" or x.op != "multiply":
         return False
@@ -104,9 +108,9 @@ def _is_product(n: Node) -> bool:
     return any(left[k] == 1 != right[k] for k in kept) and any(right[k] == 1 != left[k] for k in kept)
 
 
-def before(position: Node, bound: Node, pieces: Pieces) -> Node | None:
-    """`position < bound` where it is the same on all of a piece: a constant."""
-    x, y = along(position), along(bound)
+def bound_in_pieces(position: Node, bound: Node, pieces: Pieces) -> Node | None:
+    """`position < bound` as a constant, if it is the same for a whole piece; else None."""
+    x, y = as_coordinate(position), as_coordinate(bound)
     if x is None or y is None or x.axis != Axis(pieces.piece) or x.step != 1 or y.axis is not None:
         return None
     first, limit = (_multiple(d, pieces) for d in (x.start, y.start))
@@ -114,7 +118,7 @@ def before(position: Node, bound: Node, pieces: Pieces) -> Node | None:
 
 
 def _multiple(d: Dim, pieces: Pieces) -> int | None:
-    """k, where an extent is k pieces."""
+    """k, if an extent is k pieces; else None."""
     if d == 0:
         return 0
     if d == pieces.piece or d in pieces.alike:
@@ -126,20 +130,20 @@ def _multiple(d: Dim, pieces: Pieces) -> int | None:
     x, y = d.args
     if d.op == "*":
         x, y = (y, x) if isinstance(x, int) else (x, y)
-        found = None if x is None else _multiple(x, pieces)
-        return found * y if found is not None and isinstance(y, int) else None
+        multiple = None if x is None else _multiple(x, pieces)
+        return multiple * y if multiple is not None and isinstance(y, int) else None
     first, second = (None if a is None else _multiple(a, pieces) for a in (x, y))
     if first is None or second is None:
         return None
     return first + second if d.op == "+" else first - second
 
 
-def settled(d: Dim, pieces: Pieces) -> Dim:
-    """An extent in pieces, where it is a number of them."""
+def extent_in_pieces(d: Dim, pieces: Pieces) -> Dim:
+    """An extent as a multiple of the piece, if it is one."""
     k = _multiple(d, pieces)
     return d if k is None else expression("*", pieces.piece, k) if k else 0
 
 
-def fetches(values: Iterable[Node]) -> int:
-    """How many reads at computed addresses these take."""
+def count_fetches(values: Iterable[Node]) -> int:
+    """Number of loads from computed addresses."""
     return sum(n.op == "fetch" for n in walk(values))

@@ -1,4 +1,4 @@
-"""Products of matrices: contractions written out before they are lowered, and found again among the folds."""
+"""Contractions: expanded to sums of products before lowering, and recognised as matrix products among folds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from ..ir.types import BOOL, INT32, UINT32, DType
 from .coordinates import Axis
 
 
-def spread(results: Sequence[Node]) -> list[Node]:
-    """The results with every contraction written out. The product is as large as all axes together, and no memory
-    ever holds it: it is lowered to a fold whose operands vary along axes of their own."""
+def expand_contractions(results: Sequence[Node]) -> list[Node]:
+    """The results with every contraction as a sum of broadcast products.
+
+    The product array is as large as all axes together, but never in memory: it is lowered to a fold.
+    """
     new = rebuild(results, lambda old, args: _spread(old, args) if old.op == "contract" else _with(old, args))
     return [new[r] for r in results]
 
 
-def factors(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> tuple[Node, Node] | None:
-    """What a fold sums the products of, where each of two values has row axes that the other lacks."""
+def matmul_factors(f: Node, free: Mapping[Node, frozenset[Axis]], rows: Iterable[Axis]) -> tuple[Node, Node] | None:
+    """The two factors of a fold that is a matrix product: each has row axes that the other lacks. Else None."""
     (x,) = f.args
     if f.op != "fold" or f.attr[0] != "sum" or x.op != "multiply" or x.type.dtype is BOOL:
         return None
@@ -42,22 +44,22 @@ def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     kept = n.type.shape + (1,) * len(axes)
     total = node("reduce", (product,), ("sum", axes), Type(wide, kept))
     key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
-    found = node("index", (total,), key, Type(wide, n.type.shape))
+    result = node("index", (total,), key, Type(wide, n.type.shape))
     if d is BOOL:
         none = constant(0, wide)
-        return node("not_equal", (found, none), None, n.type)
-    return found if wide is d else node("cast", (found,), None, n.type)
+        return node("not_equal", (result, none), None, n.type)
+    return result if wide is d else node("cast", (result,), None, n.type)
 
 
 def _adds_in(d: DType) -> DType:
-    """The type that products are added in: integers of 32 bits wrap to the narrower ones' values, and count bools."""
+    """Accumulation dtype of products: int32 or uint32 for narrower integers and bools."""
     if d.kind in "biu" and d.bits < 32:
         return INT32 if d.kind == "i" else UINT32
     return d
 
 
 def _aligned(x: Node, letters: str, whole: str) -> Node:
-    """`x` with its axes in the order of `whole`, and axes of extent 1 for the letters that it lacks."""
+    """`x` with its axes in the order of `whole`, and unit axes for letters that it lacks."""
     order = tuple(sorted(range(len(letters)), key=lambda a: whole.index(letters[a])))
     shape = tuple(x.type.shape[a] for a in order)
     if order != tuple(range(len(letters))):

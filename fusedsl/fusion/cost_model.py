@@ -1,4 +1,4 @@
-"""What kernels would take by the time model, before they are written: the price of joining them and of parting them."""
+"""Cost model of fusion: the time of kernels under construction, and what joining or splitting them saves."""
 
 from __future__ import annotations
 
@@ -17,34 +17,31 @@ from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import Axis
 from .roofline import Work, limits, seconds
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
-ATTOSECOND = 1e-18  # the unit of times that are expressions of extents
+ATTOSECOND = 1e-18  # unit of times that are expressions of extents
 AMOUNTS = ("read", "written", "instructions", "special", "double")  # of Work
 
-Sum = Counter[frozenset[Axis]]  # of products of axes, each so many times
+Sum = Counter[frozenset[Axis]]  # products of axes and their factors
 
 
 @dataclass(frozen=True)
 class Computation:
-    """What a kernel computes: the values that it folds or stores, its stores, and what it reads instead of computing.
-
-    `loads` are nodes that stand in memory: another kernel computed them.
-    """
+    """Work of a kernel: the values that it folds or stores, its stores, and nodes that it loads from memory."""
 
     values: tuple[Node, ...]
-    stores: tuple[Root, ...] = ()
+    stores: tuple[ScalarStore, ...] = ()
     loads: frozenset[Node] = frozenset()
 
     def __or__(self, other: Computation) -> Computation:
-        """Both in one kernel: what either computes needs no load."""
+        """Both in one kernel: a value that either computes needs no load."""
         own = set(self.values)
         both = self.values + tuple(v for v in other.values if v not in own)
-        made = set(computed(self.values, self.loads)) | set(computed(other.values, other.loads))
-        return Computation(both, self.stores + other.stores, (self.loads | other.loads) - made)
+        computed = set(computed_nodes(self.values, self.loads)) | set(computed_nodes(other.values, other.loads))
+        return Computation(both, self.stores + other.stores, (self.loads | other.loads) - computed)
 
     def without(self, part: Computation) -> Computation:
-        """The rest, once another kernel computes a part."""
+        """The rest, if another kernel computes a part."""
         parted, stored = set(part.values), set(part.stores)
         values = tuple(v for v in self.values if v not in parted)
         return Computation(values, tuple(r for r in self.stores if r not in stored), self.loads)
@@ -52,8 +49,10 @@ class Computation:
 
 @dataclass(frozen=True)
 class Prices:
-    """The time model at the extents of one call. `free` remembers the axes that nodes depend on, `counts` how many
-    places these have."""
+    """Time model at the extents of one call.
+
+    `free` caches the axes that nodes depend on, `counts` the number of elements along these.
+    """
 
     extents: Mapping[Symbol, int]
     hardware: Hardware
@@ -61,23 +60,25 @@ class Prices:
     counts: dict[frozenset[Axis], int] = field(default_factory=dict, compare=False)
 
     def seconds(self, c: Computation) -> float:
-        """One launch of a kernel that does this."""
-        amounts = [sum(each * self._count(axes) for axes, each in found.items()) for found in self._amounts(c)]
+        """Time of one launch of this kernel."""
+        amounts = [sum(each * self._count(axes) for axes, each in by_axes.items()) for by_axes in self._amounts(c)]
         return seconds(Work(**dict(zip(AMOUNTS, amounts))), self.hardware)
 
     def saved(self, a: Computation, b: Computation) -> float:
-        """What one kernel instead of two saves; negative where it costs."""
+        """Time that one kernel instead of two saves; negative if it costs time."""
         return self.seconds(a) + self.seconds(b) - self.seconds(a | b)
 
     def busy(self, c: Computation) -> Dim:
-        """How long a kernel is busy that does this, in attoseconds, at any extents: a decision by such times holds for
-        every call where they compare alike."""
+        """Time of a kernel in attoseconds, without the launch, as an expression of the extents.
+
+        Decisions by such times hold for every call for which they compare alike.
+        """
         amounts = self._amounts(c)
         longest: Dim = 0
         for limit in limits(self.hardware):
             total: Sum = Counter()
-            for name, found in zip(AMOUNTS, amounts):
-                for axes, each in found.items():
+            for name, by_axes in zip(AMOUNTS, amounts):
+                for axes, each in by_axes.items():
                     total[axes] += round(each * getattr(limit, name) / ATTOSECOND)
             longest = expression("max", longest, sum_of(total))
         return longest
@@ -88,7 +89,7 @@ class Prices:
 
     def _amounts(self, c: Computation) -> tuple[Sum, ...]:
         """What a kernel that does this reads, writes and executes (see AMOUNTS): every place of an array read once."""
-        nodes = computed(c.values, c.loads)
+        nodes = computed_nodes(c.values, c.loads)
         if any(n not in self.free for n in (*nodes, *c.loads)):
             self.free.update(free_axes([*c.values, *c.loads]))
         read, written, instructions, special, double = (Counter[frozenset[Axis]]() for _ in AMOUNTS)
@@ -104,7 +105,7 @@ class Prices:
         for n in c.loads:
             read[self.free[n]] += n.type.dtype.compute.itemsize
         for r in {(r.kind, r.index): r for r in c.stores}.values():
-            written[frozenset(a for a in r.axes if a is not None)] += r.held.itemsize
+            written[frozenset(a for a in r.axes if a is not None)] += r.stored_dtype.itemsize
         return read, written, instructions, special, double
 
     def _axes(self, n: Node) -> frozenset[Axis]:
@@ -118,16 +119,16 @@ class Prices:
 
 
 def count_of(axes: Iterable[Axis]) -> Dim:
-    """How many places so many axes have together."""
+    """Number of elements along axes."""
     return product(a.extent for a in sorted(axes, key=str))
 
 
 def sum_of(total: Sum) -> Dim:
-    """The sum of these products."""
-    found: Dim = 0
+    """Sum of these products."""
+    result: Dim = 0
     for count, each in sorted(((count_of(axes), each) for axes, each in total.items()), key=str):
-        found = plus(found, times(count, each))
-    return found
+        result = plus(result, times(count, each))
+    return result
 
 
 def plus(a: Dim, b: Dim) -> Dim:
@@ -138,16 +139,16 @@ def times(a: Dim, b: Dim) -> Dim:
     return expression("*", a, b)
 
 
-def computed(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
-    """The nodes that a kernel computes or reads for these values."""
-    found: dict[Node, None] = {}
+def computed_nodes(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
+    """Nodes that a kernel computes or loads for these values."""
+    nodes: dict[Node, None] = {}
     stack = list(values)
     while stack:
         n = stack.pop()
-        if n not in found and n not in loads:
-            found[n] = None
+        if n not in nodes and n not in loads:
+            nodes[n] = None
             stack.extend(n.args)
-    return list(found)
+    return list(nodes)
 
 
 def cost(n: Node) -> int:

@@ -1,4 +1,4 @@
-"""Demand analysis: at which coordinates of an array its consumers read it, without writing anything out."""
+"""Demand analysis: the coordinates at which consumers read an array, computed without lowering."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..ir.graph import Node, Type, node, resolve
 from ..ir.ops import LEAVES, VIEWS
 from .coordinates import (
     Axis,
-    Computed,
+    ComputedIndex,
     Coordinate,
     Coordinates,
     aligned,
@@ -21,12 +21,18 @@ from .coordinates import (
     through_reshape,
 )
 
-ARITHMETIC = ("add", "subtract", "multiply", "convert", *VIEWS)  # what positions of slices and pieces are made of
-BOUND_TAG = 1 << 20  # tags of axes that a reduction binds: no result has such an axis
+ARITHMETIC = (
+    "add",
+    "subtract",
+    "multiply",
+    "convert",
+    *VIEWS,
+)  # operations of index arithmetic of slices and concatenations
+BOUND_TAG = 1 << 20  # least tag of axes that a reduction binds; results have smaller tags
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:
-    """An array's elements, each at its own place: what a store of it reads."""
+    """Coordinates of a store: one axis per extent other than 1."""
     axes: list[Axis] = []
     for d in shape:
         axes.append(Axis(d, sum(a.extent == d for a in axes)))
@@ -34,10 +40,10 @@ def own_coordinates(shape: Sequence[Dim]) -> Coordinates:
 
 
 def reads(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
-    """The operands of element `at` of a node, each with the coordinates at which it is read.
+    """Operands of element `at` of a node, each with the coordinates at which it is read.
 
-    An axis that the node reduces has a name that depends on the other coordinates alone: so what several reductions
-    read of one array for the same rows are the same coordinates. A position that a gather computes is a placeholder.
+    Axes that the node reduces get tags that depend on the other coordinates only, so that several reductions of one
+    array for the same rows read equal coordinates. Indices that a gather computes are placeholders.
     """
     if n.op in LEAVES:
         return []
@@ -66,7 +72,7 @@ Key = tuple[Node, Coordinates]
 
 
 def _position(n: Node, at: Coordinates) -> Node:
-    """The scalar of an element of an index array, where it is made of positions alone; else a placeholder for it."""
+    """Scalar of an element of an index array, if it is computed from positions only; else a placeholder."""
 
     def needs(key: Key) -> list[Key]:
         return reads(*key) if key[0].op in ARITHMETIC else []
@@ -87,7 +93,7 @@ def _position(n: Node, at: Coordinates) -> Node:
 
 
 def canonical(at: Coordinates) -> Coordinates:
-    """Coordinates whose bound axes are numbered in their order: two that differ in these names alone are the same."""
+    """Coordinates with bound axes renumbered in order: coordinates equal up to these names become equal."""
     names: dict[Axis, Axis] = {}
     for c in at:
         if is_bound(c) and c.axis not in names:
@@ -98,22 +104,25 @@ def canonical(at: Coordinates) -> Coordinates:
     return tuple(replace(c, axis=names[c.axis]) if c.axis in names else c for c in at)  # type: ignore[type-var, index]
 
 
-def is_bound(c: Coordinate | Computed) -> bool:
+def is_bound(c: Coordinate | ComputedIndex) -> bool:
     """Whether a coordinate runs along an axis that a reduction binds."""
     return c.axis is not None and c.axis.tag >= BOUND_TAG
 
 
-def places(demands: Iterable[Coordinates]) -> int:
-    """At how many places an array is read: what a reduction reads along an axis is all that elements read along it."""
+def count_reads(demands: Iterable[Coordinates]) -> int:
+    """Number of different coordinates at which an array is read; a reduction along a whole axis includes elementwise
+    reads."""
     kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_whole(c) else c for c in at) for at in demands)
     return len(kinds) - sum(any(a is not b and _within(a, b) for b in kinds) for a in kinds)
 
 
-def uses(demands: Iterable[Coordinates]) -> int:
-    """In how many ways an array is read: for rows of the one axis or the other, along one axis or along several. To
-    read elements besides, or along one axis less, is no other way."""
+def count_read_patterns(demands: Iterable[Coordinates]) -> int:
+    """Number of different access patterns of an array: along which axes reductions read it.
+
+    Elementwise reads, and reads along one axis less, add no pattern.
+    """
     kinds = dict.fromkeys(
-        tuple("all" if is_bound(c) else "computed" if isinstance(c, Computed) else c for c in at) for at in demands
+        tuple("all" if is_bound(c) else "computed" if isinstance(c, ComputedIndex) else c for c in at) for at in demands
     )
     return len(kinds) - sum(any(_within(a, b) and not _alls(b) and _alls(a) == 1 for b in kinds) for a in kinds)
 
@@ -126,12 +135,12 @@ def _alls(kind: tuple) -> int:
     return sum(c == "all" for c in kind)
 
 
-def _is_whole(c: Coordinate | Computed) -> bool:
+def _is_whole(c: Coordinate | ComputedIndex) -> bool:
     return isinstance(c, Coordinate) and (c.start, c.step) == (0, 1)
 
 
-def _bound(extent: Dim, used: Iterable[Coordinate | Computed]) -> Coordinate:
-    """A place along an axis that is reduced for each of some coordinates."""
+def _bound(extent: Dim, used: Iterable[Coordinate | ComputedIndex]) -> Coordinate:
+    """Coordinate along a reduced axis, with a tag that these coordinates do not use."""
     tags = {c.axis.tag for c in used if c.axis is not None and c.axis.extent == extent}
     return Coordinate(0, 1, Axis(extent, next(t for t in range(BOUND_TAG, BOUND_TAG + len(tags) + 1) if t not in tags)))
 

@@ -1,7 +1,7 @@
-"""Scalar programs on NumPy: what each root stores, for all places of its axes at once; for the verifier alone.
+"""Reference evaluation of scalar programs on NumPy, for the verifier: all elements of each store at once.
 
-A value has a dimension for each axis that it depends on. Folds are taken as they stand: what a pass over scores makes
-of them is rewrite/online/reference_executor.py's.
+A value has a dimension for each axis that it depends on. Folds are evaluated separately;
+rewrite/online/reference_executor.py evaluates online reductions.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ from ..ir.ops import OPS
 from ..ir.types import numpy_dtype
 from ..ir.verify import VerifyError
 from .coordinates import Axis
-from .scalar_program import Root, Source
+from .scalar_program import ArraySource, ScalarStore
 
 UFUNCS = ACCUMULATE | {"any": np.logical_or, "all": np.logical_and}
 
 
 @dataclass(frozen=True)
-class Value:
-    """A scalar at all places of the axes that it depends on, one dimension each."""
+class AxisValue:
+    """A scalar for all indices of the axes that it depends on, one dimension each."""
 
     axes: tuple[Axis, ...]
     array: np.ndarray
 
 
-class Evaluator:
-    """Evaluates scalars over `arrays` (by kind and index) and numbers, at some extents."""
+class ScalarEvaluator:
+    """Evaluates scalars over `arrays` (by kind and index) and numbers, at given extents."""
 
     def __init__(self, extents: Extents, arrays: Mapping[tuple[str, int], np.ndarray], numbers: Sequence):
         self.extents, self.arrays, self.numbers = extents, arrays, numbers
-        self.known: dict[Node, Value] = {}
+        self.known: dict[Node, AxisValue] = {}
         self.places: dict[Axis, int] = {}  # the order of dimensions
-        self.views: dict[Source, np.ndarray] = {}
+        self.views: dict[ArraySource, np.ndarray] = {}
         self.elements = 0  # of all values so far
 
-    def values(self, roots: Iterable[Node]) -> list[Value]:
-        """The values of some scalars, each node once."""
+    def values(self, roots: Iterable[Node]) -> list[AxisValue]:
+        """Values of scalars; each node is evaluated once."""
         roots = list(roots)
         with np.errstate(all="ignore"):
             for n in walk(roots):
                 if n not in self.known and n.op != "select":
-                    self.known[n] = self._made(n)
+                    self.known[n] = self._evaluate(n)
         return [self.known[r] for r in roots]
 
-    def store(self, root: Root, computed: Node, into: np.ndarray) -> None:
-        """Write what is `computed` for a root to an array of the shape and the dtype that memory has."""
+    def store(self, root: ScalarStore, computed: Node, into: np.ndarray) -> None:
+        """Write the `computed` value of a store to an array of its shape and dtype in memory."""
         (value,) = self.values([computed])
         axes = tuple(a for a in root.axes if a is not None)
         array = self._over(value, tuple(sorted(axes, key=self._place)))
         order = sorted(range(len(axes)), key=lambda k: self._place(axes[k]))
         array = array.transpose([order.index(k) for k in range(len(axes))])
-        starts = [evaluate(d, self.extents) for d in root.starts or (0,) * len(root.axes)]
+        starts = [evaluate(d, self.extents) for d in root.offsets or (0,) * len(root.axes)]
         box = tuple(slice(s, s + (1 if a is None else self.extent(a))) for s, a in zip(starts, root.axes))
         whole = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
         with np.errstate(all="ignore"):
             whole[box] = array.reshape(whole[box].shape)
 
     def extent(self, d: Axis | Dim) -> int:
-        """The number that an extent is."""
+        """Value of an extent."""
         return evaluate(d.extent if isinstance(d, Axis) else d, self.extents)
 
     # -- dimensions
@@ -83,17 +83,17 @@ class Evaluator:
             raise TooLarge
         return ordered
 
-    def _spread(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+    def _spread(self, value: AxisValue, axes: tuple[Axis, ...]) -> np.ndarray:
         """A value with a dimension for each of some axes, of one element where it does not depend on it."""
         return value.array.reshape([self.extent(a) if a in value.axes else 1 for a in axes])
 
-    def _over(self, value: Value, axes: tuple[Axis, ...]) -> np.ndarray:
+    def _over(self, value: AxisValue, axes: tuple[Axis, ...]) -> np.ndarray:
         """A value at all places of some axes."""
         return np.broadcast_to(self._spread(value, axes), [self.extent(a) for a in axes])
 
-    def _whole(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> Value:
+    def _over_axes(self, n: Node, axes: tuple[Axis, ...], array: np.ndarray) -> AxisValue:
         shape = tuple(self.extent(a) for a in axes)
-        return Value(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
+        return AxisValue(axes, np.broadcast_to(array, shape).astype(numpy_dtype(n.type.dtype.compute), copy=False))
 
     def _line(self, a: Axis, axes: tuple[Axis, ...]) -> np.ndarray:
         """The positions on an axis, along its dimension among some axes."""
@@ -101,11 +101,11 @@ class Evaluator:
 
     # -- nodes
 
-    def _made(self, n: Node) -> Value:
+    def _evaluate(self, n: Node) -> AxisValue:
         if n.op in OPS or n.op in ("convert", "cast", "fetch"):
             args = [self.known[a] for a in n.args]
             axes = self._ordered(a for x in args for a in x.axes)
-            return self._whole(n, axes, self._operation(n, [self._spread(x, axes) for x in args]))
+            return self._over_axes(n, axes, self._operation(n, [self._spread(x, axes) for x in args]))
         return RULES[n.op](self, n)
 
     def _operation(self, n: Node, args: list[np.ndarray]) -> np.ndarray:
@@ -123,7 +123,7 @@ class Evaluator:
             raise VerifyError(f"what is fetched is inside of its array: {n!r}")
         return np.where(wanted, flat[np.where(wanted, address, 0)] if flat.size else 0, 0)
 
-    def _view(self, source: Source) -> np.ndarray:
+    def _view(self, source: ArraySource) -> np.ndarray:
         """The array behind a source, as its views show it."""
         if source not in self.views:
             x = self.arrays[source.kind, source.index]
@@ -133,7 +133,7 @@ class Evaluator:
             self.views[source] = x
         return self.views[source]
 
-    def _load(self, n: Node) -> Value:
+    def _load(self, n: Node) -> AxisValue:
         source, at = n.attr
         axes = self._ordered(c.axis for c in at if c.axis is not None)
         x, places = self._view(source), []
@@ -143,28 +143,28 @@ class Evaluator:
             if np.size(place) and (np.min(place) < 0 or np.max(place) >= count):
                 raise VerifyError(f"what is loaded is inside of its array: {n!r}")
             places.append(place)
-        return self._whole(n, axes, x[tuple(places)] if places else x)
+        return self._over_axes(n, axes, x[tuple(places)] if places else x)
 
-    def _position(self, n: Node) -> Value:
-        return self._whole(n, (n.attr,), np.arange(self.extent(n.attr)))
+    def _position(self, n: Node) -> AxisValue:
+        return self._over_axes(n, (n.attr,), np.arange(self.extent(n.attr)))
 
-    def _pointer(self, n: Node) -> Value:
-        return self._whole(n, (), np.asarray(0))
+    def _pointer(self, n: Node) -> AxisValue:
+        return self._over_axes(n, (), np.asarray(0))
 
-    def _stride(self, n: Node) -> Value:
+    def _stride(self, n: Node) -> AxisValue:
         source, axis = n.attr
-        return self._whole(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
+        return self._over_axes(n, (), np.asarray(prod(self._view(source).shape[axis + 1 :])))
 
-    def _constant(self, n: Node) -> Value:
-        return self._whole(n, (), np.asarray(value_of(n)))
+    def _constant(self, n: Node) -> AxisValue:
+        return self._over_axes(n, (), np.asarray(value_of(n)))
 
-    def _size(self, n: Node) -> Value:
-        return self._whole(n, (), np.asarray(self.extent(n.attr)))
+    def _size(self, n: Node) -> AxisValue:
+        return self._over_axes(n, (), np.asarray(self.extent(n.attr)))
 
-    def _scalar(self, n: Node) -> Value:
-        return self._whole(n, (), np.asarray(self.numbers[n.attr]))
+    def _scalar(self, n: Node) -> AxisValue:
+        return self._over_axes(n, (), np.asarray(self.numbers[n.attr]))
 
-    def _fold(self, n: Node) -> Value:
+    def _fold(self, n: Node) -> AxisValue:
         name, columns = n.attr
         x = self.known[n.args[0]]
         axes = self._ordered((*x.axes, *columns))
@@ -172,12 +172,12 @@ class Evaluator:
         outer = tuple(a for a in axes if a not in columns)
         if FOLDS[name].positional:
             (k,) = along
-            return self._whole(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
+            return self._over_axes(n, outer, getattr(np, name)(array, axis=k) if array.size else np.asarray(0))
         wide = np.float64 if array.dtype == np.float32 and name in ("sum", "prod") else array.dtype
         (nothing,) = FOLDS[name].identity(n.type.dtype.compute)
-        return self._whole(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
+        return self._over_axes(n, outer, UFUNCS[name].reduce(array, axis=along, dtype=wide, initial=value_of(nothing)))
 
-    def _scan(self, n: Node) -> Value:
+    def _scan(self, n: Node) -> AxisValue:
         """Sums of float32 are rounded once, from float64, as in ir/interp.py."""
         name, axis, backwards = n.attr
         x = self.known[n.args[0]]
@@ -187,9 +187,9 @@ class Evaluator:
         prefixes = ACCUMULATE[name].accumulate(array, axis=k)
         if name == "sum" and array.dtype == np.float32:
             prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
-        return self._whole(n, axes, np.flip(prefixes, k) if backwards else prefixes)
+        return self._over_axes(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
-    def _ranked(self, n: Node) -> Value:
+    def _ranked(self, n: Node) -> AxisValue:
         """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
         (part, place), (descending, column, _) = n.attr, n.args[0].attr
         x = self.known[n.args[0].args[0]]
@@ -199,22 +199,22 @@ class Evaluator:
         order = np.flip(array.shape[k] - 1 - order, k) if descending else order
         ranked = order if part == "positions" else np.take_along_axis(array, order, axis=k)
         if not isinstance(place, Axis):
-            return self._whole(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
+            return self._over_axes(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
         own = tuple(place if a == column else a for a in axes)
         ranked = ranked.take(np.arange(self.extent(place)), axis=k)
         ordered = self._ordered(own)
-        return self._whole(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
+        return self._over_axes(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
 
 
-RULES: dict[str, Callable[[Evaluator, Node], Value]] = {
-    "load": Evaluator._load,
-    "position": Evaluator._position,
-    "pointer": Evaluator._pointer,
-    "stride": Evaluator._stride,
-    "const": Evaluator._constant,
-    "size": Evaluator._size,
-    "scalar": Evaluator._scalar,
-    "fold": Evaluator._fold,
-    "scan": Evaluator._scan,
-    "ranked": Evaluator._ranked,
+RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {
+    "load": ScalarEvaluator._load,
+    "position": ScalarEvaluator._position,
+    "pointer": ScalarEvaluator._pointer,
+    "stride": ScalarEvaluator._stride,
+    "const": ScalarEvaluator._constant,
+    "size": ScalarEvaluator._size,
+    "scalar": ScalarEvaluator._scalar,
+    "fold": ScalarEvaluator._fold,
+    "scan": ScalarEvaluator._scan,
+    "ranked": ScalarEvaluator._ranked,
 }

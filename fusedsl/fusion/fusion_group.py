@@ -1,4 +1,4 @@
-"""Kernels to be, as data: what each computes and stores, in which order they run, and the decisions that led there."""
+"""Fusion groups, the kernels under construction, and the partition: groups in launch order and its decisions."""
 
 from __future__ import annotations
 
@@ -8,44 +8,42 @@ from dataclasses import dataclass, field
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type, node
 from .coordinates import Axis, Coordinate
-from .cost_model import Computation, computed
+from .cost_model import Computation, computed_nodes
 from .online.find_attention import AttentionPattern
-from .scalar_program import Root, Source
+from .scalar_program import ArraySource, ScalarStore
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Whether something joined a kernel, and why; `seconds` is what one kernel saves, or would, by the time model."""
+    """Fusion decision: whether a fold or store joined a kernel, and why."""
 
     joined: bool
     members: tuple[str, ...]
     reason: str
-    seconds: float | None = None
+    seconds: float | None = None  # that one kernel instead of two saves, or would save, by the time model
 
 
 @dataclass(eq=False)
-class Group:
-    """One kernel to be: its row and column axes, the folds it computes, and what it stores.
+class FusionGroup:
+    """Kernel under construction: its iteration axes, the reductions that it computes, and its stores.
 
-    A map has column axes only. `imports` are folds of other groups, read from their temporaries. `cross` are folds the
-    other way: over the row axes, a value for each column, from what the kernel has of its rows anyway; only
-    `cross_stores`, a value a column each, depend on them.
+    A map has column axes only.
     """
 
     rows: tuple[Axis, ...]
     columns: tuple[Axis, ...]
-    folds: list[Node] = field(default_factory=list)
+    folds: list[Node] = field(default_factory=list)  # over all columns: a value per row
     scans: list[Node] = field(default_factory=list)  # all in one direction
-    ranked: list[Node] = field(default_factory=list)  # places of one order of the columns
-    stores: list[Root] = field(default_factory=list)
-    row_stores: list[Root] = field(default_factory=list)
-    rank_stores: list[Root] = field(default_factory=list)
-    attention: AttentionPattern | None = None  # the pass over scores that finds the folds
-    own_stores: list[Root] = field(default_factory=list)  # … of values with an axis of their own
-    cross: list[Node] = field(default_factory=list)
-    cross_stores: list[Root] = field(default_factory=list)
-    imports: dict[Node, Node] = field(default_factory=dict)  # fold -> the load that stands for it
-    after: set[int] = field(default_factory=set)  # indices of groups that must run before
+    ranked: list[Node] = field(default_factory=list)  # elements of one sort of the columns
+    stores: list[ScalarStore] = field(default_factory=list)  # along rows and columns
+    row_stores: list[ScalarStore] = field(default_factory=list)  # along rows
+    rank_stores: list[ScalarStore] = field(default_factory=list)  # along rows and the sorted axis
+    attention: AttentionPattern | None = None  # the attention pattern that computes the folds
+    value_axis_stores: list[ScalarStore] = field(default_factory=list)  # … along rows and an axis of its values
+    column_folds: list[Node] = field(default_factory=list)  # over all rows: a value per column
+    column_stores: list[ScalarStore] = field(default_factory=list)  # along columns; only they depend on `column_folds`
+    imports: dict[Node, Node] = field(default_factory=dict)  # fold of another group -> the load of its temporary
+    waits_for: set[int] = field(default_factory=set)  # indices of groups that must run before
 
     @property
     def is_elementwise(self) -> bool:
@@ -53,54 +51,54 @@ class Group:
 
     @property
     def is_plain(self) -> bool:
-        """A map, or folds of rows: its elements may be computed by several kernels."""
-        return not (self.scans or self.ranked or self.cross or self.attention)
+        """Whether the group is a map or folds rows only: several kernels may then compute its elements."""
+        return not (self.scans or self.ranked or self.column_folds or self.attention)
 
     @property
     def ranks(self) -> Axis | None:
-        """The axis of the places in the order, where all of them are wanted."""
+        """The sorted axis, if all sorted elements are needed."""
         return next((n.attr[1] for n in self.ranked if isinstance(n.attr[1], Axis)), None)
 
     @property
     def values(self) -> list[Node]:
-        """What the kernel folds, scans and stores."""
-        folded = (f.args[0] for f in self.folds + self.cross)
+        """Values that the kernel folds, scans and stores."""
+        folded = (f.args[0] for f in self.folds + self.column_folds)
         return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
 
     @property
-    def all_stores(self) -> list[Root]:
-        return self.stores + self.row_stores + self.rank_stores + self.cross_stores + self.own_stores
+    def all_stores(self) -> list[ScalarStore]:
+        return self.stores + self.row_stores + self.rank_stores + self.column_stores + self.value_axis_stores
 
     @property
-    def read(self) -> set[int]:
-        """The temporaries that the kernel reads."""
-        nodes = (*computed(self.values, frozenset(self.imports)), *self.imports.values())
+    def temporaries_read(self) -> set[int]:
+        """Indices of the temporaries that the kernel reads."""
+        nodes = (*computed_nodes(self.values, frozenset(self.imports)), *self.imports.values())
         return {n.attr[0].index for n in nodes if n.op in ("load", "pointer") and n.attr[0].kind == "temporary"}
 
     @property
     def work(self) -> Computation:
-        """What the time model prices."""
+        """The group as the cost model sees it."""
         return Computation(tuple(self.values), tuple(self.all_stores), frozenset(self.imports))
 
 
 @dataclass(frozen=True)
 class Partition:
-    """The kernels in launch order, the temporaries between them, and the decisions that led here."""
+    """Kernels in launch order, the temporaries between them, and the decisions."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[FusionGroup, ...]
     temporaries: tuple[tuple[Type, tuple[Dim, ...]], ...]
     decisions: tuple[Decision, ...]
 
 
-def loaded(root: Root) -> Node:
-    """The load of what a root stores."""
+def load_of(root: ScalarStore) -> Node:
+    """Load of the element that a store writes."""
     at = tuple(Coordinate(0, 1, a) for a in root.axes)
     d = root.type.dtype if root.rounded else root.value.type.dtype
-    return node("load", (), (Source("temporary", root.index, rounded=root.rounded), at), Type(d))
+    return node("load", (), (ArraySource("temporary", root.index, rounded=root.rounded), at), Type(d))
 
 
-def reaches(groups: list[Group], start: int, goal: int) -> bool:
-    """Whether a group needs another one, directly or not."""
+def depends_on(groups: list[FusionGroup], start: int, goal: int) -> bool:
+    """Whether group `start` waits for group `goal`, directly or indirectly."""
     stack, seen = [start], set()
     while stack:
         k = stack.pop()
@@ -108,34 +106,36 @@ def reaches(groups: list[Group], start: int, goal: int) -> bool:
             return True
         if k not in seen:
             seen.add(k)
-            stack.extend(groups[k].after)
+            stack.extend(groups[k].waits_for)
     return False
 
 
-def ordered(groups: list[Group], temporaries: list, decisions: Iterable[Decision]) -> Partition:
-    """A partition whose groups run in an order that they allow."""
+def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Iterable[Decision]) -> Partition:
+    """The partition with groups sorted topologically by their dependencies."""
     order: list[int] = []
     while len(order) < len(groups):
-        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].after <= set(order)))
-    place = {k: i for i, k in enumerate(order)}
+        order.append(next(k for k in range(len(groups)) if k not in order and groups[k].waits_for <= set(order)))
+    index = {k: i for i, k in enumerate(order)}
     for g in groups:
-        g.after = {place[k] for k in g.after}
+        g.waits_for = {index[k] for k in g.waits_for}
     return Partition(tuple(groups[k] for k in order), tuple(temporaries), tuple(decisions))
 
 
-def chained(parts: Iterable[Partition]) -> Partition:
-    """Partitions one after the other, as one; each kernel waits for those whose temporaries it reads."""
-    groups: list[Group] = []
+def concatenate(parts: Iterable[Partition]) -> Partition:
+    """Concatenation of partitions; each kernel waits for the kernels whose temporaries it reads."""
+    groups: list[FusionGroup] = []
     decisions: list[Decision] = []
     temporaries: tuple = ()
-    writer: dict[int, int] = {}
+    writer_of: dict[int, int] = {}
     for part in parts:
         first = len(groups)
         for g in part.groups:
-            g.after = {first + k for k in g.after} | {writer[t] for t in g.read if t in writer}
+            g.waits_for = {first + k for k in g.waits_for} | {
+                writer_of[t] for t in g.temporaries_read if t in writer_of
+            }
         groups += part.groups
         decisions += part.decisions
         temporaries = part.temporaries
         for k, g in enumerate(part.groups, first):
-            writer |= {r.index: k for r in g.all_stores if r.kind == "temporary"}
+            writer_of |= {r.index: k for r in g.all_stores if r.kind == "temporary"}
     return Partition(tuple(groups), temporaries, tuple(decisions))

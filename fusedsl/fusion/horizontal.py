@@ -1,4 +1,4 @@
-"""Independent kernels of different extents in one launch: which of them, so that none waits for another's registers."""
+"""Horizontal fusion: independent kernels in one launch (combo kernels), grouped by register demand."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..ir.dims import Dim, product
 from ..ir.graph import walk
-from .fusion_group import Decision, Group
+from .fusion_group import Decision, FusionGroup
 from .roofline import LAUNCH
 
-SHORT_ROWS = 2048  # columns: such rows stay in registers, and their blocks know nothing of each other
-MEMBERS, ARRAYS = 8, 48  # of a launch at most
-UNLIKE = 2.0  # how many times the words of one member another may hold before the launch slows down the first
+SHORT_ROWS = 2048  # columns: such rows stay in registers of one block
+MEMBERS, ARRAYS = 8, 48  # most per launch
+UNLIKE = 2.0  # largest ratio of words per thread: the launch's occupancy is that of its largest member
 
 
-def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
-    """The groups in an order that runs, those together that could share a launch.
+def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
+    """Groups in launch order, with groups that could share a launch together.
 
-    Groups of one level need nothing of each other: a group's level is one more than the highest of those before it.
-    Maps go with maps, and short rows with short rows.
+    Groups of one level are independent: a group's level is one more than the highest level that it waits for. Maps
+    share launches with maps, and short rows with short rows.
     """
     levels: list[int] = []
     for group in groups:
-        levels.append(1 + max((levels[k] for k in group.after), default=-1))
-    found = []
+        levels.append(1 + max((levels[k] for k in group.waits_for), default=-1))
+    order = []
     for level in range(max(levels, default=-1) + 1):
         here = [k for k, of in enumerate(levels) if of == level]
         maps = [k for k in here if groups[k].is_elementwise]
@@ -31,24 +31,24 @@ def side_by_side(groups: Sequence[Group], fits: Callable[[Dim, int], bool]) -> l
         if len(rows) > 1:
             rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]
         together = [one for one in (maps, rows) if len(one) > 1]
-        taken = {k for one in together for k in one}
-        found += sorted(together + [[k] for k in here if k not in taken], key=min)
-    return found
+        grouped = {k for one in together for k in one}
+        order += sorted(together + [[k] for k in here if k not in grouped], key=min)
+    return order
 
 
-def _is_plain_row(group: Group) -> bool:
-    """Whether a kernel folds along the last axes of what it reads, and does nothing else with its rows."""
-    if not group.rows or not group.folds or group.scans or group.ranked or group.cross:
+def _is_plain_row(group: FusionGroup) -> bool:
+    """Whether a kernel only folds along the last axes of its inputs."""
+    if not group.rows or not group.folds or group.scans or group.ranked or group.column_folds:
         return False
     columns = set(group.columns)
     read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]
     return all(at[-1].axis in columns for at in read if not columns.isdisjoint(c.axis for c in at))
 
 
-def bundled(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
-    """The launches of kernels that could share one: those whose registers are alike do.
+def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple[list[list[int]], list[Decision]]:
+    """Launches of kernels that could share one: members have similar register demand.
 
-    `sizes` gives for each member the words that a thread holds, by estimate, and its arrays.
+    `sizes` gives each member's estimated words per thread, and its number of arrays.
     """
     launches: list[list[int]] = []
     decisions = []
@@ -69,7 +69,7 @@ def bundled(sizes: Sequence[tuple[float, int]], members: Sequence[int]) -> tuple
         launch.sort()
         if len(launch) > 1:
             names = tuple(f"kernel {k}" for k in launch)
-            reason = "they share a launch: none needs another's results, and their threads hold about as much"
+            reason = "they share a launch: they are independent, and their threads hold about as many registers"
             decisions.append(Decision(True, names, reason, (len(launch) - 1) * LAUNCH))
     return sorted(launches), decisions
 

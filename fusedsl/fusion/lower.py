@@ -1,8 +1,9 @@
-"""Lowers a graph of arrays to scalar expressions over named axes: views become coordinates, reductions become folds."""
+"""Lowering of a graph of arrays to scalars over named axes: views become coordinates, reductions become folds."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ir.dims import Dim
@@ -10,11 +11,11 @@ from ..ir.folds import scalar
 from ..ir.graph import Graph, Node, Type, constant, node, value_of, walk
 from ..ir.ops import OPS, VIEWS
 from .axis_splits import split_axes
-from .concat_pieces import Pieces, Same, before, fetches, find_pieces, settled
-from .contractions import spread
+from .concat_pieces import Pieces, SameExtent, bound_in_pieces, count_fetches, extent_in_pieces, find_pieces
+from .contractions import expand_contractions
 from .coordinates import (
     Axis,
-    Computed,
+    ComputedIndex,
     Coordinate,
     Coordinates,
     aligned,
@@ -24,40 +25,67 @@ from .coordinates import (
     through_index,
     through_reshape,
 )
-from .lower_elements import Scattered, absent, fold, fresh, load, ranked, ranked_coordinates, reduced_coordinates, scan
+from .lower_elements import (
+    NeedsMemory,
+    fill_value,
+    fold,
+    fresh,
+    load,
+    ranked,
+    ranked_coordinates,
+    reduced_coordinates,
+    scan,
+)
 from .reshapes import push_reshapes, refine, reshaped_argument
-from .scalar_program import Lowered, Memory, Root, Source
-from .segments import Segment, Target, segments
-from .split_concat import part_joined
+from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
+from .segments import Segment, StoreTarget, segments
+from .split_concat import split_concat_reductions
 
 Key = tuple[Node, Coordinates]
-MOST_PLACES = 128  # where one value is computed because it is read there: what doubles ever again is stored in between
-MOST_FOLDS = 16  # … of one reduction: each is a loop of its own, which takes long to compile
-ANYWHERE = ("convert", "cast", "gather", *VIEWS)  # beside elementwise operations: their elements cost as much anywhere
+MOST_READS = 128  # coordinates at which one value is computed; beyond, it is stored (values that double in each step)
+MOST_FOLDS = 16  # … of one reduction: each is a loop, which takes long to compile
+ANYWHERE = (
+    "convert",
+    "cast",
+    "gather",
+    *VIEWS,
+)  # besides elementwise operations: an element costs the same at computed coordinates
+
+LoweringPass = Callable[[Sequence[Node], SameExtent], Sequence[Node]]
+LOWERING_PASSES: tuple[tuple[str, LoweringPass], ...] = (  # (name, pass) over a segment's results, in order
+    ("expand contractions", lambda results, same: expand_contractions(results)),
+    ("split reductions of concatenations", split_concat_reductions),
+    ("split merged axes", split_axes),
+    ("push reshapes", lambda results, same: push_reshapes(tuple(results))),
+)
 
 
-def lower(graph: Graph, same: Same = lambda a, b: a == b) -> Lowered:
-    """The scalar program of a graph as one segment; `same` answers for this plan whether two extents are equal."""
-    return lower_segment(segments(graph, ())[0], Memory(len(graph.parameters)), same)
+def lower(graph: Graph, same: SameExtent = lambda a, b: a == b) -> ScalarProgram:
+    """Scalar program of a graph as one segment; `same` answers whether two extents are equal for this plan."""
+    return lower_segment(segments(graph, ())[0], ReadableArrays(len(graph.parameters)), same)
 
 
-def lower_segment(segment: Segment, memory: Memory, same: Same) -> Lowered:
-    """The scalar program of a segment, which may read `memory`."""
-    results = push_reshapes(tuple(split_axes(part_joined(spread(segment.graph.results), same), same)))
+def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) -> ScalarProgram:
+    """Scalar program of a segment, which may read `memory`."""
+    results: Sequence[Node] = segment.graph.results
+    for _, run in LOWERING_PASSES:
+        results = run(results, same)
     peeled = refine([_peel(r) for r in results])
     roots = list(zip(segment.targets, results, peeled))
     whole = _lowered(roots, memory)
     further = len(whole.temporaries) > len(memory.temporaries)
-    pieces = find_pieces(peeled, same) if fetches(r.value for r in whole.roots) and not further else None
+    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in whole.stores) and not further else None
     if pieces is None:
         return whole
-    found = _lowered(roots, memory, pieces)
-    further = len(found.temporaries) > len(memory.temporaries)
-    return whole if further or fetches(r.value for r in found.roots) else found
+    split = _lowered(roots, memory, pieces)
+    further = len(split.temporaries) > len(memory.temporaries)
+    return whole if further or count_fetches(r.value for r in split.stores) else split
 
 
-def _lowered(results: list[tuple[Target, Node, Node]], memory: Memory, pieces: Pieces | None = None) -> Lowered:
-    """The scalar program of (where it goes, what is stored, what is computed for it) of each root."""
+def _lowered(
+    results: list[tuple[StoreTarget, Node, Node]], memory: ReadableArrays, pieces: Pieces | None = None
+) -> ScalarProgram:
+    """Scalar program of (store target, stored value, computed value) for each result."""
     peeled = [p for _, _, p in results]
     first = len(memory.temporaries)
     cut = dict.fromkeys(n.args[0] for n in walk(peeled) if n.op == "reshape" and _is_cut(n))
@@ -66,32 +94,34 @@ def _lowered(results: list[tuple[Target, Node, Node]], memory: Memory, pieces: P
         temporaries = {n: k for k, n in enumerate({**cut, **scattered}, first)}
         lowering = _Lowering(temporaries, frozenset(cut), memory, pieces)
         try:
-            roots = [r for n, k in temporaries.items() for r in _roots(lowering, Target("temporary", k), n, n)]
+            roots = [r for n, k in temporaries.items() for r in _stores(lowering, StoreTarget("temporary", k), n, n)]
             for target, r, p in results:
-                roots += _roots(lowering, target, r, p)
-        except Scattered as found:
-            cut[found.node] = None
+                roots += _stores(lowering, target, r, p)
+        except NeedsMemory as error:
+            cut[error.node] = None
             continue
         if not lowering.scattered:
-            return Lowered(tuple(roots), (*memory.temporaries, *(n.type for n in temporaries)))
+            return ScalarProgram(tuple(roots), (*memory.temporaries, *(n.type for n in temporaries)))
         scattered |= lowering.scattered
 
 
 def _is_cut(n: Node) -> bool:
-    """Whether a reshape needs its operand in memory: to divide positions by run-time extents costs more, unless much
-    of the operand is repeated."""
+    """Whether a reshape needs its operand in memory.
+
+    Dividing indices by run-time extents costs more than a load, unless much of the operand is broadcast.
+    """
     if reshaped_argument(n) is not None or divides_by_literals(n.args[0].type.shape, n.type.shape):
         return False
     return n.args[0].op != "broadcast"
 
 
 def _peel(result: Node) -> Node:
-    """What to compute for a result: a reshape at the end is undone by viewing the result."""
+    """The value that is computed for a result: a final reshape is a view of the result instead."""
     return result.args[0] if result.op == "reshape" and reshaped_argument(result) is None else result
 
 
-def _roots(lowering: _Lowering, target: Target, stored: Node, computed: Node) -> list[Root]:
-    """A root, or one for each piece of its axis that is cut."""
+def _stores(lowering: _Lowering, target: StoreTarget, stored: Node, computed: Node) -> list[ScalarStore]:
+    """Stores of one result: one, or one for each piece of a split axis."""
     axes: list[Axis | None] = []
     cut, pieces = None, lowering.pieces
     for k, d in enumerate(computed.type.shape):
@@ -103,29 +133,29 @@ def _roots(lowering: _Lowering, target: Target, stored: Node, computed: Node) ->
         starts = tuple(start if k == cut else 0 for k in range(len(axes)))
         coordinates = tuple(Coordinate(s, 1, a) for s, a in zip(starts, axes))
         value = lowering.lower(computed, coordinates, cut=False)
-        made = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
-        roots.append(Root(target.kind, target.index, *made, starts if start != 0 else (), target.rounded))
+        fields = (stored.type.shape, computed.type.shape, tuple(axes), value, stored.type)
+        roots.append(ScalarStore(target.kind, target.index, *fields, starts if start != 0 else (), target.rounded))
     return roots
 
 
 class _Lowering:
-    """Turns (node, coordinates) into scalar nodes, each once."""
+    """Lowers each (node, coordinates) to a scalar node once."""
 
     def __init__(
-        self, temporaries: dict[Node, int], cut: frozenset[Node], memory: Memory, pieces: Pieces | None = None
+        self, temporaries: dict[Node, int], cut: frozenset[Node], memory: ReadableArrays, pieces: Pieces | None = None
     ):
         self.temporaries = temporaries
         self.memory = memory
         self.pieces = pieces
-        self.cut = cut  # those that are read from memory wherever they are needed, not only at computed positions
+        self.cut = cut  # temporaries that are always read from memory, not only at computed coordinates
         self.done: dict[Key, Node] = {}
-        self.places: Counter[Node] = Counter()  # at which each node is computed
-        self.scattered: dict[Node, None] = {}  # what is read at computed positions, and worth computing once
+        self.reads: Counter[Node] = Counter()  # how many coordinates each node is computed at
+        self.scattered: dict[Node, None] = {}  # values read at computed coordinates: they become temporaries
 
     def lower(self, n: Node, at: Coordinates, cut: bool = True) -> Node:
-        """The scalar for element `at` of `n`; `cut=False` computes `n` itself even if it is a temporary."""
+        """Scalar of element `at` of `n`; `cut=False` computes `n` itself even if it is a temporary."""
         root = (n, at)
-        loaded = None if cut else self.done.pop(root, None)  # where another root reads this one
+        loaded = None if cut else self.done.pop(root, None)  # if another store reads this temporary
         stack: list[Key] = [root]
         while stack:
             key = stack.pop()
@@ -150,17 +180,17 @@ class _Lowering:
         return result
 
     def _count(self, n: Node) -> None:
-        """Raise Scattered for what is computed at yet another place, if it is computed from arrays."""
-        self.places[n] += 1
-        most = MOST_FOLDS if n.op == "reduce" else MOST_PLACES
-        if self.places[n] > most and (n.op in OPS or n.op == "reduce"):
+        """Raise NeedsMemory for a value that is computed from arrays at too many coordinates."""
+        self.reads[n] += 1
+        most = MOST_FOLDS if n.op == "reduce" else MOST_READS
+        if self.reads[n] > most and (n.op in OPS or n.op == "reduce"):
             if n not in self.cut and any(a.op == "param" for a in walk([n])):
-                raise Scattered(n)
-            self.places[n] = 0
+                raise NeedsMemory(n)
+            self.reads[n] = 0
 
     def _leaf(self, n: Node, at: Coordinates) -> Node | None:
-        if n in self.temporaries and (n in self.cut or any(isinstance(c, Computed) for c in at)):
-            return load(Source("temporary", self.temporaries[n]), n, at)
+        if n in self.temporaries and (n in self.cut or any(isinstance(c, ComputedIndex) for c in at)):
+            return load(ArraySource("temporary", self.temporaries[n]), n, at)
         return self._plain_leaf(n, at)
 
     def _plain_leaf(self, n: Node, at: Coordinates) -> Node | None:
@@ -176,16 +206,16 @@ class _Lowering:
                 return load(self.memory.source(*chain), n, at)
             if n.args[0] in self.temporaries:
                 views = (("reshape", n.type.shape),)
-                return load(Source("temporary", self.temporaries[n.args[0]], views), n, at)
-        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, Computed) for c in at):
+                return load(ArraySource("temporary", self.temporaries[n.args[0]], views), n, at)
+        if n.op not in ANYWHERE and n.op not in OPS and any(isinstance(c, ComputedIndex) for c in at):
             self.scattered[n] = None
-            return constant(0, n.type.dtype)  # this lowering will be done anew
+            return constant(0, n.type.dtype)  # the lowering is repeated with the new temporary
         return None
 
     def _needs(self, n: Node, at: Coordinates) -> list[Key]:
-        """The elements that element `at` of `n` is computed from."""
+        """Elements that element `at` of `n` is computed from."""
         if n.op == "index":
-            return [(n.args[0], self._placed(through_index(n, at)))]
+            return [(n.args[0], self._offsets_in_pieces(through_index(n, at)))]
         if n.op == "transpose":
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
@@ -200,7 +230,7 @@ class _Lowering:
             keys = [(i, aligned(i.type.shape, at)) for i in arrays]
             if any(k not in self.done for k in keys):
                 return keys
-            return [(x, through_gather(n, at, [self.done[k] for k in keys], self._settled)[0]), *keys]
+            return [(x, through_gather(n, at, [self.done[k] for k in keys], self._in_pieces)[0]), *keys]
         if n.op == "where" and self.pieces is not None:
             keys = [(a, aligned(a.type.shape, at)) for a in n.args]
             condition = self.done.get(keys[0])
@@ -214,15 +244,15 @@ class _Lowering:
         if n.op in ("index", "transpose", "broadcast", "reshape"):
             return args[0]
         if n.op == "gather":
-            there = through_gather(n, at, args[1:], self._settled)[1]
-            return args[0] if there is None else scalar("where", there, args[0], absent(n))
+            inside = through_gather(n, at, args[1:], self._in_pieces)[1]
+            return args[0] if inside is None else scalar("where", inside, args[0], fill_value(n))
         if n.op == "reduce":
             joined = args[0] if self.pieces is None or len(args) == 1 else self.pieces.join(n.attr[0], args)
             return fold(n, reduced_coordinates(n, at, self.pieces)[1], joined)
         if n.op == "where" and len(args) == 2:
             return args[1]
         if n.op == "less" and self.pieces is not None:
-            known = before(args[0], args[1], self.pieces)
+            known = bound_in_pieces(args[0], args[1], self.pieces)
             if known is not None:
                 return known
         if n.op == "scan":
@@ -231,12 +261,12 @@ class _Lowering:
             return ranked(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
 
-    def _placed(self, at: Coordinates) -> Coordinates:
-        """Coordinates that begin where pieces do, under one name, so that one element is one load."""
+    def _offsets_in_pieces(self, at: Coordinates) -> Coordinates:
+        """Coordinates whose offsets use the pieces' extents, so that one element has one load."""
         if self.pieces is None:
             return at
-        return tuple(replace(c, start=self._settled(c.start)) if isinstance(c, Coordinate) else c for c in at)
+        return tuple(replace(c, start=self._in_pieces(c.start)) if isinstance(c, Coordinate) else c for c in at)
 
-    def _settled(self, d: Dim) -> Dim:
-        """An extent under the name that the pieces of an axis give it."""
-        return d if self.pieces is None else settled(d, self.pieces)
+    def _in_pieces(self, d: Dim) -> Dim:
+        """An extent expressed in the extent of a piece, if possible."""
+        return d if self.pieces is None else extent_in_pieces(d, self.pieces)

@@ -1,4 +1,4 @@
-"""One element of what reads memory, folds, scans or orders, as a scalar node; and where its operand is read for it."""
+"""Scalar nodes of loads, folds, scans and sorts, and the coordinates at which their operands are read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..ir.folds import FOLDS, scalar
 from ..ir.graph import Node, Type, constant, is_literal, node
 from ..ir.types import INT64
 from .concat_pieces import Pieces
-from .coordinates import Axis, Computed, Coordinate, Coordinates, all_of, between, follows, position_of
-from .scalar_program import Source
+from .coordinates import Axis, ComputedIndex, Coordinate, Coordinates, all_of, depends_on_axis, in_range, position_of
+from .scalar_program import ArraySource
 
 
-class Scattered(Exception):
-    """A scan is read at other places than its own, or a value at too many: it has to stand in memory."""
+class NeedsMemory(Exception):
+    """A value must be a temporary: a scan is read at foreign coordinates, or a value at too many."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -27,38 +27,40 @@ def fresh(extent: Dim, used: Iterable[Axis | None]) -> Axis:
     return Axis(extent, next(t for t in range(len(tags) + 1) if t not in tags))
 
 
-def load(source: Source, n: Node, at: Coordinates) -> Node:
-    """The element of an array in memory."""
-    if any(isinstance(c, Computed) for c in at):
+def load(source: ArraySource, n: Node, at: Coordinates) -> Node:
+    """Load of an array element."""
+    if any(isinstance(c, ComputedIndex) for c in at):
         return _fetch(source, n, at)
     return node("load", (), (source, at), Type(n.type.dtype))
 
 
-def _fetch(source: Source, n: Node, at: Coordinates) -> Node:
-    """The element at an address: 0, and nothing is read, where a position is outside of its axis, be it computed or
-    that of an iteration which a tile adds at its end."""
+def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
+    """Load from a computed address, predicated: 0 if an index is outside its axis.
+
+    Indices are checked if they are computed, or are those of an iteration that a tile adds at its end.
+    """
     address, conditions = node("pointer", (), (source,), Type(INT64)), []
     for k, (c, extent) in enumerate(zip(at, n.type.shape)):
         position = position_of(c)
         if not is_literal(position, 0):
             stride = node("stride", (), (source, k), Type(INT64))
             address = scalar("add", address, scalar("multiply", position, stride))
-        if isinstance(c, Computed):
+        if isinstance(c, ComputedIndex):
             conditions.append(c.inside)
-        if not c.sure if isinstance(c, Computed) else c.axis is not None:
-            conditions.append(between(position, extent))
+        if not c.sure if isinstance(c, ComputedIndex) else c.axis is not None:
+            conditions.append(in_range(position, extent))
     wanted = all_of(conditions)
     assert wanted is not None
-    return node("fetch", (address, wanted), (source, at, source.holds(n.type.dtype)), Type(n.type.dtype))
+    return node("fetch", (address, wanted), (source, at, source.stored_dtype(n.type.dtype)), Type(n.type.dtype))
 
 
-def absent(n: Node) -> Node:
-    """What stands for an element that is not there."""
+def fill_value(n: Node) -> Node:
+    """Value of an element outside the array: NaN, or 0."""
     return constant(float("nan") if n.type.dtype.kind == "f" else 0, n.type.dtype)
 
 
 def reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tuple[list[Coordinates], tuple[Axis, ...]]:
-    """Coordinates of the reduced operand, for each piece where its axis is cut, and the axes that a fold runs over."""
+    """Coordinates of the reduced operand, one for each piece of a split axis, and the axes that are folded."""
     (x,) = n.args
     _, axes = n.attr
     used: list[Axis | None] = [c.axis for k, c in enumerate(at) if k not in axes]
@@ -88,37 +90,39 @@ def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
 
 
 def scan(n: Node, at: Coordinates, x: Node) -> Node:
-    """The fold of what is up to its place on an axis: from the axis' other end, where the axis runs backwards."""
+    """Inclusive prefix along an axis; suffix if the axis runs backwards."""
     name, place = n.attr
     extent, c = n.type.shape[place], at[place]
     if extent == 1:
         return x
     last = expression("-", extent, 1)
-    if isinstance(c, Computed):
-        raise Scattered(n)
+    if isinstance(c, ComputedIndex):
+        raise NeedsMemory(n)
     forward = (c.start, c.step) == (0, 1)
     whole = c.axis is not None and c.axis.extent == extent
-    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or follows(at, place):
-        raise Scattered(n)
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or depends_on_axis(at, place):
+        raise NeedsMemory(n)
     return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
 
 
 def ranked_coordinates(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates of the elements that are put in order."""
+    """Coordinates of the elements that are sorted."""
     extent = n.args[0].type.shape[-1]
     column = None if extent == 1 else fresh(extent, [c.axis for c in at])
     return (*at[:-1], Coordinate(0, 1, column))
 
 
 def ranked(n: Node, at: Coordinates, x: Node) -> Node:
-    """What stands at a place of the order, or along an axis of all places; `select` is the order itself."""
+    """Element of a sort at a constant index, or along the sorted axis; `select` is the sort itself."""
     part, descending = n.attr
     column, c, count = ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:
         return x if part == "values" else constant(0, INT64)
-    if isinstance(c, Computed) or (c.axis is None and not isinstance(c.start, int)):
-        raise Scattered(n)
-    if c.axis is not None and ((c.start, c.step) != (0, 1) or c.axis.extent != count or follows(at, len(at) - 1)):
-        raise Scattered(n)
+    if isinstance(c, ComputedIndex) or (c.axis is None and not isinstance(c.start, int)):
+        raise NeedsMemory(n)
+    if c.axis is not None and (
+        (c.start, c.step) != (0, 1) or c.axis.extent != count or depends_on_axis(at, len(at) - 1)
+    ):
+        raise NeedsMemory(n)
     select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
     return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))

@@ -1,4 +1,4 @@
-"""Where elements of a pass over scores count: the conditions of its masks, and those that hold for all rows alike."""
+"""Mask conditions of attention: when an element contributes, and which of these conditions hold for all rows alike."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from ..ir.types import BOOL
 from ..rewrite.intervals.three_valued_logic import AND, NOT, OR
 from ..rewrite.online.components import Component
 from ..rewrite.online.forms import unwidened
-from ..rewrite.online.masks import NOTHING
-from ..rewrite.online.online_reduction import StreamFold
+from ..rewrite.online.masks import IDENTITY
+from ..rewrite.online.online_reduction import OnlineReduction
 from ..rewrite.scalar_builder import free_axes
 from .coordinates import Axis, all_of
 
-Condition = tuple[Node, bool]  # a node, and what it is where an element counts
+Condition = tuple[Node, bool]  # (node, its value if an element contributes)
 
 
-def conditions(stream: StreamFold) -> list[list[Condition]] | None:
-    """For each fold and component, the conditions under which an element changes it; None where that is not known."""
+def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
+    """For each fold and component, the conditions under which an element changes it; None if unknown."""
     if stream.means:
         return None
-    found = [_of_value(f.args[0], NOTHING.get(f.attr[0])) for f in stream.folds]
-    return found + [_of_component(c) for c in stream.components]
+    by_part = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
+    return by_part + [_of_component(c) for c in stream.components]
 
 
 def _of_component(c: Component) -> list[Condition]:
-    found = [(c.guard, True)] if c.guard is not None else []
+    conditions_ = [(c.guard, True)] if c.guard is not None else []
     if c.weight is not None:
-        found += _of_value(c.weight, 0.0)
+        conditions_ += _of_value(c.weight, 0.0)
     if c.exponent is not None and c.skips:
-        found += _of_value(c.exponent.reference.value, NOTHING["max" if c.exponent.scale > 0 else "min"])
-    return found
+        conditions_ += _of_value(c.exponent.reference.value, IDENTITY["max" if c.exponent.scale > 0 else "min"])
+    return conditions_
 
 
 def _of_value(value: Node, nothing: float | None) -> list[Condition]:
-    """The conditions under which a value is not the one that adds nothing."""
-    found: list[Condition] = []
+    """Conditions under which a value is not the identity."""
+    necessary: list[Condition] = []
     stack, seen = [value], set[Node]()
     while stack:
         n = unwidened(stack.pop())
@@ -50,26 +50,29 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
             condition, yes, no = n.args
             for wanted, branch, other in ((True, yes, no), (False, no, yes)):
                 if nothing is not None and is_literal(other, nothing):
-                    found.append((condition, wanted))
+                    necessary.append((condition, wanted))
                     stack.append(branch)
                     break
-    return found
+    return necessary
 
 
-def counts(streams: Iterable[StreamFold], axes: Iterable[Axis]) -> Node | None:
-    """Where a place of some streams may count: a condition of these axes alone without which nothing of them changes.
-    None: everywhere, as far as they tell."""
+def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
+    """Condition of these axes only that is necessary for an element to contribute; None: always true."""
     each = [one for stream in streams for one in conditions(stream) or [[]]]
-    found = [[part for condition in one for part in parts_of(condition)] for one in each]
-    common = [c for c in dict.fromkeys(found[0]) if all(c in other for other in found)] if found else []
+    parts_of_each = [[part for condition in one for part in conjuncts(condition)] for one in each]
+    common = (
+        [c for c in dict.fromkeys(parts_of_each[0]) if all(c in other for other in parts_of_each)]
+        if parts_of_each
+        else []
+    )
     free, known = free_axes(c for c, _ in common), frozenset(axes)
     mine = [(c, truth) for c, truth in common if free[c] <= known]
     return all_of(c if truth else scalar("logical_not", c, dtype=BOOL) for c, truth in mine)
 
 
-def parts_of(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
-    """The conditions that hold wherever this one does, each once: it, or those that it is made of if it `opens`."""
-    stack, found, seen = [condition], list[Condition](), set[Condition]()
+def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
+    """Conditions that a condition implies, each once: itself, or its conjuncts if it `opens`."""
+    stack, parts, seen = [condition], list[Condition](), set[Condition]()
     while stack:
         c, wanted = part = stack.pop()
         if part in seen:
@@ -80,12 +83,12 @@ def parts_of(condition: Condition, opens: Callable[[Condition], bool] = lambda _
         elif c.op in (AND if wanted else OR) and opens(part):
             stack += [(a, wanted) for a in reversed(c.args)]
         else:
-            found.append(part)
-    return found
+            parts.append(part)
+    return parts
 
 
-def read_where(condition: Node | None, value: Node) -> Node:
-    """A value that reads nothing at computed places where a condition does not hold, whatever it is there."""
+def predicate_reads(condition: Node | None, value: Node) -> Node:
+    """A value whose loads from computed addresses are predicated by a condition; without it the value is arbitrary."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "fetch" and condition is not None:

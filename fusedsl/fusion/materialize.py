@@ -1,8 +1,8 @@
-"""Chooses which arrays are stored between kernels, before any element is written out.
+"""Chooses the arrays that are stored between kernels, before the graph is lowered.
 
-An array that no kernel stores is computed wherever it is read. That is what fusion is for, and it ends where an array
-is read at several places and is dear to compute there, where a product would be computed inside another one for every
-element of it, and where kernels would grow beyond what compiles in short time.
+An array that is not stored is recomputed wherever it is read. An array is stored if recomputation at all its reads is
+more expensive, if a matrix product would be recomputed for each element of another one, or if a kernel would take too
+long to compile.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from ..ir.graph import Node, walk
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
-from .demand_analysis import canonical, own_coordinates, places, reads, uses
+from .demand_analysis import canonical, count_read_patterns, count_reads, own_coordinates, reads
 
 INSIDE = "it would be computed for each element of another product"
-WIDEST = 512  # of the axes of a product in a pass over scores: a tile of rows holds that much for each row
-MOST_PLACES = 64  # at which an array is computed
+WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
+MOST_READS = 64  # coordinates at which an array is recomputed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
-TURNED = 3  # for how many of them one counts along other axes: it begins a kernel that computes all before it again
+TURNED = 3  # how many of them a reduction along other axes counts for: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
-MOST_PROMISED = 2400  # … where kernels are to be as few as possible
-UNKNOWN = 64  # elements that an axis of unknown extent has at least, where reductions along it are weighed
-VIEW_COST = 3  # instructions of a view of an argument: it has an address of its own
-FREE = (*VIEWS, "convert")  # what costs nothing where it is read
+MOST_PROMISED = 2400  # … if kernels are to be as few as possible
+UNKNOWN = 64  # assumed extent of a symbolic axis, for the cost of a reduction
+VIEW_COST = 3  # instructions of a view of an argument, for its address
+FREE = (*VIEWS, "convert")  # operations without cost
 WORKS = ("reduce", "scan", "ranked", "contract")
 
 
@@ -36,32 +36,37 @@ Fits = Callable[[Dim, int], bool]
 
 
 @dataclass(frozen=True)
-class Stored:
-    """An array that stands in memory between kernels, and why."""
+class StoredArray:
+    """Array that is stored between kernels, and why."""
 
     node: Node
     reason: str
-    product: bool  # it is computed from elements of a product: what is computed from its elements may be, too
+    product: bool  # it is a matrix product or its epilogue
 
     @property
     def name(self) -> str:
-        """What decisions call it."""
+        """Name in decisions."""
         if is_product(self.node):
-            return "a product of matrices"
+            return "a matrix product"
         return f"{self.node.attr[0] if self.node.op in ('reduce', 'scan') else self.node.op} of {self.node.type}"
 
 
-def materialize(results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True) -> list[Stored]:
-    """The arrays of a program to store. Storing and loading a byte takes as long as so many instructions; `fits`
-    answers for this plan whether a count is within a limit; a pass over scores may be for a `single` row of them."""
+def materialize(
+    results: Sequence[Node], instructions_per_byte: float, fits: Fits, single: bool = True
+) -> list[StoredArray]:
+    """The arrays of a program to store.
+
+    Storing and loading a byte takes as long as `instructions_per_byte`. `fits` answers whether a count is within a
+    limit for this plan. Attention may have a `single` query row.
+    """
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
     chosen = _Limited(results, fits, single, longest).find()
-    return _Placed(results, chosen, instructions_per_byte).find()
+    return _ReadAnalysis(results, chosen, instructions_per_byte).find()
 
 
-def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
-    """All that an unfused run stores, but for chains of elementwise operations that nothing else reads, as long as
-    kernels are short."""
+def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
+    """All arrays that an unfused run stores, except inside elementwise chains with a single consumer, while kernels
+    stay short."""
     limited = _Limited(results, fits, True).find()
     users: dict[Node, int] = {}
     order = list(walk(results))
@@ -69,33 +74,33 @@ def everything(results: Sequence[Node], fits: Fits) -> list[Stored]:
         for a in dict.fromkeys(n.args):
             users[a] = users.get(a, 0) + 1
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
-    reason = "one operation after another takes less, by the time model"
+    reason = "the unfused run is faster, by the time model"
     chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
-    return [Stored(n, limited.get(n, reason), is_product(n)) for n in chosen]
+    return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
 
 
-def base(n: Node) -> Node:
-    """What is computed below views and changes of dtype."""
+def below_views(n: Node) -> Node:
+    """The operand below views and dtype changes."""
     while n.op in FREE:
         n = n.args[0]
     return n
 
 
 def is_product(n: Node) -> bool:
-    """Whether a node is a product of matrices: a contraction, or a sum of products of what is broadcast."""
+    """Whether a node is a matrix product: a contraction, or a sum of products of broadcast arrays."""
     return n.op == "contract" or bool(factors_of(n))
 
 
 def factors_of(n: Node) -> tuple[Node, ...]:
-    """The two arrays that a product multiplies; nothing where they are as large as all products."""
-    factors = multiplied(n)
+    """The two factors of a matrix product; empty if one of them is as large as all products."""
+    factors = summed_factors(n)
     if n.op != "contract" and any(_wide(_widened(a)) >= _wide(n.args[0]) for a in factors):
         return ()
     return factors
 
 
-def multiplied(n: Node) -> tuple[Node, ...]:
-    """The two arrays whose products a node sums; nothing where it sums something else."""
+def summed_factors(n: Node) -> tuple[Node, ...]:
+    """The two arrays whose products a node sums; empty if it sums something else."""
     if n.op == "contract":
         return n.args
     if n.op != "reduce" or n.attr[0] != "sum":
@@ -117,20 +122,22 @@ def _wide(n: Node) -> int:
 
 
 class _Limited:
-    """Goes from arguments to results: no product inside the operand of another one, or one level of them where a pass
-    over scores may take both; and nothing beyond the limits of a kernel."""
+    """Forward pass over the graph that stores arrays which exceed a kernel's limits.
+
+    A product is not computed inside an operand of another one, except one level of products that attention can compute.
+    """
 
     def __init__(self, results: Sequence[Node], fits: Fits, single: bool, longest: int = MOST_OPERATIONS):
         self.fits, self.single, self.longest = fits, single, longest
         self.order = list(walk(results))
-        self.place = {n: k for k, n in enumerate(self.order)}
+        self.index = {n: k for k, n in enumerate(self.order)}
         self.stored: dict[Node, str] = {}
-        self.products: dict[Node, int] = {}  # how many products lie inside each other in what computes a node
-        self.folded: dict[Node, bool] = {}  # whether elements of products are reduced there
+        self.products: dict[Node, int] = {}  # nesting depth of products that compute a node
+        self.folded: dict[Node, bool] = {}  # whether elements of products are reduced in it
         self.nested: dict[Node, int] = {}  # reductions that depend on each other
-        self.along: dict[Node, tuple[int, ...] | None] = {}  # the axes of the last of them
+        self.along: dict[Node, tuple[int, ...] | None] = {}  # axes of the last of them
         self.size: dict[Node, int] = {}  # instructions of an element
-        self.inside: dict[Node, frozenset[Node]] = {}  # what computes an element
+        self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
 
     def find(self) -> dict[Node, str]:
         for n in self.order:
@@ -149,7 +156,7 @@ class _Limited:
         return 0 if n in self.stored else values[n]
 
     def _note(self, n: Node) -> None:
-        args = dict.fromkeys(map(base, n.args))
+        args = dict.fromkeys(map(below_views, n.args))
         below = max((self._of(self.products, a) for a in args), default=0)
         self.products[n] = below + is_product(n)
         here = n.op in WORKS and below > 0 and not is_product(n)
@@ -164,8 +171,8 @@ class _Limited:
         self.size[n] = sum(map(cost, self.inside[n]))
 
     def _limit_operands(self, n: Node) -> None:
-        """Store the operands of a product that no pass over scores computes as it goes."""
-        operands = [base(x) for x in multiplied(n)]
+        """Store the operands of a product that attention does not compute on the fly."""
+        operands = [below_views(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:
                 self._store_inner(x)
@@ -178,94 +185,94 @@ class _Limited:
             scores = next((x for x in held if self.folded[x]), None)
             for x in held:
                 if x is not scores:
-                    self.stored[x] = "both operands of a product are products: it is computed once"
+                    self.stored[x] = "both operands of a matrix product are matrix products: it is computed once"
         for x in held:
             if x not in self.stored:
-                self._limit_pass(n, x, operands)
+                self._limit_attention(n, x, operands)
 
     def _limit_row(self, n: Node) -> None:
-        """Of a sum of what is weighed in each row, by weights that are made of scores: store what those are made of."""
-        held = [x for x in map(base, multiplied(n)) if self._of(self.products, x)]
+        """Store products below a weighted sum per row whose weights are computed from scores."""
+        held = [x for x in map(below_views, summed_factors(n)) if self._of(self.products, x)]
         if len(held) == 1 and self.folded[held[0]] and self.products[held[0]] > 1:
             self._store_inner(held[0])
 
-    def _limit_pass(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
-        """Of a product whose operand `x` is made of scores: store what a pass over them does not compute."""
+    def _limit_attention(self, n: Node, x: Node, operands: Sequence[Node]) -> None:
+        """Store what attention cannot compute, for a product whose operand `x` is computed from scores."""
         scores = [m for m in self.inside[x] if is_product(m)]
-        place, sides = operands.index(x), _sides(n)
-        if not (self.single or sides.alone[place]):
-            self.stored[x] = "no pass over scores is for a single row"
+        side, extents = operands.index(x), _matmul_extents(n)
+        if not (self.single or extents.alone[side]):
+            self.stored[x] = "no attention kernel is for a single query row"
             return
-        weighed = sides.alone[1 - place]
-        widths = [weighed, *(_sides(m).summed for m in scores)]
+        weighed = extents.alone[1 - side]
+        widths = [weighed, *(_matmul_extents(m).summed for m in scores)]
         if not (self.folded[x] or all(len(d) == 1 and self.fits(d[0], WIDEST) for d in widths)):
-            self.stored[x] = "no pass over scores is as wide"
+            self.stored[x] = "its axes are wider than attention kernels allow"
             return
-        for y in (*operands, *(base(y) for m in scores for y in factors_of(m))):
+        for y in (*operands, *(below_views(y) for m in scores for y in factors_of(m))):
             if y is not x and _is_rounded(y):
                 self.stored.setdefault(y, "it is rounded to 16 bits, which tensor cores multiply")
 
     def _store_inner(self, n: Node) -> None:
-        """Store the products that scores are products of, so that these may be folded where they are computed."""
-        inside = sorted(self.inside[n], key=self.place.__getitem__)
+        """Store products that are operands of scores, so that the scores can be reduced where they are computed."""
+        inside = sorted(self.inside[n], key=self.index.__getitem__)
         for m in inside:
-            for x in map(base, factors_of(m) if is_product(m) else ()):
+            for x in map(below_views, factors_of(m) if is_product(m) else ()):
                 if self._of(self.products, x) and not self.folded[x]:
                     self.stored[x] = INSIDE
         for m in inside:
             self._note(m)
 
     def _store_before(self, n: Node, values: dict[Node, int], reason: str) -> None:
-        """Store what makes a node too large, below it."""
+        """Store the operand that makes a node exceed a limit."""
         most = max(self._of(values, a) for a in n.args)
         for a in n.args:
-            if self._of(values, a) == most and base(a).op not in LEAVES:
-                self.stored.setdefault(base(a), reason)
+            if self._of(values, a) == most and below_views(a).op not in LEAVES:
+                self.stored.setdefault(below_views(a), reason)
         self._note(n)
 
 
 def _is_rounded(n: Node) -> bool:
-    """Whether an array is rounded to floats of 16 bits after more was done with its elements than multiplying them."""
+    """Whether an array is rounded to a 16-bit float after more than a multiplication."""
     if n.op != "cast" or n.type.dtype.kind != "f" or n.type.dtype.bits != 16:
         return False
-    return base(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
+    return below_views(n.args[0]).op not in (*LEAVES, "multiply", "divide", "cast")
 
 
 @dataclass(frozen=True)
-class Sides:
-    """The extents of a product: those that only one of its two factors brings, and those that it sums over."""
+class MatmulExtents:
+    """Extents of a matrix product: those of one factor only, and those summed over."""
 
     alone: tuple[list[Dim], list[Dim]]
     summed: list[Dim]
 
 
-def _sides(n: Node) -> Sides:
+def _matmul_extents(n: Node) -> MatmulExtents:
     if n.op == "contract":
         letters = Subscripts.parse(n.attr)
         extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
         rows, columns, summed = ([extent[c] for c in part] for part in (letters.rows, letters.columns, letters.summed))
-        return Sides((rows, columns), summed)
-    left, right = (_aligned(a, n.args[0]) for a in multiplied(n))
+        return MatmulExtents((rows, columns), summed)
+    left, right = (_aligned(a, n.args[0]) for a in summed_factors(n))
     pairs = [(x, y) for k, (x, y) in enumerate(zip(left, right)) if k not in n.attr[1]]
     alone = [x for x, y in pairs if x != 1 == y], [y for x, y in pairs if x == 1 != y]
-    return Sides(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
+    return MatmulExtents(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
 
 
 def _aligned(a: Node, whole: Node) -> tuple[Dim, ...]:
-    """The shape of an operand with as many axes as the whole."""
+    """Shape of an operand, padded to the rank of the product."""
     shape = _widened(a).type.shape
     return (1,) * (whole.type.rank - len(shape)) + shape
 
 
 def _axes(n: Node) -> tuple[int, ...] | None:
-    """The axes that a reduction, a scan or an order works along."""
+    """Axes that a reduction, scan or sort runs along."""
     if n.op == "contract":
         return None
     return n.attr[1] if n.op == "reduce" else (n.attr[1] if n.op == "scan" else n.type.rank - 1,)
 
 
 def cost(n: Node) -> int:
-    """Instructions of an element of a node by itself."""
+    """Instructions per element of a node, without its operands."""
     if n.op == "gather":
         return FETCH_COST
     if n.op == "index" and n.args[0].op == "param":
@@ -273,8 +280,8 @@ def cost(n: Node) -> int:
     return OPS[n.op].cost if n.op in OPS else int(n.op not in (*FREE, "const"))
 
 
-class _Placed:
-    """Goes from results to arguments, with all places at which an array is read known when it is reached."""
+class _ReadAnalysis:
+    """Backward pass over the graph: all coordinates at which an array is read are known when it is visited."""
 
     def __init__(self, results: Sequence[Node], stored: dict[Node, str], rate: float):
         self.results, self.stored, self.rate = results, dict(stored), rate
@@ -284,9 +291,9 @@ class _Placed:
             for a in dict.fromkeys(n.args):
                 users[a].append(n)
         self.dominator = _dominators(self.order, users, set(results))
-        self.products: dict[Node, Node | None] = {}  # the largest product in what computes a node
-        self.epilogues: set[Node] = set()  # products, and what is computed from an element of them
-        self.local: dict[Node, int] = {}  # instructions of an element, and of what it alone reads
+        self.products: dict[Node, Node | None] = {}  # the largest product that computes a node
+        self.epilogues: set[Node] = set()  # products and elementwise functions of them
+        self.local: dict[Node, int] = {}  # instructions of an element and its single-use operands
         for n in self.order:
             inside = [p for a in n.args if a not in stored and (p := self.products[a]) is not None]
             self.products[n] = n if is_product(n) else max(inside, key=_wide, default=None)
@@ -300,40 +307,45 @@ class _Placed:
     def _is_epilogue(self, a: Node) -> bool:
         return a in self.epilogues or a in self.stored or self.products[a] is None
 
-    def find(self) -> list[Stored]:
+    def find(self) -> list[StoredArray]:
         read: dict[Node, dict[Coordinates, None]] = {n: {} for n in self.order}
         for r in self.results:
-            whole = r.args[0] if r.op == "reshape" else r  # which is stored in the shape that it is computed in
+            whole = r.args[0] if r.op == "reshape" else r  # stored before its reshape
             read[whole][own_coordinates(whole.type.shape)] = None
         for n in reversed(self.order):
             here = read.pop(n)
-            if n not in self.stored and len(here) > 1 and (reason := self._stores(n, here)):
+            if n not in self.stored and len(here) > 1 and (reason := self._why_stored(n, here)):
                 self.stored[n] = reason
             if n in self.stored:
                 here = {own_coordinates(n.type.shape): None}
             for at in here:
                 for a, where in reads(n, at):
-                    if len(read[a]) <= MOST_PLACES:
+                    if len(read[a]) <= MOST_READS:
                         read[a][canonical(where)] = None
         stored = [n for n in self.order if n in self.stored]
-        return [Stored(n, self.stored[n], n in self.epilogues) for n in stored]
+        return [StoredArray(n, self.stored[n], n in self.epilogues) for n in stored]
 
-    def _stores(self, n: Node, demands: Collection[Coordinates]) -> str | None:
-        """Why a node that is read at several places is to be stored, if it is."""
+    def _why_stored(self, n: Node, demands: Collection[Coordinates]) -> str | None:
+        """Why a node that is read at several coordinates is stored, or None."""
         product = self.products[n]
         if n.op in FREE or n.op in LEAVES or (product is not None and _wide(n) > _wide(product)):
             return None
-        if product is not None and n in self.epilogues and self._alone_reads(n, product) and uses(demands) > 1:
-            return "a product of it is read at several places"
-        if len(demands) > MOST_PLACES:
-            return f"it is read at more than {MOST_PLACES} places"
-        count = places(demands)
+        if (
+            product is not None
+            and n in self.epilogues
+            and self._is_only_use(n, product)
+            and count_read_patterns(demands) > 1
+        ):
+            return "a matrix product below it is read at several coordinates"
+        if len(demands) > MOST_READS:
+            return f"it is read at more than {MOST_READS} coordinates"
+        count = count_reads(demands)
         if (count - 1) * self.local[n] > self.rate * 2 * n.type.dtype.compute.itemsize:
-            return f"to compute it at {count} places takes longer than to store it"
+            return f"recomputing it at {count} coordinates takes longer than storing it"
         return None
 
-    def _alone_reads(self, n: Node, inner: Node) -> bool:
-        """Whether all that is computed from an inner node is computed by way of this one."""
+    def _is_only_use(self, n: Node, inner: Node) -> bool:
+        """Whether every use of an inner node passes through this one."""
         step: Node | None = inner
         while step is not None and step is not n:
             step = self.dominator[step]
@@ -341,8 +353,8 @@ class _Placed:
 
 
 def _dominators(order: Sequence[Node], users: dict[Node, list[Node]], results: set[Node]) -> dict[Node, Node | None]:
-    """The nearest node that each node's value passes through on every way to a result; None where there is none."""
-    found: dict[Node, Node | None] = {}
+    """Immediate post-dominator of each node on the paths to the results, or None."""
+    dominator: dict[Node, Node | None] = {}
     depth: dict[Node | None, int] = {None: 0}
     for n in reversed(order):
         ways: list[Node | None] = [None] if n in results else list(users[n])
@@ -350,15 +362,15 @@ def _dominators(order: Sequence[Node], users: dict[Node, list[Node]], results: s
         for other in ways[1:]:
             while step is not other:
                 if depth[step] >= depth[other]:
-                    step = found[step]  # type: ignore[index]
+                    step = dominator[step]  # type: ignore[index]
                 else:
-                    other = found[other]  # type: ignore[index]
-        found[n], depth[n] = step, depth[step] + 1
-    return found
+                    other = dominator[other]  # type: ignore[index]
+        dominator[n], depth[n] = step, depth[step] + 1
+    return dominator
 
 
 def _repeats(n: Node) -> int:
-    """How many elements a reduction reads for one of its own."""
+    """Elements that a reduction reads for one result."""
     if n.op != "reduce":
         return 1
     shape = n.args[0].type.shape

@@ -1,7 +1,7 @@
-"""Kernels of a program that are alike but for literals and for the arrays that they read are made one binary.
+"""Merges kernels that differ only in literals and in the arrays that they read into one binary.
 
-Their literals become numbers that they are given, and their arguments have the names that the first of them uses. LLVM
-merges functions that differ in constants in the same way; here it saves the time to compile.
+Their literals become scalar arguments, and their array arguments get the names of the first kernel's. LLVM's
+MergeSimilarFunctions does the same; here it saves compile time.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ from dataclasses import dataclass, replace
 from ..ir.graph import Node, Parameter, node, value_of
 from ..ir.ops import CASTS
 from ..ir.types import INT64
-from ..rewrite.scalar_builder import replaced
-from .cost_model import computed
-from .fusion_group import Group
+from ..rewrite.scalar_builder import replace_nodes
+from .cost_model import computed_nodes
+from .fusion_group import FusionGroup
 
-ALIKE = 3  # kernels that are worth it: a literal may spare a register
+ALIKE = 3  # kernels at least: a literal may save a register
 READS = ("load", "fetch", "pointer", "stride")
 ORDINARY = (
     *("add", "subtract", "multiply", "minimum", "maximum", "where", "equal", "not_equal", "less", "less_equal"),
     *("greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor"),
-)  # operations whose code does not depend on whether an operand is a literal
-FORMATS = {  # of the bytes of a number
+)  # their code is the same for a literal operand
+FORMATS = {  # struct formats by dtype
     "float32": "<f", "float64": "<d", "int32": "<i", "int64": "<q", "uint32": "<I", "uint64": "<Q",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Emitted:
-    """A group as it is emitted, and the parameters by whose names it is."""
+class NamedGroup:
+    """A fusion group and the parameters whose names its kernel uses."""
 
-    group: Group
+    group: FusionGroup
     parameters: tuple[Parameter, ...]
 
 
-def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Emitted]:
-    """The groups, of which those that are alike differ in numbers that they are given alone."""
-    found = [Emitted(g, tuple(parameters)) for g in groups]
+def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]) -> list[NamedGroup]:
+    """The groups, where similar ones differ only in scalar arguments."""
+    named = [NamedGroup(g, tuple(parameters)) for g in groups]
     alike: dict[tuple, list[int]] = {}
     for k, g in enumerate(groups):
         if g.attention is None:
@@ -51,35 +51,37 @@ def unified(groups: Sequence[Group], parameters: Sequence[Parameter]) -> list[Em
         first = _arguments(groups[members[0]])
         for k, own in zip(members, literals):
             group = _with_numbers(groups[k], [own[place] for place in differ]) if differ else groups[k]
-            found[k] = Emitted(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
-    return found
+            named[k] = NamedGroup(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
+    return named
 
 
-def _arguments(g: Group) -> list[int]:
-    """The arguments that a kernel reads, in order."""
+def _arguments(g: FusionGroup) -> list[int]:
+    """Arguments that a kernel reads, in order."""
     sources = [n.attr if n.op == "scalar" else n.attr[0] for n in _nodes(g) if n.op in (*READS, "scalar")]
     indices = [s if isinstance(s, int) else s.index for s in sources if isinstance(s, int) or s.kind == "argument"]
     return list(dict.fromkeys(indices))
 
 
 def _named(parameters: Sequence[Parameter], names: dict[int, int]) -> tuple[Parameter, ...]:
-    """The parameters, some under the names of others."""
+    """The parameters, some of them renamed."""
     return tuple(replace(p, name=parameters[names.get(k, k)].name) for k, p in enumerate(parameters))
 
 
 def bits_of(n: Node) -> int:
-    """The bytes of a literal as its kernels hold it, as a signed integer of 64 bits."""
+    """Bytes of a literal as a signed 64-bit integer."""
     packed = struct.pack(FORMATS[n.type.dtype.compute.name], value_of(n))
     return int.from_bytes(packed.ljust(8, b"\0"), "little", signed=True)
 
 
-def _nodes(g: Group) -> list[Node]:
-    return list(computed(g.values, frozenset(g.imports)))
+def _nodes(g: FusionGroup) -> list[Node]:
+    return list(computed_nodes(g.values, frozenset(g.imports)))
 
 
-def _literals(g: Group) -> Iterator[Node]:
-    """The literals that a kernel could take as numbers, in order: those that ordinary operations alone read, and
-    integers of 64 bits, as which positions are computed, where they are cast."""
+def _literals(g: FusionGroup) -> Iterator[Node]:
+    """Literals that a kernel could take as arguments, in order.
+
+    They are read by ordinary operations only, or are 64-bit integers of index arithmetic that are cast.
+    """
     nodes = _nodes(g)
     special = {a for n in nodes if n.op not in (*ORDINARY, *CASTS) for a in n.args} | set(g.values)
     placed = {a for n in nodes if n.op not in CASTS for a in n.args if a.type.dtype.compute is INT64}
@@ -88,33 +90,33 @@ def _literals(g: Group) -> Iterator[Node]:
             yield n
 
 
-def _shape(g: Group) -> tuple:
-    """What groups have in common that are alike but for literals, and for which arrays they read."""
+def _shape(g: FusionGroup) -> tuple:
+    """Key that similar groups share: everything but literals and the arrays that are read."""
     free = set(_literals(g))
     places = {n: place for place, n in enumerate(_nodes(g))}
     parts = []
     for n in places:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)
         parts.append((n.op, n.type.dtype.name, tuple(places.get(a, -1) for a in n.args), attr))
-    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.rank_stores, g.cross_stores))
+    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.rank_stores, g.column_stores))
     return (len(g.rows), len(g.columns), len(g.imports), stores, tuple(parts))
 
 
 def _word(attr) -> str | None:
-    """The name among what an operation is told: of a fold, of a scan, of a comparison."""
+    """Name in the attribute of a fold, scan or comparison."""
     first = attr[0] if isinstance(attr, tuple) and attr else attr
     return first if isinstance(first, str) else None
 
 
-def _with_numbers(g: Group, literals: Sequence[Node]) -> Group:
+def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
-    stores = [g.stores, g.row_stores, g.rank_stores, g.cross_stores]
-    folds = [g.folds, g.scans, g.ranked, g.cross]
+    stores = [g.stores, g.row_stores, g.rank_stores, g.column_stores]
+    folds = [g.folds, g.scans, g.ranked, g.column_folds]
     roots = [*(n for part in folds for n in part), *(r.value for part in stores for r in part)]
-    new = replaced([*roots, *g.imports], number)
+    new = replace_nodes([*roots, *g.imports], number)
     f, s, r, c = ([new[n] for n in part] for part in folds)
     kept = [[replace(root, value=new[root.value]) for root in part] for part in stores]
-    return Group(
+    return FusionGroup(
         g.rows, g.columns, f, s, r, kept[0], kept[1], kept[2], None, [], c, kept[3],
-        {new[n]: load for n, load in g.imports.items()}, g.after,
+        {new[n]: load for n, load in g.imports.items()}, g.waits_for,
     )  # fmt: skip

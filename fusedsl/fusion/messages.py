@@ -1,52 +1,52 @@
-"""The words of decisions: what folds and stores are called, and why one cannot be where another is."""
+"""Texts of fusion decisions: names of folds and stores, and why one of them cannot be part of a kernel."""
 
 from __future__ import annotations
 
 from ..ir.graph import Node
 from .coordinates import Axis
-from .fusion_group import Group
-from .scalar_program import Root
+from .fusion_group import FusionGroup
+from .scalar_program import ScalarStore
 
-STORED = "no kernel that uses scores as it computes them fits the card and these arrays"  # which limit, a report says
+STORED = "no attention kernel fits the card and these arrays"  # a report names the limit
 
 LONG = "the kernel would take long to compile"
 
 
-def why_alone(g: Group, f: Node) -> str:
-    """Why a fold, scan or order cannot share the walk of a kernel's rows."""
+def why_separate(g: FusionGroup, f: Node) -> str:
+    """Why a fold, scan or sort cannot share a kernel's loop over its rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
-        return "it runs from the other end of the row than a scan of the kernel"
+        return "its scan runs in the other direction than a scan of the kernel"
     if f.op == "ranked" or g.ranked:
-        return "a kernel puts its rows in one order"
+        return "a kernel sorts its rows once"
     if f.op == "fold" and not g.scans:
-        return "products of matrices are summed in tiles, at most eight together, and other folds row by row"
-    if g.cross:
-        return "a kernel that scans its rows does not fold them over all rows too"
-    return "a scan of one long row ends before its last value can be used by all blocks"
+        return "matrix products are summed in tiles, at most eight together, and other folds row by row"
+    if g.column_folds:
+        return "a kernel that scans its rows does not reduce over rows too"
+    return "a scan of one long row ends before all blocks can use its last value"
 
 
-def called(f: Node | Root) -> str:
-    """What decisions call a fold, scan, order or store."""
-    if isinstance(f, Root):
+def describe_fold(f: Node | ScalarStore) -> str:
+    """Name of a fold, scan, sort or store in decisions."""
+    if isinstance(f, ScalarStore):
         return f"{f.kind} {f.index}"
     if f.op == "ranked":
-        return f"the order along {f.args[0].attr[1]}"
+        return f"the sort along {f.args[0].attr[1]}"
     if f.op == "scan":
         return f"cumulative {f.attr[0]} along {f.attr[1]}"
     return f"{f.attr[0]} over {', '.join(map(str, f.attr[1]))}"
 
 
-def spaces(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
-    """The axes that a fold, scan or order runs along, and for what."""
+def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
+    """Axes that a fold, scan or sort runs along, and for each of which others."""
     along = ", ".join(sorted(map(str, columns)))
     each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
     if f.op != "fold":
-        return f"it {'scans' if f.op == 'scan' else 'orders'} {along}{each}"
+        return f"it {'scans' if f.op == 'scan' else 'sorts'} {along}{each}"
     return f"it reduces {along}{each or ' to one value'}"
 
 
-def mismatch(g: Group) -> str:
-    """Why a kernel that folds does not store a value that needs its result."""
+def describe_mismatch(g: FusionGroup) -> str:
+    """Why a reduction kernel cannot store a value that reads its result."""
     if not g.rows:
-        return "a full reduction ends before its value can be used elsewhere"
+        return "a full reduction ends before other blocks can use its value"
     return "it runs over other axes than the reduction that it needs"

@@ -1,4 +1,4 @@
-"""Cuts a scalar program into the fewest kernels, in an order that runs; every choice is a record with its reason."""
+"""Greedy partition of a scalar program into the fewest kernels; every decision is recorded with its reason."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
 from ..ir.graph import Node, Type, walk
 from ..rewrite.scalar_builder import bound_axes
-from .both_axis_reductions import crossing
-from .contractions import factors
+from .both_axis_reductions import both_axis_reductions
+from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
-from .cost_model import Computation, Prices, computed, cost
-from .fusion_group import Decision, Group, Partition, loaded, ordered
+from .cost_model import Computation, Prices, computed_nodes, cost
+from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
-from .messages import LONG, called, mismatch, spaces, why_alone
+from .messages import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
 from .online.choose_attention import AttentionChoice, external_folds, needed_folds
 from .online.find_attention import AttentionPattern
 from .producer_map import ProducerMap
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
-MOST_PRICED = 64  # decisions: each price looks at all that its two kernels compute
-ROW_WORK = 64  # instructions a row that a row's threads, all alike, may spend on what another kernel could compute
-MOST_PRODUCTS = 8  # of matrices in a kernel: as many as gates of a recurrent cell
-FEW_RANKS = 2048  # places of an order that a block holds, to fold them
-ONE_BLOCK = 65536  # elements of a full reduction that one block may also write: beyond, a second kernel is faster
-LONG_ROW = 4 << 20  # bytes of a row that no cluster of blocks has the shared memory for
-STEADY_BLOCK = 1 << 20  # … where a single row is folded as each of many is
+MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels
+ROW_WORK = 64  # instructions per row that all threads of a row may repeat instead of another kernel
+MOST_PRODUCTS = 8  # matrix products in a kernel: as many as a recurrent cell has gates
+FEW_RANKS = 2048  # sorted elements that a block holds and can fold
+ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
+LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
+STEADY_BLOCK = 1 << 20  # … if batch-invariant
 
 
 def partition(
@@ -39,18 +39,20 @@ def partition(
     fewest: bool = False,
     first: int = 0,
 ) -> Partition:
-    """The groups of a lowered program whose passes over scores are chosen. `fits` answers for this length class whether
-    a count is within a limit.
+    """Fusion groups of a scalar program whose attention patterns are chosen.
 
-    Unless `together`, folds over rows and folds over columns are kernels of their own. Where `steady`, a single row is
-    cut as each of many is. Rows that are read again because no chip holds them are read by a second kernel, unless
-    there are to be the `fewest`. Kernels are numbered from the `first`.
+    `fits` answers whether a count is within a limit for this length class. Unless `together`, reductions over rows and
+    over columns are separate kernels. If `steady` (batch-invariant), one row is partitioned as many rows are. Rows that
+    exceed the chip are read again by a second kernel, unless there are to be the `fewest`. Kernels are numbered from
+    `first`.
     """
     one_block = STEADY_BLOCK if steady else ONE_BLOCK
     return _Partitioner(chosen, fits, prices, together, one_block, fewest, first).run()
 
 
 class _Partitioner(ProducerMap):
+    """State of one partition: groups so far, temporaries, decisions."""
+
     def __init__(
         self,
         chosen: AttentionChoice,
@@ -68,60 +70,66 @@ class _Partitioner(ProducerMap):
         self.one_block = one_block
         self.fewest = fewest
         self.first = first
-        values = [r.value for r in self.program.roots]
+        values = [r.value for r in self.program.stores]
         longest = MOST_PROMISED if fewest else MOST_OPERATIONS
         super().__init__([*values, *self.streaming], self.program.written, longest)
-        self.crossing = crossing(self.order, self.free, self.uses, values)
+        self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
         self.crossing -= set(self.streaming)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
-        self.decisions: list[tuple[Decision, int, Node | Root]] = []  # with the kernel and what was to join it
+        self.decisions: list[tuple[Decision, int, Node | ScalarStore]] = []  # with the group and the candidate
 
     def run(self) -> Partition:
-        pending = list(self.program.roots)
+        pending = list(self.program.stores)
         needed = set(needed_folds(self.program, self.streaming))
         folds = [n for n in self.order if n in needed]
         while pending or folds:
             left = len(pending) + len(folds)
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
-            folds = [f for f in folds if f not in self.crossing or not self._place_fold(f)]  # their hosts are there
-            placed = [r for r in pending if self.ready(r.value) and self._place_root(r)]
+            folds = [
+                f for f in folds if f not in self.crossing or not self._place_fold(f)
+            ]  # after the folds along rows
+            placed = [r for r in pending if self.ready(r.value) and self._place_store(r)]
             pending = [r for r in pending if r not in placed]
             if left == len(pending) + len(folds):
-                raise AssertionError("a temporary is needed before it can be computed")
+                raise AssertionError("a temporary is read before it can be computed")
         place = {n: number for number, n in enumerate(self.order)}
         for k, g in enumerate(self.groups):
             self._import_folds(k, g, place)
-        return ordered(self.groups, self.temporaries, (*self._priced(), *self.refused))
+        return in_launch_order(self.groups, self.temporaries, (*self._priced(), *self.refused))
 
     # -- placing
 
-    def _place_stream(self, one: AttentionPattern) -> bool:
-        """A kernel for a pass over scores, once what it reads has one."""
+    def _place_attention(self, one: AttentionPattern) -> bool:
+        """Make a group for an attention pattern, once its inputs have producers."""
         foreign = external_folds(one)
-        if not all(f in self.home for f in foreign):
+        if not all(f in self.kernel_of for f in foreign):
             return False
         reads = frozenset().union(*(self.reads[v] for v in one.values))
-        if not all(n.attr[0].index in self.writer for n in reads):
+        if not all(n.attr[0].index in self.writer_of for n in reads):
             return False
-        after = {self.home[f] for f in foreign} | {self.writer[n.attr[0].index] for n in reads}
-        group = Group(one.rows, one.reduction.stream, list(one.folds), after=after, attention=one)
+        after = {self.kernel_of[f] for f in foreign} | {self.writer_of[n.attr[0].index] for n in reads}
+        group = FusionGroup(one.rows, one.reduction.stream, list(one.folds), waits_for=after, attention=one)
         self.groups.append(group)
-        self.home |= dict.fromkeys(one.folds, len(self.groups) - 1)
-        scores = ", ".join(dict.fromkeys(called(p.fold) for p in one.score_products))
-        decision = Decision(True, (self._named(len(self.groups) - 1),), f"{scores} streams into {len(one.folds)} folds")
+        self.kernel_of |= dict.fromkeys(one.folds, len(self.groups) - 1)
+        scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.score_products))
+        decision = Decision(
+            True,
+            (self._kernel_name(len(self.groups) - 1),),
+            f"{scores} is computed by the kernel of its {len(one.folds)} folds (attention)",
+        )
         self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
         return True
 
     def _place_fold(self, f: Node) -> bool:
         if f in self.streaming:
-            return f in self.home or self._place_stream(self.streaming[f])
-        x, columns = _worked(f).args[0], bound_axes(_worked(f))
+            return f in self.kernel_of or self._place_attention(self.streaming[f])
+        x, columns = _reduced_node(f).args[0], bound_axes(_reduced_node(f))
         if not self.ready(x):
             return False
         rows, needs = self.free[x] - columns, self.dependencies(x)
         for k, g in enumerate(self.groups):
             if f in self.crossing and g.folds and (frozenset(g.rows), frozenset(g.columns)) == (columns, rows):
-                if self._crosses(k, f, needs):
+                if self._add_column_fold(k, f, needs):
                     return True
                 continue
             if g.attention:
@@ -129,52 +137,52 @@ class _Partitioner(ProducerMap):
             along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
             if g.is_elementwise or frozenset(g.rows) != rows or not along:
                 continue
-            if not self._works_together(g, f):
-                self._refuse(f, why_alone(g, f), k)
+            if not self._can_share_loop(g, f):
+                self._refuse(f, why_separate(g, f), k)
             elif not self.is_small(k, x):
                 self._refuse(f, LONG, k)
             elif self.can_join(k, x, needs):
                 self._join(k, needs, f, "runs over the same rows and columns")
-                self.take(k, x)
+                self.add_value(k, x)
                 _members(g, f).append(f)
-                self.home[f] = k
+                self.kernel_of[f] = k
                 return True
             else:
                 self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         others = [k for k, g in enumerate(self.groups) if not g.is_elementwise and not g.attention]
         if others:
-            kernels = " and ".join(map(self._named, others))
-            self._refuse(f, f"{spaces(f, rows, columns)}, unlike {kernels}", others[0])
+            kernels = " and ".join(map(self._kernel_name, others))
+            self._refuse(f, f"{describe_axes(f, rows, columns)}, unlike {kernels}", others[0])
         rows_in_order, columns_in_order = (memory_order([x], sorted(axes, key=str)) for axes in (rows, columns))
-        self.groups.append(Group(rows_in_order, columns_in_order, after=set(needs)))
+        self.groups.append(FusionGroup(rows_in_order, columns_in_order, waits_for=set(needs)))
         _members(self.groups[-1], f).append(f)
-        self.home[f] = len(self.groups) - 1
-        self.take(self.home[f], x)
+        self.kernel_of[f] = len(self.groups) - 1
+        self.add_value(self.kernel_of[f], x)
         return True
 
-    def _crosses(self, k: int, f: Node, needs: set[int]) -> bool:
-        """Whether a fold over the rows of group k joined it."""
+    def _add_column_fold(self, k: int, f: Node, needs: set[int]) -> bool:
+        """Whether a fold over the rows of group k was added to it as a column fold."""
         g = self.groups[k]
         if not self.together:
-            self._refuse(f, "rows of this layout or length do not stay on the chip beside its states", k)
+            self._refuse(f, "rows of this layout or length do not stay on the chip beside the column states", k)
         elif g.scans or g.ranked:
-            self._refuse(f, "a kernel that scans or orders its rows does not fold them over all rows too", k)
+            self._refuse(f, "a kernel that scans or sorts its rows does not reduce over rows too", k)
         elif not self.can_join(k, f.args[0], needs):
             self._refuse(f, "it needs a result that is computed after the kernel has run", k)
         else:
-            self._join(k, needs, f, "folds the rows that the kernel has anyway")
-            g.cross.append(f)
-            self.home[f] = k
+            self._join(k, needs, f, "reduces over the rows that the kernel reads anyway")
+            g.column_folds.append(f)
+            self.kernel_of[f] = k
             return True
         return False
 
-    def _works_together(self, g: Group, f: Node) -> bool:
-        """Whether one kernel walks a row for both: scans in one direction, one order, what blocks share in one way."""
-        if f.op == "scan" and (g.ranked or g.cross or any(s.attr[2] != f.attr[2] for s in g.scans)):
+    def _can_share_loop(self, g: FusionGroup, f: Node) -> bool:
+        """Whether one loop over a row can compute both: scans in one direction, one sort, one way to reduce."""
+        if f.op == "scan" and (g.ranked or g.column_folds or any(s.attr[2] != f.attr[2] for s in g.scans)):
             return False
         if f.op == "ranked":
             other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
-            if other or g.scans or g.cross or any(r.args[0] is not f.args[0] for r in g.ranked):
+            if other or g.scans or g.column_folds or any(r.args[0] is not f.args[0] for r in g.ranked):
                 return False
         if f.op == "fold" and g.folds:
             tiled = self._factors(f) is not None
@@ -184,47 +192,54 @@ class _Partitioner(ProducerMap):
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _factors(self, f: Node) -> tuple[Node, Node] | None:
-        """What a fold sums the products of, where that is a product of matrices."""
-        return factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
+        """The factors of a fold that is a matrix product, else None."""
+        return matmul_factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
 
-    def _place_root(self, r: Root) -> bool:
+    def _place_store(self, r: ScalarStore) -> bool:
         axes = frozenset(a for a in r.axes if a is not None)
         needs = self.dependencies(r.value)
         k = self._find_group(r, axes, needs)
         if k is None:
             order = tuple(a for a in r.axes if a is not None)
-            self.groups.append(Group((), order))
+            self.groups.append(FusionGroup((), order))
             k = len(self.groups) - 1
         g = self.groups[k]
-        g.after |= needs - {k}
-        self.take(k, r.value)
-        if not self.direct(r.value).isdisjoint(g.cross):
-            g.cross_stores.append(r)
+        g.waits_for |= needs - {k}
+        self.add_value(k, r.value)
+        if not self.direct_folds(r.value).isdisjoint(g.column_folds):
+            g.column_stores.append(r)
         elif g.attention:
-            (g.row_stores if axes == frozenset(g.rows) else g.own_stores).append(r)
+            (g.row_stores if axes == frozenset(g.rows) else g.value_axis_stores).append(r)
         elif not g.is_elementwise and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
             (g.rank_stores if self.is_ranked(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
-            self.writer[r.index] = k
+            self.writer_of[r.index] = k
         return True
 
-    def _find_group(self, r: Root, axes: frozenset[Axis], needs: set[int]) -> int | None:
-        """The kernel that can store a root: one that it needs, or else one over the same axes, which saves a launch."""
+    def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:
+        """The kernel that can store a value: a producer of its inputs, else one over the same axes, which saves a
+        launch."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
-            if self._finishes(k, r, axes, needs):
+            if self._is_column_store(k, r, axes, needs):
                 self._join(k, needs, r, "is stored by the kernel that folds its rows")
                 return k
             if g.attention and k not in needs:
                 continue
-            if k in needs and self._reads_again(g, axes):
+            if k in needs and self._rereads_rows(g, axes):
                 self._refuse(r, "its rows are longer than a chip holds: a second kernel reads them again", k)
                 continue
             fits = self._accepts(g, axes) or self.is_ranked(k, axes, r.value)
-            if fits and k not in needs and g.rows and axes == frozenset(g.rows) and self._own_work(r) > ROW_WORK:
-                self._refuse(r, "all threads of a row would compute its value", k)
+            if (
+                fits
+                and k not in needs
+                and g.rows
+                and axes == frozenset(g.rows)
+                and self._row_instructions(r) > ROW_WORK
+            ):
+                self._refuse(r, "all threads of a row would repeat its computation", k)
                 continue
             if fits and k not in needs and not self.is_small(k, r.value):
                 self._refuse(r, LONG, k)
@@ -236,21 +251,21 @@ class _Partitioner(ProducerMap):
             if fits:
                 self._refuse(r, "it needs a result that is computed after the kernel has run", k)
             elif k in needs and not g.is_elementwise:
-                self._refuse(r, mismatch(g), k)
+                self._refuse(r, describe_mismatch(g), k)
         return None
 
-    def _own_work(self, r: Root) -> int:
-        """Instructions of one value, folds aside."""
-        return sum(map(cost, computed([r.value], self.uses[r.value])))
+    def _row_instructions(self, r: ScalarStore) -> int:
+        """Instructions of one value, without the folds that it reads."""
+        return sum(map(cost, computed_nodes([r.value], self.uses[r.value])))
 
-    def _finishes(self, k: int, r: Root, axes: frozenset[Axis], needs: set[int]) -> bool:
-        """Whether a root is a value a column of group k's folds over rows, and of nothing that comes later."""
-        g, used = self.groups[k], self.direct(r.value)
-        crossed = not used.isdisjoint(g.cross) and axes == frozenset(g.columns)
+    def _is_column_store(self, k: int, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> bool:
+        """Whether a store is a column store of group k: a value per column of its column folds only."""
+        g, used = self.groups[k], self.direct_folds(r.value)
+        crossed = not used.isdisjoint(g.column_folds) and axes == frozenset(g.columns)
         return crossed and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
 
-    def _accepts(self, g: Group, axes: frozenset[Axis]) -> bool:
-        """Whether a kernel can store over these axes: a map over its own, other kernels a value a row or an element."""
+    def _accepts(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
+        """Whether a kernel can store along these axes: a map along its own, other kernels per row or per element."""
         if g.is_elementwise:
             return frozenset(g.columns) == axes
         if axes == frozenset(g.rows):
@@ -261,75 +276,75 @@ class _Partitioner(ProducerMap):
             return False
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
 
-    def _reads_again(self, g: Group, axes: frozenset[Axis]) -> bool:
-        """Whether what is stored of each element that a kernel's folds were made of is a kernel of its own.
-
-        Measured on an H200: threads that hold one vector each, as a map's do, read and write 64 rows of 67 MB at the
-        speed of a copy, in 2.00 ms, and those of a kernel that folds, with four of them, in 2.10.
-        """
+    def _rereads_rows(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
+        """Whether elements of rows that exceed the chip are stored by a second kernel, which reads the rows again."""
+        # measured: H200, 64 rows of 67 MB. A map, one vector per thread, reads and writes them in 2.00 ms, as fast as a
+        # copy; a reduction kernel with four vectors per thread takes 2.10 ms.
         if self.fewest or not g.rows or not g.folds or not g.is_plain or axes != {*g.rows, *g.columns}:
             return False
         size = max((n.type.dtype.itemsize for n in walk(g.folds) if n.op == "load"), default=0)
         return size > 0 and not self.fits(product(a.extent for a in g.columns), LONG_ROW // size)
 
-    def _named(self, k: int) -> str:
+    def _kernel_name(self, k: int) -> str:
         return f"kernel {self.first + k}"
 
-    def _join(self, k: int, needs: set[int], what: Node | Root, how: str) -> None:
-        self.groups[k].after |= needs - {k}
-        self.decisions.append((Decision(True, (self._named(k),), f"{called(what)} {how}"), k, what))
+    def _join(self, k: int, needs: set[int], what: Node | ScalarStore, how: str) -> None:
+        self.groups[k].waits_for |= needs - {k}
+        self.decisions.append((Decision(True, (self._kernel_name(k),), f"{describe_fold(what)} {how}"), k, what))
 
-    def _refuse(self, what: Node | Root, reason: str, k: int) -> None:
-        self.decisions.append((Decision(False, (called(what),), reason), k, what))
+    def _refuse(self, what: Node | ScalarStore, reason: str, k: int) -> None:
+        self.decisions.append((Decision(False, (describe_fold(what),), reason), k, what))
 
     def _priced(self) -> tuple[Decision, ...]:
-        """The decisions with what one kernel instead of two saves, or would have saved."""
+        """The decisions with the time that one kernel instead of two saves, or would have saved."""
         if self.prices is None:
             return tuple(d for d, _, _ in self.decisions)
-        found: list[Decision] = []
+        priced: list[Decision] = []
         for d, k, what in self.decisions:
-            if len(found) == MOST_PRICED:
+            if len(priced) == MOST_PRICED:
                 break
-            there, own = self.groups[k], self._home_of(what)
-            other = self._alone(what) if own is there else own.work
-            kept = there.work.without(other) if own is there else there.work
-            found.append(replace(d, seconds=self.prices.saved(kept, other)))
-        return (*found, *(d for d, _, _ in self.decisions[MOST_PRICED:]))
+            joined, own = self.groups[k], self._producer_of(what)
+            other = self._own_kernel(what) if own is joined else own.work
+            rest = joined.work.without(other) if own is joined else joined.work
+            priced.append(replace(d, seconds=self.prices.saved(rest, other)))
+        return (*priced, *(d for d, _, _ in self.decisions[MOST_PRICED:]))
 
-    def _alone(self, what: Node | Root) -> Computation:
-        """A fold, a scan or a store as a kernel of its own, which loads what others fold."""
-        if isinstance(what, Root):
+    def _own_kernel(self, what: Node | ScalarStore) -> Computation:
+        """A fold, scan or store as a kernel of its own, which loads the folds of others."""
+        if isinstance(what, ScalarStore):
             return Computation((what.value,), (what,), self.uses[what.value])
         value = what.args[0] if what.op == "fold" else what
         return Computation((value,), (), self.uses[value])
 
-    def _home_of(self, what: Node | Root) -> Group:
+    def _producer_of(self, what: Node | ScalarStore) -> FusionGroup:
         if isinstance(what, Node):
-            return self.groups[self.home[what]]
+            return self.groups[self.kernel_of[what]]
         return next(g for g in self.groups if what in g.all_stores)
 
     # -- temporaries between groups
 
-    def _import_folds(self, k: int, g: Group, place: dict[Node, int]) -> None:
-        """Loads of what a group reads of others; in the order of the program, so that a text always has one plan."""
+    def _import_folds(self, k: int, g: FusionGroup, place: dict[Node, int]) -> None:
+        """Load the folds of other groups that a group reads, in program order, so that plans are deterministic."""
         if g.attention:
             for f in external_folds(g.attention):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
-        values = [] if g.attention else [_worked(f).args[0] for f in g.folds + g.cross + g.scans + g.ranked]
+        values = (
+            [] if g.attention else [_reduced_node(f).args[0] for f in g.folds + g.column_folds + g.scans + g.ranked]
+        )
         for value in [*values, *(r.value for r in g.all_stores)]:
-            for f in sorted(self.direct(value), key=place.__getitem__):
-                if self.home[f] != k and f not in g.imports:
+            for f in sorted(self.direct_folds(value), key=place.__getitem__):
+                if self.kernel_of[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
     def _temporary(self, f: Node) -> Node:
-        """The load of a fold's value (or a scan's) from the temporary that its group stores it to."""
-        home = self.groups[self.home[f]]
+        """The load of a fold (or scan) from the temporary that its group stores it to."""
+        home = self.groups[self.kernel_of[f]]
         axes, stores = home.rows, home.row_stores
         if home.attention and (own := [a for a in home.attention.value_axes if a in self.free[f]]):
-            axes, stores = (*home.rows, *own), home.own_stores
-        elif f in home.cross:
-            axes, stores = home.columns, home.cross_stores
+            axes, stores = (*home.rows, *own), home.value_axis_stores
+        elif f in home.column_folds:
+            axes, stores = home.columns, home.column_stores
         elif f.op == "scan":
             axes, stores = home.rows + home.columns, home.stores
         elif f.op == "ranked" and isinstance(f.attr[1], Axis):
@@ -337,23 +352,23 @@ class _Partitioner(ProducerMap):
         stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)
-            stored = Root("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
+            stored = ScalarStore("temporary", len(self.temporaries), shape, shape, axes, f, Type(f.type.dtype, shape))
             self.temporaries.append((stored.type, shape))
             stores.append(stored)
-        return loaded(stored)
+        return load_of(stored)
 
 
-def _members(g: Group, f: Node) -> list[Node]:
+def _members(g: FusionGroup, f: Node) -> list[Node]:
     return {"scan": g.scans, "fold": g.folds, "ranked": g.ranked}[f.op]
 
 
 def _folds_ranks(f: Node) -> bool:
-    """Whether a fold could be over the places of an order: few, and wherever they are."""
+    """Whether a fold may run along a sorted axis: it is short, and the fold does not depend on positions."""
     if f.op != "fold" or FOLDS[f.attr[0]].positional:
         return False
     return all(isinstance(a.extent, int) and a.extent <= FEW_RANKS for a in f.attr[1])
 
 
-def _worked(f: Node) -> Node:
+def _reduced_node(f: Node) -> Node:
     """The node whose argument runs along the columns."""
     return f.args[0] if f.op == "ranked" else f

@@ -1,4 +1,4 @@
-"""Cuts a graph into kernels: what is stored, segments between, and their partitions, held against the unfused run."""
+"""Graph partitioning: arrays to store, segments between them, and their kernels, compared with the unfused run."""
 
 from __future__ import annotations
 
@@ -12,37 +12,57 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
-from .fusion_group import Decision, Partition, chained
+from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
-from .materialize import Stored, everything, materialize
-from .matmul_operands import ALONE, store_factors
+from .materialize import StoredArray, materialize, unfused_arrays
+from .matmul_operands import KERNEL_OVERHEAD, store_factors
 from .online.choose_attention import choose_attention
 from .partition import partition
-from .recompute_or_store import store_dear
-from .register_budget import within
+from .recompute_or_store import materialize_shared
+from .register_budget import fit_register_budget
 from .roofline import Work, seconds
-from .row_epilogues import finish_rows
-from .scalar_program import Lowered, Memory
-from .segments import Segment, is_rounded, segments, with_shared
-from .unfused_cost import unfused
+from .row_epilogues import compute_row_epilogues
+from .scalar_program import ReadableArrays, ScalarProgram
+from .segments import Segment, add_shared_arrays, is_rounded, segments
+from .unfused_cost import unfused_kernels
 
 Fits = Callable[[Dim, int], bool]
-INSTRUCTIONS_PER_BYTE = 6  # that GPUs issue while they move a byte, and CPUs about as many
-PRICED_FOR = facts((9, 0))  # the card whose figures price decisions: a plan does not depend on the device
-SLOWER = 1.05  # times the unfused run: less is no difference that the model knows
+INSTRUCTIONS_PER_BYTE = 6  # issued per byte moved, on GPUs and about the same on CPUs
+PRICED_FOR = facts((9, 0))  # the card that decides: plans do not depend on the device
+SLOWER = 1.05  # times the unfused run; the model resolves no smaller difference
 
 
-class Check(Protocol):
-    """Verifies stages of planning: raises where one is not well formed."""
+@dataclass(frozen=True)
+class PassContext:
+    """Arguments of partition passes, for one segment."""
 
-    def lowered(self, program: Lowered, segment: Segment, memory: Memory) -> None:
-        """The scalar program of a segment."""
+    fits: Fits
+    kept: int  # temporaries of the program itself, which stay
+    budget: int  # registers of a kernel's values
+    fixed: Prices  # time model that decides
+    prices: Prices  # time model of reported decisions
+
+
+PartitionPass = Callable[[Partition, PassContext], Partition]
+PARTITION_PASSES: tuple[tuple[str, bool, PartitionPass], ...] = (  # (name, whether it needs a budget, pass), in order
+    ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.kept)),
+    ("materialize shared values", True, lambda cut, c: materialize_shared(cut, c.fixed, c.fits)),
+    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.kept)),
+    ("register budget", True, lambda cut, c: fit_register_budget(cut, c.budget, c.prices)),
+)
+
+
+class StageVerifier(Protocol):
+    """Verifies the stages of planning: raises if one is not well formed."""
+
+    def lowered(self, program: ScalarProgram, segment: Segment, memory: ReadableArrays) -> None:
+        """Verify the scalar program of a segment."""
 
     def partition(self, cut: Partition) -> None:
-        """The kernels of the program."""
+        """Verify the kernels of the program."""
 
 
-def cut_graph(
+def partition_graph(
     graph: Graph,
     extents: Mapping[Symbol, int],
     guards: dict[Dim, bool],
@@ -51,43 +71,47 @@ def cut_graph(
     budget: int | None = None,
     scores: str = "apart",
     steady: bool = False,
-    check: Check | None = None,
+    check: StageVerifier | None = None,
 ) -> Partition:
-    """The kernels of a rewritten graph at these extents; `guards` takes up which other extents they are for.
+    """Partition of a rewritten graph at these extents; `guards` collects the conditions for other extents.
 
-    With a budget of registers, kernels that compute alike share what is dear, those whose values do not fit are cut,
-    and rows that no chip holds are read again by kernels of their own. What is in doubt is decided by the figures of
-    one GPU, so that all devices run the same kernels; `hardware` is the card of the prices.
+    With a register budget, kernels share expensive values that both compute, kernels that exceed the budget are split,
+    and rows that exceed the chip are read again by separate kernels. Time decisions use the figures of one GPU, so that
+    plans do not depend on the device; `hardware` prices the decisions that are reported.
     """
     graph = round_products(graph)
-    cutter = _Splitter(extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check)
-    cut = cutter.graph(graph, materialize(graph.results, cutter.rate, fits_in(extents, guards), scores != "apart"))
+    partitioner = _GraphPartitioner(
+        extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check
+    )
+    cut = partitioner.graph(
+        graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), scores != "apart")
+    )
     prices = Prices(extents, _priced_for(scores))
     if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
-    apart = cutter.graph(graph, everything(graph.results, fits_in(extents, guards)))
-    saved = expression("-", _busy(cut, prices), _busy(apart, prices))
-    return cut if fits_in(extents, guards)(saved, 0) else apart
+    unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
+    saved = expression("-", _busy(cut, prices), _busy(unfused, prices))
+    return cut if fits_in(extents, guards)(saved, 0) else unfused
 
 
 def _seconds(cut: Partition, prices: Prices) -> float:
-    """How long the kernels of a partition take by the time model."""
+    """Time of a partition's kernels by the time model."""
     return sum(prices.seconds(g.work) for g in cut.groups)
 
 
 def _busy(cut: Partition, prices: Prices) -> Dim:
-    """The same in attoseconds, at any extents."""
+    """The same in attoseconds, as an expression of the extents."""
     total: Dim = 0
     for g in cut.groups:
-        total = plus(total, plus(prices.busy(g.work), ALONE))
+        total = plus(total, plus(prices.busy(g.work), KERNEL_OVERHEAD))
     return total
 
 
 def _unfused_seconds(graph: Graph, prices: Prices) -> float:
-    """How long the program takes operation by operation; of a product, each multiplication is added by itself, as
+    """Time of the program operation by operation; the multiplications of a matrix product count separately, as
     computations count them."""
     total = 0.0
-    for step in unfused(graph, prices.extents):
+    for step in unfused_kernels(graph, prices.extents):
         issued = step.instructions * (2 if step.sides else 1)
         work = Work(step.read, step.written, issued, double=issued if step.double else 0)
         total += seconds(work, prices.hardware)
@@ -95,13 +119,13 @@ def _unfused_seconds(graph: Graph, prices: Prices) -> float:
 
 
 def _priced_for(scores: str) -> Hardware:
-    """The figures that decide what is in doubt: scores "apart" are those of a CPU."""
+    """Hardware whose figures decide; for scores "apart" a CPU."""
     return CPU if scores == "apart" else PRICED_FOR
 
 
 @dataclass(frozen=True)
-class _Splitter:
-    """How the segments of a program are cut into kernels (see `cut_graph`)."""
+class _GraphPartitioner:
+    """Partitions the segments of a program (see `partition_graph`)."""
 
     extents: Mapping[Symbol, int]
     guards: dict[Dim, bool]
@@ -110,32 +134,33 @@ class _Splitter:
     budget: int | None
     scores: str
     steady: bool
-    check: Check | None
+    check: StageVerifier | None
 
     @property
     def rate(self) -> float:
-        """Instructions that take as long as a byte; with no budget kernels are to be as few as possible."""
+        """Instructions that take as long as one byte; infinite without a budget, so that kernels are as few as
+        possible."""
         return INSTRUCTIONS_PER_BYTE if self.budget is not None else inf
 
-    def graph(self, graph: Graph, stored: Sequence[Stored]) -> Partition:
-        """The kernels of a program that stores some arrays between them."""
-        stored = with_shared(graph, stored, self.rate)
+    def graph(self, graph: Graph, stored: Sequence[StoredArray]) -> Partition:
+        """Kernels of a program that stores these arrays between them."""
+        stored = add_shared_arrays(graph, stored, self.rate)
         rounded = frozenset(k for k, s in enumerate(stored) if is_rounded(s.node))
-        memory = Memory(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
-        told = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
-        parts, kernels = [Partition((), (), told)], 0
+        memory = ReadableArrays(len(graph.parameters), tuple(s.node.type for s in stored), rounded)
+        decisions = tuple(Decision(False, (s.name,), f"it is stored: {s.reason}") for s in stored)
+        parts, kernels = [Partition((), (), decisions)], 0
         for segment in segments(graph, stored):
-            parts.append(self.cut(segment, memory, kernels))
+            parts.append(self.segment(segment, memory, kernels))
             kernels += len(parts[-1].groups)
             new = parts[-1].temporaries[len(memory.temporaries) :]
             memory = replace(memory, temporaries=(*memory.temporaries, *(Type(t.dtype, shape) for t, shape in new)))
-        cut = chained(parts)
+        cut = concatenate(parts)
         if self.check is not None:
             self.check.partition(cut)
         return cut
 
-    def cut(self, segment: Segment, memory: Memory, first: int) -> Partition:
-        """The kernels of a segment, which are numbered from the `first`."""
+    def segment(self, segment: Segment, memory: ReadableArrays, first: int) -> Partition:
+        """Kernels of a segment, numbered from `first`."""
         prices, fits = Prices(self.extents, self.hardware), fits_in(self.extents, self.guards)
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
@@ -143,15 +168,18 @@ class _Splitter:
         chosen = choose_attention(lowered, fits, self.scores)
         cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
         kept = len(chosen.program.temporaries)
-        cut = finish_rows(cut, kept)
-        if self.budget is None:
-            return cut
-        fixed = Prices(self.extents, _priced_for(self.scores))
-        return within(store_factors(store_dear(cut, fixed, fits), fixed, fits, kept), self.budget, prices)
+        context = PassContext(fits, kept, self.budget or 0, Prices(self.extents, _priced_for(self.scores)), prices)
+        for _, needs_budget, run in PARTITION_PASSES:
+            if self.budget is not None or not needs_budget:
+                cut = run(cut, context)
+        return cut
 
 
 def fits_in(extents: Mapping[Symbol, int], guards: dict[Dim, bool]) -> Fits:
-    """Whether a count is within a limit at this call; the plan then holds for calls where that is the same."""
+    """Whether a count is within a limit at this call.
+
+    The answer becomes a guard: the plan holds for calls with the same answer.
+    """
 
     def fits(count: Dim, limit: int) -> bool:
         dim = expression("fits", count, limit)

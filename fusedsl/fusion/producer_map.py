@@ -1,4 +1,4 @@
-"""Which kernel finds what, while a program is cut; and so what a value needs of other kernels."""
+"""Producers during partitioning: the group that computes each reduction and temporary, and what depends on it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import Axis
 from .cost_model import cost
-from .fusion_group import Group, reaches
+from .fusion_group import FusionGroup, depends_on
 
 
 class ProducerMap:
-    """The groups so far, and in which of them the folds, scans and orders of some values are found.
+    """Groups under construction, and the group that computes each fold, scan or sort of some values.
 
-    `uses` has for each node the folds, scans and orders that it is computed from, `reads` the loads of temporaries that
-    the program has `written`. A kernel takes in what it need not compute as long as it has no more than the `longest`
-    body, in instructions.
+    `uses` maps a node to the folds, scans and sorts that it is computed from, `reads` to its loads of temporaries that
+    the program has `written`. A group may recompute values of others as long as its body has no more than `longest`
+    instructions.
     """
 
     def __init__(self, values: Sequence[Node], written: frozenset[int], longest: int):
@@ -25,60 +25,67 @@ class ProducerMap:
         self.free = free_axes(values)
         self.uses = _below(self.order, lambda n: n.op in BOUND)
         self.reads = _below(self.order, lambda n: _read(n) in written)
-        self.groups: list[Group] = []
-        self.home: dict[Node, int] = {}
-        self.writer: dict[int, int] = {}  # temporary -> group
-        self.inside: dict[int, set[Node]] = {}  # what each group computes
+        self.groups: list[FusionGroup] = []
+        self.kernel_of: dict[Node, int] = {}
+        self.writer_of: dict[int, int] = {}  # temporary -> group
+        self.computed_by: dict[int, set[Node]] = {}  # nodes that each group computes
 
     def ready(self, value: Node) -> bool:
-        """Whether all that a value needs has a kernel."""
-        folds = {value} if value in self.home else ({value} if value.op in BOUND else set()) | self.uses[value]
-        return all(f in self.home for f in folds) and all(n.attr[0].index in self.writer for n in self.reads[value])
+        """Whether everything that a value needs has a producer."""
+        folds = {value} if value in self.kernel_of else ({value} if value.op in BOUND else set()) | self.uses[value]
+        return all(f in self.kernel_of for f in folds) and all(
+            n.attr[0].index in self.writer_of for n in self.reads[value]
+        )
 
     def dependencies(self, value: Node) -> set[int]:
-        """The groups whose results `value` needs directly."""
-        return {self.home[f] for f in self.direct(value)} | {self.writer[n.attr[0].index] for n in self.reads[value]}
+        """Groups whose results `value` reads directly."""
+        return {self.kernel_of[f] for f in self.direct_folds(value)} | {
+            self.writer_of[n.attr[0].index] for n in self.reads[value]
+        }
 
-    def direct(self, value: Node) -> frozenset[Node]:
-        """The folds and scans that a value is computed from directly; one with a kernel is the only one of itself."""
-        return frozenset((value,)) if value.op in BOUND and value in self.home else self.uses[value]
+    def direct_folds(self, value: Node) -> frozenset[Node]:
+        """Folds, scans and sorts that a value reads directly; a fold with a producer stands for itself."""
+        return frozenset((value,)) if value.op in BOUND and value in self.kernel_of else self.uses[value]
 
     def can_join(self, k: int, value: Node, needs: set[int]) -> bool:
-        """Whether group k may compute `value` for an element or a row: it needs no temporary that k itself or a group
-        after k writes, and no fold of k over all its rows."""
-        late = not self.direct(value).isdisjoint(self.groups[k].cross)
+        """Whether group k may compute `value` for an element or a row.
+
+        It must not read a temporary that k or a later group writes, nor a fold of k over all its rows.
+        """
+        late = not self.direct_folds(value).isdisjoint(self.groups[k].column_folds)
         return not late and self.has_inputs(k, value, needs)
 
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
-        """Whether what `value` reads is there before group k runs."""
-        reads = {self.writer[n.attr[0].index] for n in self.reads[value]}
-        return k not in reads and not any(d != k and reaches(self.groups, d, k) for d in needs)
+        """Whether the inputs of `value` are complete before group k runs."""
+        reads = {self.writer_of[n.attr[0].index] for n in self.reads[value]}
+        return k not in reads and not any(d != k and depends_on(self.groups, d, k) for d in needs)
 
     def is_small(self, k: int, value: Node) -> bool:
-        """Whether group k may compute `value` too and still compiles in short time."""
-        known = self.inside.setdefault(k, set())
+        """Whether group k stays short enough to compile quickly if it computes `value` too."""
+        known = self.computed_by.setdefault(k, set())
         return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
 
-    def take(self, k: int, value: Node) -> None:
-        """Group k computes a value."""
-        self.inside.setdefault(k, set()).update(self._new(k, value))
+    def add_value(self, k: int, value: Node) -> None:
+        """Record that group k computes a value."""
+        self.computed_by.setdefault(k, set()).update(self._new(k, value))
 
     def _new(self, k: int, value: Node) -> set[Node]:
-        """What group k would compute for a value that it does not compute or read yet."""
-        inside, stack, new = self.inside[k], [value], set[Node]()
+        """Nodes that group k would have to compute for a value."""
+        inside, stack, new = self.computed_by[k], [value], set[Node]()
         while stack:
             n = stack.pop()
-            if n not in inside and n not in new and self.home.get(n, k) == k:
+            if n not in inside and n not in new and self.kernel_of.get(n, k) == k:
                 new.add(n)
                 stack += n.args
         return new
 
     def on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
-        """Whether the axes besides rows are those of group k's order, and all that varies along it is of that order."""
+        """Whether a value varies along group k's sorted axis only by elements of that sort; `axes` are its axes besides
+        rows."""
         ranks = self.groups[k].ranks
         if ranks is None or axes != {ranks}:
             return False
-        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long order is stored before it is used
+        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long sort is stored first
             return False
         stack, seen = [value], set()
         while stack:
@@ -86,7 +93,7 @@ class ProducerMap:
             if n in seen or ranks not in self.free[n]:
                 continue
             seen.add(n)
-            if n.op == "ranked" and self.home.get(n) == k:
+            if n.op == "ranked" and self.kernel_of.get(n) == k:
                 continue
             if n.op in BOUND or not n.args:
                 return False
@@ -94,19 +101,21 @@ class ProducerMap:
         return True
 
     def is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
-        """Whether a root over these axes is stored place by place of group k's order."""
+        """Whether a store over these axes runs along group k's sorted axis."""
         g = self.groups[k]
         return g.ranks in axes and self.on_ranks(k, value, axes - frozenset(g.rows))
 
 
 def _read(n: Node) -> int | None:
-    """The temporary that a node reads."""
+    """Index of the temporary that a node reads, or None."""
     return n.attr[0].index if n.op in ("load", "pointer") and n.attr[0].kind == "temporary" else None
 
 
 def _below(order: Sequence[Node], wanted: Callable[[Node], bool]) -> dict[Node, frozenset[Node]]:
-    """For each node the wanted nodes below it that no fold hides (a fold counts as itself and hides nothing of its
-    own kind: what it needs is looked up at the fold)."""
+    """Nodes of the wanted kind below each node, up to the next fold.
+
+    A fold counts as itself and hides nothing of its own kind: its own inputs are looked up at the fold.
+    """
     below: dict[Node, frozenset[Node]] = {}
     for n in order:
         parts = [below[a] if a.op not in BOUND or not wanted(a) else frozenset((a,)) for a in n.args]

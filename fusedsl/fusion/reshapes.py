@@ -1,19 +1,19 @@
-"""Reshapes in a graph: moved down to where they are free, and the axes that they ask a map to run over."""
+"""Reshapes: pushed to where they are views, and the axes that maps should run over because of them."""
 
 from __future__ import annotations
 
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, Type, node, rebuild, walk
 from ..ir.ops import CASTS, OPS
-from .coordinates import shared_ends, unshared_axes, wide_axes
+from .coordinates import non_unit_axes, shared_ends, unshared_axes
 
 
 def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
-    """Move each reshape below the elementwise operations whose operands can be reshaped in its place.
+    """Move each reshape below elementwise operations whose operands can be reshaped instead.
 
-    A result that reductions enter keeps its reshape at the end: so it is stored where they are computed.
+    A result that depends on a reduction keeps a final reshape, so that it is stored where it is computed.
     """
-    results = tuple(map(_ended, results))
+    results = tuple(map(_move_reshape_to_end, results))
     ends = {r for r in results if r.op == "reshape" and any(n.op == "reduce" for n in walk(r.args))}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
@@ -25,36 +25,36 @@ def push_reshapes(results: tuple[Node, ...]) -> list[Node]:
     return [new[r] for r in results]
 
 
-def _ended(result: Node) -> Node:
-    """A result that computes with a reshaped value that reductions enter, reshaped at its end instead."""
+def _move_reshape_to_end(result: Node) -> Node:
+    """A result with its reshape moved to the end, if a reduction is below the reshape."""
     inside = [n for n in _elements(result) if n.op == "reshape" and n.type.shape == result.type.shape]
     for n in inside if result.op != "reshape" else ():
         if any(below.op == "reduce" for below in walk(n.args)):
-            found = _reshaped(result, n.args[0].type.shape)
-            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(found)):
-                return node("reshape", (found,), None, result.type)
+            inner = _reshaped(result, n.args[0].type.shape)
+            if all(part.op != "reshape" or reshaped_argument(part) for part in _elements(inner)):
+                return node("reshape", (inner,), None, result.type)
     return result
 
 
 def _elements(n: Node) -> list[Node]:
-    """What a value computes element by element: nodes, down to others than operations, views and reshapes."""
-    found: dict[Node, None] = {}
+    """Nodes that a value is computed from elementwise, down to other operations."""
+    nodes: dict[Node, None] = {}
     stack = [n]
     while stack:
         n = stack.pop()
-        if n in found:
+        if n in nodes:
             continue
-        found[n] = None
+        nodes[n] = None
         if n.op in OPS or n.op in ("convert", "cast", "broadcast"):
             stack += n.args
-    return list(found)
+    return list(nodes)
 
 
 Shape = tuple[Dim, ...]
 
 
 def _reshaped(x: Node, shape: Shape) -> Node:
-    """`reshape(x, shape)` with the reshape as deep as it goes."""
+    """`reshape(x, shape)` with the reshape as deep as possible."""
     pushed: dict[tuple[Node, Shape], Node] = {}
     stack = [(x, shape)]
     while stack:
@@ -77,7 +77,7 @@ def _reshaped(x: Node, shape: Shape) -> Node:
 
 
 def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None:
-    """The operands of an elementwise operation and the shapes that they take where it takes `shape`; else None."""
+    """(operand, its shape) of an elementwise operation of this `shape`; None if not possible."""
     if n.op == "broadcast":
         part = _part_reshaped(n.args[0].type.shape, n.type.shape, shape)
         return None if part is None else [(n.args[0], part)]
@@ -88,37 +88,39 @@ def _operands_reshaped(n: Node, shape: Shape) -> list[tuple[Node, Shape]] | None
 
 
 def _only_adds_axes(n: Node) -> bool:
-    """Whether a basic index keeps every element in its order."""
+    """Whether a basic index only adds unit axes."""
     plain = [entry for entry in n.attr if entry[0] != "new"]
     return all(e[0] == "slice" and e[1:] == (0, 1, d) for e, d in zip(plain, n.args[0].type.shape))
 
 
 def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
-    """The shape that broadcasts to `new` as `part` does to `old`; None where no reshape gives it."""
+    """The shape that broadcasts to `new` as `part` does to `old`; None if no reshape gives it."""
     if not part or part == old:
         return part and new
     first, last = shared_ends(old, new)
-    before, after = wide_axes(old), wide_axes(new)
+    before, after = non_unit_axes(old), non_unit_axes(new)
     whole = (1,) * (len(old) - len(part)) + part
-    found: list[Dim] = [1] * len(new)
+    shape: list[Dim] = [1] * len(new)
     kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
     for a, c in zip(*kept):
-        found[c] = whole[a]
+        shape[c] = whole[a]
     inside = {whole[a] != 1 for a in before[first : len(before) - last]}
     if len(inside) == 2:
         return None
     for c in after[first : len(after) - last] if True in inside else ():
-        found[c] = new[c]
-    return tuple(found)
+        shape[c] = new[c]
+    return tuple(shape)
 
 
 def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
-    """(argument index, views) where `n` is an argument reshaped, which a packed argument can always be, or a slice of
-    one with an axis split, which any can be; else None."""
+    """(argument index, views) of a reshaped argument, or None.
+
+    A reshape of a packed argument is always a view; so is a slice with one axis split.
+    """
     (x,) = n.args
     shaped, cut = ("reshape", n.type.shape), unshared_axes(x.type.shape, n.type.shape)[0]
-    while x.op == "broadcast" and wide_axes(x.args[0].type.shape) == wide_axes(x.type.shape):
-        (x,) = x.args  # other names for its extents
+    while x.op == "broadcast" and non_unit_axes(x.args[0].type.shape) == non_unit_axes(x.type.shape):
+        (x,) = x.args  # same extents under other names
     if x.op == "param":
         return x.attr, (shaped,)
     if x.op != "index" or x.args[0].op != "param" or len(cut) > 1:
@@ -127,41 +129,46 @@ def reshaped_argument(n: Node) -> tuple[int, tuple] | None:
 
 
 def refine(results: list[Node]) -> list[Node]:
-    """Maps whose last axis merges literal extents run over those instead: of `reshape(u, (n, 8 * k))` each eight are an
-    axis of their own, on which what u repeats is read once and positions need no division."""
+    """Split the last axis of maps that merges literal extents.
+
+    For `reshape(u, (n, 8 * k))` each eight elements become an axis: repeated elements are read once, and indices need
+    no division.
+    """
     while True:
-        cuts = {shape: found for shape in {r.type.shape for r in results} if (found := _cut_of(results, shape))}
+        cuts = {
+            shape: split for shape in {r.type.shape for r in results} if (split := _last_axis_split(results, shape))
+        }
         if not cuts:
             return results
         results = [_reshaped(r, cuts[r.type.shape]) if r.type.shape in cuts else r for r in results]
 
 
-def _cut_of(results: list[Node], shape: Shape) -> Shape | None:
-    """`shape` with its last axis cut in two as some reshape in the maps of this shape asks for."""
+def _last_axis_split(results: list[Node], shape: Shape) -> Shape | None:
+    """`shape` with its last axis split as some reshape in maps of this shape needs, or None."""
     maps = [r for r in results if r.type.shape == shape]
     nodes = list(walk(maps))
     if any(n.op in ("reduce", "scan", "ranked") for n in nodes):
         return None
     whole = [VECTOR_BYTES // r.type.dtype.itemsize for r in maps]
-    found: list[tuple[int, Dim]] = []
+    splits: list[tuple[int, Dim]] = []
     for n in nodes:
         if n.op == "reshape" and reshaped_argument(n) is None and n.type.shape[-1:] == shape[-1:]:
             cut = _merged_last(n.args[0].type.shape, n.type.shape)
             if cut is not None and all(cut[0] % count == 0 for count in whole):
-                found.append(cut)
-    if not found:
+                splits.append(cut)
+    if not splits:
         return None
-    inner, outer = max(found, key=lambda cut: cut[0])
+    inner, outer = max(splits, key=lambda cut: cut[0])
     return (*shape[:-1], outer, inner)
 
 
-VECTOR_BYTES = 16  # of a result, which its last axis should hold a whole number of times
+VECTOR_BYTES = 16  # the last axis of a result should be a multiple
 
 
 def _merged_last(old: Shape, new: Shape) -> tuple[int, Dim] | None:
-    """(inner extent, outer extent) of the last axis of a reshape whose operand ends in a literal part of it."""
+    """(inner extent, outer extent) of a reshape's last axis if its operand ends in a literal part of it, or None."""
     first, last = shared_ends(old, new)
-    before, after = wide_axes(old)[first:], wide_axes(new)[first:]
+    before, after = non_unit_axes(old)[first:], non_unit_axes(new)[first:]
     if last or len(before) < 2 or not after or after[-1] != len(new) - 1 or before[-1] != len(old) - 1:
         return None
     inner, extent = old[-1], new[-1]

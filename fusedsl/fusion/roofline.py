@@ -1,7 +1,7 @@
-"""The time model: how long one launch takes, from what it moves, computes and keeps on its way.
+"""Roofline time model: the time of one launch from bytes, instructions and latency.
 
-Calibrated on an H200 (benchmarks/results): event to event of single launches with a cold L2; 90 % of the suites are
-within 25 % of it, by a test.
+Calibrated on an H200 (benchmarks/results): event to event of single launches with a cold L2. A test holds that 90 % of
+the suites are within 25 %.
 """
 
 from __future__ import annotations
@@ -11,52 +11,48 @@ from dataclasses import dataclass
 from ..hardware import Hardware
 
 LAUNCH = 2.7e-6  # seconds of an empty launch
-LATENCY = 1.4e-6  # … of one round of loads: so much less does nothing that reads memory take
-APART = 1.3  # how far a round of loads adds to the rest: 1 wholly, infinity not at all
-READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, reading and writing
+LATENCY = 1.4e-6  # … of one round of loads: the least time of a kernel that reads memory
+APART = 1.3  # overlap of the load latency with the rest: 1 none, infinity full
+READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, for reads and writes
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
 SPECIAL_SHARE = 0.92  # … of the rate of special functions
 TENSOR_SHARE = 0.92  # … of the rate of tensor cores
-FLOAT_PART = 0.7  # of float32 instructions that its units execute; others compare, select, convert and move
-DEPENDENT = 9  # clocks between instructions of a thread that has nobody beside it
-SATURATING = 48 << 10  # bytes of loads that each SM has under way where memory is the limit
-L2_BYTES = 24  # bytes a clock that an SM gets from the L2
-L2_SHARE = 0.6  # of the L2 that data stays in until it is read again
+FLOAT_PART = 0.7  # of instructions that FP32 units execute; the rest compares, selects, converts and moves
+DEPENDENT = 9  # cycles between dependent instructions of one thread
+SATURATING = 48 << 10  # bytes in flight per SM that saturate memory
+L2_BYTES = 24  # bytes per cycle per SM from the L2
+L2_SHARE = 0.6  # of the L2 that keeps data until it is read again
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a launch does. Bytes are those of memory; `again` those that later passes read of what they read before.
+    """Work of one launch."""
 
-    `instructions` include loads and stores; `special` of them are functions of the special units, `double` float64.
-    `chain` are instructions that one thread issues. `under_way` are bytes of loads that all SMs have under way at once
-    (None: enough), `kept` the bytes that must stay in the L2 for the later passes. `products` are multiply-adds of
-    tensor cores, beside which nothing else is computed, and `apart` bytes beside which nothing is computed at all.
-    """
-
-    read: float
-    written: float
-    instructions: float
-    special: float = 0
-    double: float = 0
-    chain: float = 0
-    under_way: float | None = None
-    again: float = 0
-    kept: float = 0
-    products: float = 0
-    apart: float = 0
+    read: float  # bytes of memory
+    written: float  # bytes of memory
+    instructions: float  # with loads and stores
+    special: float = 0  # of the instructions, on the special function units
+    double: float = 0  # of the instructions, in float64
+    chain: float = 0  # instructions that one thread issues
+    under_way: float | None = None  # bytes of loads in flight on all SMs; None: enough
+    again: float = 0  # bytes that later passes read again
+    kept: float = 0  # bytes that must stay in the L2 for later passes
+    products: float = 0  # multiply-adds of tensor cores, not overlapped with other instructions
+    apart: float = 0  # bytes not overlapped with computation
 
 
 def seconds(work: Work, hardware: Hardware) -> float:
-    """One launch: whatever takes longest of memory, issue, and the units, on top of its fixed part and of most of the
-    first round of loads."""
+    """Time of one launch: the largest of memory, issue and unit time, plus the launch overhead and most of the first
+    load latency."""
     busy = max(_memory(work, hardware), _arithmetic(work, hardware))
     return LAUNCH + (LATENCY**APART + busy**APART) ** (1 / APART)
 
 
 def limits(hardware: Hardware) -> tuple[Work, ...]:
-    """Seconds that one byte or instruction of each kind adds to memory's time, to that of issue, and to those of the
-    units: the largest of these sums is how long a launch is busy that reads everything once."""
+    """Seconds that one byte or instruction of each kind adds to the time of memory, of issue and of each unit.
+
+    The largest of these sums is the time of a launch that reads everything once.
+    """
     memory, issue = hardware.bandwidth, hardware.issue_rate * ISSUE_SHARE
     single = FLOAT_PART / (hardware.rate(hardware.fp32) * ISSUE_SHARE)
     return (

@@ -1,35 +1,42 @@
-"""Row values between kernels: what elements read of another kernel's folds is computed there, once a row."""
+"""Row epilogues: per-row work on a reduction's result moves into the reducing kernel, so that maps load a finished
+value."""
 
 from __future__ import annotations
 
 from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..rewrite.scalar_builder import free_axes
-from .cost_model import computed
-from .fusion_group import Group, Partition, loaded, ordered
+from .cost_model import computed_nodes
+from .fusion_group import FusionGroup, Partition, in_launch_order, load_of
 from .recompute_or_store import temporary
 
-PLAIN = ("const", "scalar", "size")  # what any kernel has
+PLAIN = ("const", "scalar", "size")  # available in every kernel
 
 
-def finish_rows(cut: Partition, kept: int) -> Partition:
-    """The partition with row values in the place of folds that a map over rows and columns computes them from. The
-    first `kept` temporaries are the program's own, which kernels read by address, too: they stay."""
+def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
+    """Partition in which reductions store the row values that a map over rows and columns computes from their folds.
+
+    The first `kept` temporaries belong to the program and may be read by address: they stay.
+    """
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
         for home in groups if user.is_elementwise else ():
             folds = [f for f in user.imports if f in home.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
             if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
-                _finish(home, user, folds, temporaries, kept)
-    return ordered(groups, temporaries, cut.decisions)
+                _move_row_values(home, user, folds, temporaries, kept)
+    return in_launch_order(groups, temporaries, cut.decisions)
 
 
-def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept: int) -> None:
-    """Let a kernel store row values that another one reads, and of its folds no more than that reads as they are."""
-    work, rows = computed(user.values, frozenset(user.imports)), frozenset(home.rows)
+def _move_row_values(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
+    """Let kernel `home` store the row values that `user` reads, and only those folds that `user` reads directly."""
+    work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(home.rows)
     free = free_axes(user.values)
-    of_rows = {n for n in work if free[n] == rows and n.type.dtype is n.type.dtype.compute and _follows(n, folds, user)}
+    of_rows = {
+        n
+        for n in work
+        if free[n] == rows and n.type.dtype is n.type.dtype.compute and _is_computed_from(n, folds, user)
+    }
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
     values = [n for n in dict.fromkeys(read) if n in of_rows]
     old = [r for r in home.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
@@ -44,11 +51,11 @@ def _finish(home: Group, user: Group, folds: list[Node], temporaries: list, kept
         root = temporary(value, home.rows, place)
         temporaries[place : place + 1] = [(root.type, root.shape)]
         home.row_stores.append(root)
-        user.imports[value] = loaded(root)
+        user.imports[value] = load_of(root)
 
 
-def _follows(n: Node, folds: list[Node], user: Group) -> bool:
-    """Whether a value is computed of these folds alone."""
-    inside = computed([n], frozenset(user.imports))
+def _is_computed_from(n: Node, folds: list[Node], user: FusionGroup) -> bool:
+    """Whether a value is computed from these folds only."""
+    inside = computed_nodes([n], frozenset(user.imports))
     read = {a for m in inside for a in m.args if a in user.imports}
     return bool(read) and read <= set(folds) and all(m.op in OPS or m.op in PLAIN for m in inside)

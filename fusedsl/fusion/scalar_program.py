@@ -1,10 +1,9 @@
-"""The scalar program as data: which elements are stored where, as expressions over named axes.
+"""Scalar program as data: stores of elements, each an expression of scalars over named axes.
 
-Every node is a scalar. `load` reads one element of a source at coordinates, `fetch` at an address that is computed,
-`position` is the index on an axis, `fold` reduces its argument over its column axes, `scan` folds what is up to its
-place on one, `select` orders what is along one and `ranked` is a place in that order; the rest are the operations of
-the table. Axes are bound variables: two reductions over the same extents of the same rows meet on the same axes, which
-is what lets them fuse.
+Every node is a scalar. `load` reads an element of an array at coordinates, `fetch` at a computed address. `position` is
+the index on an axis. `fold` reduces its argument over axes, `scan` is the inclusive prefix along one axis, `select`
+sorts along one axis and `ranked` is an element of that sort. All other nodes are operations of the table. Axes are
+bound variables: two reductions over the same extents of the same rows use the same axes, which is what lets them fuse.
 """
 
 from __future__ import annotations
@@ -18,65 +17,67 @@ from .coordinates import Axis
 
 
 @dataclass(frozen=True)
-class Source:
-    """An array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape",
-    shape) or ("index", key)."""
+class ArraySource:
+    """Array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape", shape)
+    or ("index", key)."""
 
     kind: str  # "argument" | "temporary"
     index: int
     views: tuple = ()
     rounded: bool = False  # a temporary whose elements were rounded to their dtype
 
-    def holds(self, d: DType) -> DType:
-        """What memory holds for elements of this dtype: of a temporary, what they are computed in."""
+    def stored_dtype(self, d: DType) -> DType:
+        """Dtype in memory of elements of dtype `d`; unrounded temporaries hold the compute dtype."""
         return d.compute if self.kind == "temporary" and not self.rounded else d
 
 
 @dataclass(frozen=True)
-class Root:
-    """A value to store: into result or temporary `index`, whose axes are `axes` (None for an extent of 1)."""
+class ScalarStore:
+    """Store of a scalar to result or temporary `index` along `axes` (None for an extent of 1)."""
 
     kind: str  # "result" | "temporary"
     index: int
-    shape: tuple[Dim, ...]  # of the array that is stored to
-    viewed: tuple[Dim, ...]  # the shape that the store sees (a reshaped result is stored before its reshape)
+    shape: tuple[Dim, ...]  # of the stored array
+    viewed: tuple[Dim, ...]  # shape as the store indexes it: before a final reshape
     axes: tuple[Axis | None, ...]
     value: Node
     type: Type
-    starts: tuple[Dim, ...] = ()  # where along each axis the store begins, if not at 0
-    rounded: bool = False  # to a temporary that holds `type`, and not what its elements are computed in
+    offsets: tuple[Dim, ...] = ()  # first index along each axis, if not 0
+    rounded: bool = False  # to a temporary of dtype `type`, not of its compute dtype
 
     @property
-    def held(self) -> DType:
-        """What memory holds."""
+    def stored_dtype(self) -> DType:
+        """Dtype in memory."""
         return self.type.dtype.compute if self.kind == "temporary" and not self.rounded else self.type.dtype
 
 
 @dataclass(frozen=True)
-class Memory:
-    """The arrays that a segment may read: arguments, then the temporaries of a program so far, of which those at some
-    places are `rounded` to their dtype."""
+class ReadableArrays:
+    """Arrays that a segment may read: the arguments, then the temporaries so far.
+
+    Temporaries with an index in `rounded` hold values that were rounded to their dtype.
+    """
 
     arguments: int
     temporaries: tuple[Type, ...] = ()
     rounded: frozenset[int] = frozenset()
 
-    def source(self, place: int, views: tuple = ()) -> Source:
-        """The array at a place, seen through views."""
+    def source(self, place: int, views: tuple = ()) -> ArraySource:
+        """Array number `place`, seen through views."""
         index = place - self.arguments
         if index < 0:
-            return Source("argument", place, views)
-        return Source("temporary", index, views, index in self.rounded)
+            return ArraySource("argument", place, views)
+        return ArraySource("temporary", index, views, index in self.rounded)
 
 
 @dataclass(frozen=True)
-class Lowered:
-    """The scalar program of a segment: what to store where, and all temporaries so far, its own at the end."""
+class ScalarProgram:
+    """Scalar program of a segment: its stores, and the types of all temporaries so far, its own last."""
 
-    roots: tuple[Root, ...]
+    stores: tuple[ScalarStore, ...]
     temporaries: tuple[Type, ...]
 
     @property
     def written(self) -> frozenset[int]:
-        """The temporaries that the program stores; others stand in memory before it runs."""
-        return frozenset(r.index for r in self.roots if r.kind == "temporary")
+        """Indices of the temporaries that the program stores; all others are complete before it runs."""
+        return frozenset(r.index for r in self.stores if r.kind == "temporary")

@@ -1,8 +1,7 @@
-"""Segments: a program cut at the arrays that it stores between kernels. Each is planned by itself, one after another.
+"""Segments: a program split at the arrays that it stores between kernels; each segment is planned separately.
 
-What is stored stands before its readers: it is of a lower level. A segment takes the results and the stored arrays of
-one level, and reads those of lower levels as it reads arguments; so the time that planning takes grows with the number
-of segments, whatever grows faster within one.
+A stored array is of a lower level than its readers. A segment consists of the results and stored arrays of one level,
+and reads those of lower levels like arguments. So planning time grows linearly with the number of segments.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from math import inf
 
 from ..ir.graph import Graph, Node, Type, node, walk
 from ..ir.ops import CASTS, LEAVES, OPS
-from .materialize import WORKS, Stored, base, cost
+from .materialize import WORKS, StoredArray, below_views, cost
 
-MOST_ROUNDS = 4  # in which arrays are put in later segments
+MOST_ROUNDS = 4  # of moving roots to later segments
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where a root of a segment goes: result or temporary `index`; a temporary that is `rounded` holds its dtype."""
+class StoreTarget:
+    """Target of a segment's result: result or temporary `index`; a `rounded` temporary holds its own dtype."""
 
     kind: str
     index: int
@@ -29,42 +28,44 @@ class Target:
 
 @dataclass(frozen=True)
 class Segment:
-    """Part of a program: what it computes, where that goes. A `param` beyond the program's is a temporary."""
+    """Part of a program: a graph and the targets of its results. A `param` beyond the program's is a temporary."""
 
     graph: Graph
-    targets: tuple[Target, ...]
+    targets: tuple[StoreTarget, ...]
 
 
-def segments(graph: Graph, stored: Sequence[Stored]) -> list[Segment]:
-    """The program in parts, in an order that runs; the arrays to store are the first temporaries, in their order."""
+def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
+    """Segments of a program in launch order; the stored arrays are the first temporaries, in their order."""
     if not stored:
-        return [Segment(graph, tuple(Target("result", k) for k in range(len(graph.results))))]
+        return [Segment(graph, tuple(StoreTarget("result", k) for k in range(len(graph.results))))]
     index = {s.node: k for k, s in enumerate(stored)}
     level = _levels([*index, *graph.results], index, {s.node for s in stored if s.product})
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
-    found = []
+    parts = []
     for number in sorted(set(level.values())):
-        here = [(n, Target("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
-        here += [(n, Target("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
+        here = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
+        here += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
         roots = _reading([n for n, _ in here], read)
-        found.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
-    return found
+        parts.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
+    return parts
 
 
-def with_shared(graph: Graph, stored: Sequence[Stored], instructions_per_byte: float) -> list[Stored]:
-    """The arrays to store, and those besides that several segments would reduce, scan, order or multiply alike, or
-    compute alike for more than it takes to store and load them."""
-    found = list(stored)
+def add_shared_arrays(graph: Graph, stored: Sequence[StoredArray], instructions_per_byte: float) -> list[StoredArray]:
+    """The stored arrays, plus values that several segments would compute.
+
+    These are reductions, scans, sorts and products, and elementwise values that take longer to recompute than to store.
+    """
+    arrays = list(stored)
     while True:
-        added = _shared(graph, found, instructions_per_byte) if found else []
+        added = _shared(graph, arrays, instructions_per_byte) if arrays else []
         if not added:
-            return found
-        found += added
+            return arrays
+        arrays += added
 
 
-def _shared(graph: Graph, stored: Sequence[Stored], rate: float) -> list[Stored]:
-    """What several segments compute alike, as far up as it is all of it, where that is dear."""
+def _shared(graph: Graph, stored: Sequence[StoredArray], rate: float) -> list[StoredArray]:
+    """Expensive values that several segments compute, as close to the results as possible."""
     index = {s.node: k for k, s in enumerate(stored)}
     roots = [*index, *graph.results]
     level = _levels(roots, index, {s.node for s in stored if s.product})
@@ -84,40 +85,46 @@ def _shared(graph: Graph, stored: Sequence[Stored], rate: float) -> list[Stored]
             works.add(n)
     shared = set(order)
     for n in walk(roots):
-        ends |= {base(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
-    dear = _dear({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
+        ends |= {below_views(a): None for a in n.args if a in shared and where.get(n, set()) != where[a]}
+    expensive = _expensive_values({n: len(where[n]) for n in ends if n in where and n not in works}, roots, index, rate)
     return [
-        Stored(n, "segments of the program would compute it alike", False)
+        StoredArray(n, "several segments of the program would compute it", False)
         for n in ends
-        if n not in index and (n in works or n in dear)
+        if n not in index and (n in works or n in expensive)
     ]
 
 
-def _dear(counts: Mapping[Node, int], roots: Sequence[Node], index: Mapping[Node, int], rate: float) -> set[Node]:
-    """Of elementwise values, by how many segments compute each, those that take longer to compute again, with what
-    they read, than to store and load. A load and a store take as long as `rate` instructions a byte."""
-    found: set[Node] = set()
+def _expensive_values(
+    counts: Mapping[Node, int], roots: Sequence[Node], index: Mapping[Node, int], rate: float
+) -> set[Node]:
+    """Elementwise values that take longer to recompute than to store and load.
+
+    `counts` says how many segments compute each. A load and a store take as long as `rate` instructions per byte.
+    """
+    expensive: set[Node] = set()
     inside: dict[Node, frozenset[Node]] = {}
     for n in walk(roots):
-        leaf = n in index or n in found or n.op in LEAVES
+        leaf = n in index or n in expensive or n.op in LEAVES
         inside[n] = frozenset((n,)) if leaf else frozenset((n,)).union(*(inside[a] for a in n.args))
         again = counts.get(n, 1) - 1
         if again and n not in index and n.op not in LEAVES and n.type.shape and rate < inf:
-            read = {m for m in inside[n] if m in index or m in found or m.op == "param"}
+            read = {m for m in inside[n] if m in index or m in expensive or m.op == "param"}
             issued = sum(map(cost, inside[n].difference(read)))
             moved = sum(m.type.dtype.itemsize for m in read if m.type.shape)
             stored = n.type.dtype.compute.itemsize * (1 + again)
             if again * (issued + rate * moved) > rate * stored:
-                found.add(n)
+                expensive.add(n)
                 inside[n] = frozenset((n,))
-    return found
+    return expensive
 
 
 def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) -> dict[Node, int]:
-    """The segment of each root: one later than that of any stored array that it reads. Of a product, what is computed
-    from its elements, each at its own place, is in the segment of the product: it is an epilogue."""
+    """Segment of each root: one after the segments of all stored arrays that it reads.
+
+    An elementwise epilogue of a product is in the product's segment.
+    """
     level: dict[Node, int] = {}
-    readers: dict[Node, dict[Node, int]] = {}  # of each root, and how many segments later than it they are at least
+    readers: dict[Node, dict[Node, int]] = {}  # readers of each root, and their least distance in segments
     order = {n: k for k, n in enumerate(walk(roots))}
     for root in sorted(dict.fromkeys(roots), key=order.__getitem__):
         beside, elsewhere = _stored_below(root, index)
@@ -129,8 +136,8 @@ def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) 
 
 
 def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index: dict[Node, int]) -> dict[Node, int]:
-    """The same with roots in a later segment that computes alike what they reduce, scan, order or multiply, and what
-    reads them after it."""
+    """The levels with roots moved to a later segment that computes the same reductions, scans, sorts or products, and
+    their readers after them."""
     if not any(level.values()):
         return level
     below = {root: _works_below(root, level, index) for root in level}
@@ -138,20 +145,20 @@ def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index:
     for root, works in below.items():
         for n in works:
             sharing.setdefault(n, []).append(root)
-    found = dict(level)
+    levels = dict(level)
     for _ in range(MOST_ROUNDS):
-        before = dict(found)
-        for root in reversed(found):
-            alike = {r for n in below[root] for r in sharing[n] if found[r] > found[root]}
+        before = dict(levels)
+        for root in reversed(levels):
+            alike = {r for n in below[root] for r in sharing[n] if levels[r] > levels[root]}
             if alike and (alike := alike.difference(_reached(root, readers))):
-                _raise(found, readers, root, max(found[r] for r in alike))
-        if found == before:
+                _raise(levels, readers, root, max(levels[r] for r in alike))
+        if levels == before:
             break
-    return found
+    return levels
 
 
 def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
-    """What is computed from a root."""
+    """Roots that are computed from a root."""
     stack, seen = [root], set[Node]()
     while stack:
         new = [r for r in readers[stack.pop()] if r not in seen]
@@ -160,18 +167,18 @@ def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
     return seen
 
 
-def _raise(found: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
-    """Put a root in this segment, and what is computed from it no earlier than it may be then."""
+def _raise(levels: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
+    """Move a root to this level, and its readers to the least level that this allows."""
     stack = [(root, level)]
     while stack:
         n, least = stack.pop()
-        if found[n] < least:
-            found[n] = least
+        if levels[n] < least:
+            levels[n] = least
             stack += [(r, least + d) for r, d in readers[n].items()]
 
 
 def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> list[Node]:
-    """What a root needs that is no elementwise operation, as far as to what earlier segments store."""
+    """Reductions, scans, sorts and products that a root needs, up to arrays stored by earlier segments."""
     stack, seen = [root], set[Node]()
     while stack:
         n = stack.pop()
@@ -182,8 +189,8 @@ def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> 
 
 
 def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[Node]]:
-    """The stored arrays that a root is computed from element by element, and those that it reads otherwise."""
-    found: tuple[set[Node], set[Node]] = (set(), set())
+    """(stored arrays that a root reads elementwise, stored arrays that it reads otherwise)."""
+    arrays: tuple[set[Node], set[Node]] = (set(), set())
     stack, seen = [(root, True)], set[tuple[Node, bool]]()
     while stack:
         n, beside = stack.pop()
@@ -192,10 +199,10 @@ def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[No
             continue
         seen.add((n, beside))
         if n in index and n is not root:
-            found[not beside].add(n)
+            arrays[not beside].add(n)
         else:
             stack += [(a, beside and (n.op in OPS or n.op in CASTS)) for a in n.args]
-    return found
+    return arrays
 
 
 def _leaf(n: Node, place: int) -> Node:
@@ -203,12 +210,12 @@ def _leaf(n: Node, place: int) -> Node:
 
 
 def is_rounded(n: Node) -> bool:
-    """Whether an array has the values of its own dtype, so that memory need not hold wider ones."""
+    """Whether an array's values are those of its own dtype, so that memory need not hold the compute dtype."""
     return n.op == "cast" and n.type.dtype.compute is not n.type.dtype
 
 
 def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
-    """The roots with some arrays read from memory."""
+    """The roots with some arrays replaced by parameters."""
     new: dict[Node, Node] = {}
 
     def made(n: Node) -> Node:

@@ -1,7 +1,8 @@
-"""Scores with a column beside them, as a sink's: what reduces a concatenation reduces its pieces and joins the results.
+"""Reductions of scores with an extra column, such as an attention sink: split into reductions of the pieces, combined
+afterwards.
 
-`softmax(concat([scores, sink], -1))[..., :-1] @ v` runs over scores and v alone: the maximum and the sum of all columns
-are those of the scores, joined with the sink's, and a slice that is a piece is that piece.
+`softmax(concat([scores, sink], -1))[..., :-1] @ v` runs over scores and v only: the maximum and the sum are those of
+the scores, combined with the sink's, and a slice that is a piece is that piece.
 """
 
 from __future__ import annotations
@@ -17,46 +18,46 @@ from ..ir.types import BOOL
 from .concat_pieces import JOINS, begin_of
 from .coordinates import below_index
 
-Place = tuple[Node, int]  # an axis of an array
-Same = Callable[[Dim, Dim], bool]
+ArrayAxis = tuple[Node, int]  # an axis of an array
+SameExtent = Callable[[Dim, Dim], bool]
 ELEMENTWISE = ("convert", "cast", "broadcast")
 MOST = 3
 
 
 @dataclass(frozen=True)
-class Cut:
-    """An axis of `extent` in pieces, which begin at `begins` and are as long as `extents` say."""
+class AxisPieces:
+    """An axis of `extent` in pieces with these `begins` and `extents`."""
 
     extent: Dim
     begins: tuple[Dim, ...]
     extents: tuple[Dim, ...]
 
 
-def part_joined(results: Sequence[Node], same: Same) -> list[Node]:
-    """The results with reductions of scores that have columns beside them as reductions of the scores alone."""
+def split_concat_reductions(results: Sequence[Node], same: SameExtent) -> list[Node]:
+    """The results with reductions over concatenated scores split into reductions of the scores and single columns."""
     for cut in _cuts(results, same):
-        results = _Parted(cut, same).results(results)
+        results = _PieceSlicer(cut, same).results(results)
     return list(results)
 
 
-def _cuts(results: Sequence[Node], same: Same) -> list[Cut]:
-    """The axes along which sums of products are joined to single columns."""
-    found: dict[Dim, dict[Dim, Dim]] = {}
+def _cuts(results: Sequence[Node], same: SameExtent) -> list[AxisPieces]:
+    """Axes along which sums of products are concatenated with single columns."""
+    pieces: dict[Dim, dict[Dim, Dim]] = {}
     computed: set[Dim] = set()
     for n in walk(results):
         if n.op == "gather" and n.attr[0] == GUARDED:
             axis = next(k for k, (kind, _) in enumerate(n.attr[1]) if kind == "at")
             begin, extent = begin_of(n.args[1]), n.type.shape[axis]
             if begin is not None:
-                found.setdefault(extent, {})[begin] = n.args[0].type.shape[axis]
+                pieces.setdefault(extent, {})[begin] = n.args[0].type.shape[axis]
                 if any(m.op == "reduce" for m in walk(n.args[:1])):
                     computed.add(extent)
-    cuts = [_in_order(extent, found[extent], same) for extent in found if extent in computed]
+    cuts = [_in_order(extent, pieces[extent], same) for extent in pieces if extent in computed]
     return [cut for cut in cuts if cut is not None and sum(d != 1 for d in cut.extents) == 1 < len(cut.extents)]
 
 
-def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: Same) -> Cut | None:
-    """The pieces of an axis, those among them that nothing is gathered for."""
+def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: SameExtent) -> AxisPieces | None:
+    """Pieces of an axis in order, including single elements that no gather places."""
     begins: list[Dim] = []
     extents: list[Dim] = []
     at: Dim = 0
@@ -67,22 +68,22 @@ def _in_order(extent: Dim, pieces: dict[Dim, Dim], same: Same) -> Cut | None:
         begins.append(at)
         extents.append(size)
         at = expression("+", at, size)
-    return None if left or len(begins) > MOST else Cut(extent, tuple(begins), tuple(extents))
+    return None if left or len(begins) > MOST else AxisPieces(extent, tuple(begins), tuple(extents))
 
 
-class _Parted:
-    """Arrays as far as one piece of an axis goes."""
+class _PieceSlicer:
+    """Arrays restricted to one piece of an axis."""
 
-    def __init__(self, cut: Cut, same: Same):
+    def __init__(self, cut: AxisPieces, same: SameExtent):
         self.cut, self.same = cut, same
-        self.made: list[dict[Place, Node | None]] = [{} for _ in cut.begins]
+        self.made: list[dict[ArrayAxis, Node | None]] = [{} for _ in cut.begins]
         self.names: dict[Dim, Dim] = {}
 
     def results(self, results: Sequence[Node]) -> list[Node]:
-        """The results with pieces where they do; extents that a slice shares with its piece have one name."""
+        """The results computed from pieces; extents of slices that equal a piece's extent are unified."""
         new = rebuild(results, self._change)
-        made = Graph((), tuple(new[r] for r in results), ())
-        return list(resolve_dims(made, self.names).results)
+        graph = Graph((), tuple(new[r] for r in results), ())
+        return list(resolve_dims(graph, self.names).results)
 
     def _change(self, old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -91,7 +92,7 @@ class _Parted:
         return (self._sliced(new) or new) if new.op == "index" else new
 
     def _reduced(self, n: Node) -> Node | None:
-        """A reduction of all pieces."""
+        """Reduction of all pieces, combined."""
         (x,), (name, axes) = n.args, n.attr
         if len(axes) != 1 or x.type.shape[axes[0]] != self.cut.extent or name not in JOINS:
             return None
@@ -105,7 +106,7 @@ class _Parted:
         return whole
 
     def _sliced(self, n: Node) -> Node | None:
-        """A slice that is a piece."""
+        """The piece that a slice is, or None."""
         (x,) = n.args
         plain = [entry for entry in n.attr if entry[0] != "new"]
         for axis, entry in enumerate(plain):
@@ -119,7 +120,7 @@ class _Parted:
         return None
 
     def _rest(self, n: Node, part: Node, axis: int, extent: Dim) -> Node:
-        """What a basic index does besides taking a piece."""
+        """A basic index without the slice that takes the piece."""
         shape = tuple(extent if k == axis else d for k, d in enumerate(part.type.shape))
         part = node("broadcast", (part,), None, Type(part.type.dtype, shape, part.type.weak))
         key, below = [], 0
@@ -130,11 +131,11 @@ class _Parted:
 
     # -- pieces
 
-    def part(self, place: Place, p: int) -> Node | None:
-        """One piece of an array along an axis; None where something needs all of it."""
+    def part(self, place: ArrayAxis, p: int) -> Node | None:
+        """One piece of an array along an axis; None if something needs the whole axis."""
         return resolve(self.made[p], place, lambda at: self._needs(at, p), lambda at: self._make(at, p))
 
-    def _needs(self, place: Place, p: int) -> list[Place]:
+    def _needs(self, place: ArrayAxis, p: int) -> list[ArrayAxis]:
         n, axis = place
         if n.type.shape[axis] == 1 or self._holds(place, p) is not None:
             return []
@@ -147,7 +148,7 @@ class _Parted:
         inner = _inner(n, axis)
         return [] if inner is None else [(n.args[0], inner)]
 
-    def _make(self, place: Place, p: int) -> Node | None:
+    def _make(self, place: ArrayAxis, p: int) -> Node | None:
         n, axis = place
         if n.type.shape[axis] == 1:
             return n
@@ -157,20 +158,20 @@ class _Parted:
         shape = tuple(self.cut.extents[p] if k == axis else d for k, d in enumerate(n.type.shape))
         type = Type(n.type.dtype, shape, n.type.weak)
         if n.op == "where" and (branch := self._branch(n, axis, p)) is not None:
-            made = self._of(branch, n, axis, p)
-            return None if made is None else node("broadcast", (made,), None, type)
+            sliced = self._of(branch, n, axis, p)
+            return None if sliced is None else node("broadcast", (sliced,), None, type)
         if n.op in OPS or n.op in ELEMENTWISE:
             args = [self._of(a, n, axis, p) for a in n.args]
             return None if None in args else node(n.op, tuple(args), n.attr, type)  # type: ignore[arg-type]
         return self._leaf(n, axis, p, type)
 
     def _leaf(self, n: Node, axis: int, p: int, type: Type) -> Node | None:
-        """A piece of what is no elementwise operation."""
+        """Piece of a node that is not elementwise."""
         begin, extent = self.cut.begins[p], self.cut.extents[p]
         if n.op == "gather":
             gathered = self._gathered(n, axis)
-            there = gathered is not None and self.same(gathered, begin)
-            return node("broadcast", n.args[:1], None, type) if there else None
+            matches = gathered is not None and self.same(gathered, begin)
+            return node("broadcast", n.args[:1], None, type) if matches else None
         if n.op == "iota":
             first = constant(begin, type.dtype, type.weak) if isinstance(begin, int) else None
             first = first or node("size", (), begin, Type(type.dtype, (), type.weak))
@@ -189,12 +190,12 @@ class _Parted:
         return node(n.op, (x,), n.attr, type)
 
     def _of(self, a: Node, n: Node, axis: int, p: int) -> Node | None:
-        """A piece of an operand that broadcasts to n."""
+        """Piece of an operand that broadcasts to n."""
         k = axis - n.type.rank + a.type.rank
         return a if k < 0 else self.made[p][a, k]
 
     def _gathered(self, n: Node, axis: int) -> Dim | None:
-        """Where on the axis a gather puts an array that is one of the pieces."""
+        """Offset at which a gather places an array that is one of the pieces, or None."""
         mode, entries = n.attr
         at = [k for k, (kind, _) in enumerate(entries) if kind == "at"]
         plain = all(kind == "at" or place == k for k, (kind, place) in enumerate(entries))
@@ -203,14 +204,14 @@ class _Parted:
     # -- conditions
 
     def _branch(self, n: Node, axis: int, p: int) -> Node | None:
-        """The branch of a choice that all of a piece takes."""
+        """The branch of a select that a whole piece takes, or None."""
         condition = n.args[0]
         k = axis - n.type.rank + condition.type.rank
         known = None if k < 0 else self._holds((condition, k), p)
         return None if known is None else n.args[1 if known else 2]
 
-    def _holds(self, place: Place, p: int) -> bool | None:
-        """Whether a condition of the position alone holds on all of a piece; None: it is no such condition."""
+    def _holds(self, place: ArrayAxis, p: int) -> bool | None:
+        """Value of a condition of the index alone on a whole piece; None if it is not constant."""
         n, axis = place
         while n.op in ("index", "convert", "broadcast"):
             inner = axis - n.type.rank + n.args[0].type.rank if n.op != "index" else _inner(n, axis)
@@ -238,7 +239,7 @@ class _Parted:
 
 
 def _extent_of(n: Node) -> Dim | None:
-    """The extent that a scalar is."""
+    """The extent that a scalar stands for, or None."""
     while n.op in ("convert", "broadcast"):
         (n,) = n.args
     if n.op == "size":
@@ -246,7 +247,7 @@ def _extent_of(n: Node) -> Dim | None:
     return int(value_of(n)) if n.op == "const" else None
 
 
-def _below(a: Node, n: Node, axis: int) -> list[Place]:
+def _below(a: Node, n: Node, axis: int) -> list[ArrayAxis]:
     """The axis of an operand that one of n is broadcast from."""
     k = axis - n.type.rank + a.type.rank
     return [] if k < 0 else [(a, k)]

@@ -1,4 +1,4 @@
-"""What a program would move and compute operation by operation."""
+"""Unfused cost: the bytes and instructions of a program run operation by operation."""
 
 from __future__ import annotations
 
@@ -16,11 +16,8 @@ from ..ir.types import FLOAT64
 
 
 @dataclass(frozen=True)
-class Step:
-    """One kernel of an unfused run: the operation, the bytes that it reads and writes, what it issues.
-
-    Of a product of matrices `sides` are how many there are, their rows, columns, and the terms of each sum.
-    """
+class UnfusedKernel:
+    """One kernel of an unfused run: its operation, bytes and instructions."""
 
     operation: str
     read: int
@@ -34,13 +31,12 @@ class Step:
         return self.read + self.written
 
 
-def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
-    """The kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
+def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[UnfusedKernel, ...]:
+    """Kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
-    Counted in the unfused run's favour: a common subexpression is computed once, an operand that is read twice by one
-    operation is moved once, views and changes of dtype are free, and so is arithmetic on Python numbers and positions,
-    but for the results that it fills. A sum of products of what is broadcast against each other is a product of
-    matrices, also where products are masked.
+    Counted in favour of the unfused run: common subexpressions are computed once, and an operand that one operation
+    reads twice is moved once. Views, dtype changes, and arithmetic on Python numbers and indices are free, except for
+    results that they fill. A sum of broadcast products is a matrix product, masked or not.
     """
     arrays = _arrays(graph)
     products = _products(graph, extents)
@@ -53,25 +49,25 @@ def unfused(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[Step, ...]:
 
 
 def _arrays(graph: Graph) -> set[Node]:
-    """The nodes that an array enters; the others are arithmetic on Python numbers and positions."""
-    found: set[Node] = set()
+    """Nodes that depend on an array; others are arithmetic on Python numbers and indices."""
+    nodes: set[Node] = set()
     for n in graph.nodes():
-        if n.op == "param" or any(a in found for a in n.args):
-            found.add(n)
-    return found
+        if n.op == "param" or any(a in nodes for a in n.args):
+            nodes.add(n)
+    return nodes
 
 
 def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[Node, ...]]:
-    """The sums that are products of matrices, with their two factors and the condition under which products count."""
-    found = {}
+    """Sums that are matrix products, with their factors and the mask of the products."""
+    matmuls = {}
     for n in graph.nodes():
         if n.op == "reduce" and n.attr[0] == "sum" and (taken := _factors(n.args[0], extents)):
-            found[n] = taken
-    return found
+            matmuls[n] = taken
+    return matmuls
 
 
 def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
-    """What an element is the product of, where either factor is smaller than all products; nothing where it is none."""
+    """The two factors of an element if either is smaller than all products; else empty."""
     kept: tuple[Node, ...] = ()
     x = _operand(summed)
     if x.op == "where" and x.args[2].op == "const" and value_of(x.args[2]) == 0:
@@ -82,52 +78,52 @@ def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
 
 
 def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
-    """The nodes between such sums and their factors that nothing else reads."""
+    """Nodes between such sums and their factors without other users."""
     users: dict[Node, list[Node]] = {}
     for n in graph.nodes():
         for a in n.args:
             users.setdefault(a, []).append(n)
-    found: set[Node] = set()
+    nodes: set[Node] = set()
     for product, factors in products.items():
         stack = [product.args[0]]
         while stack:
             n = stack.pop()
-            within = all(u is product or u in found for u in users[n]) and n not in graph.results
+            within = all(u is product or u in nodes for u in users[n]) and n not in graph.results
             if within and n not in factors:
-                found.add(n)
+                nodes.add(n)
                 stack.extend(n.args)
-    return found
+    return nodes
 
 
 def _computes(n: Node) -> bool:
-    """Whether the node is a kernel of an unfused run. A reshape is one where strides cannot express it."""
+    """Whether the node is a kernel of an unfused run; a reshape is one if strides cannot express it."""
     if n.op == "reshape":
         below = n.args[0]
         while below.op == "reshape":
             below = below.args[0]
         return below.op in VIEWS
     if n.op == "gather":
-        return n.attr[0] != GUARDED  # where it is chosen among others, that choice is the kernel
+        return n.attr[0] != GUARDED  # a select between pieces is the kernel then
     return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "contract")
 
 
 def _below_views(n: Node) -> Node:
-    """The array that a node is a free view of."""
+    """The array that a node is a view of."""
     while not _computes(n) and n.op in (*VIEWS, "convert"):
         n = n.args[0]
     return n
 
 
-def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
+def _step(n: Node, arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
     operands = [a for a in dict.fromkeys(map(_operand, n.args)) if a in arrays]
-    most = _count(n, extents) if n.op == "gather" else None  # of an array that is read here and there
+    most = _count(n, extents) if n.op == "gather" else None  # elements that a gather reads
     read = sum(
         _size(a, extents) if most is None else min(_count(a, extents), most) * a.type.dtype.itemsize for a in operands
     )
     cost = OPS[n.op].cost if n.op in OPS else 1
     name = n.attr[0] if n.op == "reduce" else f"cum{n.attr[0]}" if n.op == "scan" else n.op
-    made = Step(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
-    return replace(made, sides=_sides(n, extents)) if n.op == "contract" else made
+    kernel = UnfusedKernel(name, read, _size(n, extents), cost * _work(n, extents), n.type.dtype.compute is FLOAT64)
+    return replace(kernel, sides=_sides(n, extents)) if n.op == "contract" else kernel
 
 
 def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
@@ -139,8 +135,8 @@ def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
     return batch, rows, columns, terms
 
 
-def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> Step:
-    """A sum as the product of matrices that it is."""
+def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
+    """A sum as the matrix product that it is."""
     operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
     read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
     a, b, results = (_count(_operand(x), extents) for x in (*factors[:2], n))
@@ -148,11 +144,13 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
     # a is batch * rows * terms, b is batch * columns * terms, and results are batch * rows * columns
     batch = max(1, round(a * b / max(1, results * terms * terms)))
     rows, columns = a // max(1, batch * terms), b // max(1, batch * terms)
-    return Step("contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms))
+    return UnfusedKernel(
+        "contract", read, written, work, n.type.dtype.compute is FLOAT64, (batch, rows, columns, terms)
+    )
 
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
-    """How often an operation is carried out; of an order, what that takes."""
+    """Number of operations; for a sort, its instructions."""
     if n.op == "ranked":
         along = evaluate(n.args[0].type.shape[-1], extents) or 0
         return round(_count(n, extents) * ordering(along))
@@ -164,19 +162,19 @@ def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
 
 
 def _operand(n: Node) -> Node:
-    """What is moved for an operand: broadcasting and changes of dtype happen on the way."""
+    """Array that is read for an operand: broadcasts and dtype changes are fused into the read."""
     while n.op in ("convert", "broadcast"):
         n = n.args[0]
     return n
 
 
-def _fill(r: Node, extents: Mapping[Symbol, int]) -> Step:
-    """A result that no array enters is written."""
-    return Step("full", 0, _size(r, extents), _count(r, extents))
+def _fill(r: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
+    """Kernel that writes a result without array inputs."""
+    return UnfusedKernel("full", 0, _size(r, extents), _count(r, extents))
 
 
-def _copy(n: Node, extents: Mapping[Symbol, int]) -> Step:
-    return Step("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
+def _copy(n: Node, extents: Mapping[Symbol, int]) -> UnfusedKernel:
+    return UnfusedKernel("copy", _size(_operand(n), extents), _size(n, extents), _count(n, extents))
 
 
 def _count(n: Node, extents: Mapping[Symbol, int]) -> int:

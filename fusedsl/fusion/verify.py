@@ -1,7 +1,7 @@
-"""Verifies what a graph becomes before kernels are written: the lowered program of a segment, and its partition.
+"""Verifies the scalar program of a segment, and the partition, before kernels are built.
 
-Each rule is a function, named for what has to hold. What is well formed may still mean something else: `compare`
-evaluates programs of a moderate size, and their graphs.
+Each rule is a function, named for what must hold. A well-formed program may still compute something else: `compare`
+evaluates programs of moderate size and their graphs.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 from ..ir.compare import compare
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Node, Type, walk
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.samples import Samples
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
-from .evaluate import Evaluator
+from .evaluate import ScalarEvaluator
 from .fusion_group import Partition
-from .scalar_program import Lowered, Memory, Root
+from .scalar_program import ReadableArrays, ScalarProgram, ScalarStore
 from .segments import Segment
 from .verify_arrays import Arrays, Key
 from .verify_groups import verify_group, verify_groups_order
@@ -27,40 +27,45 @@ from .verify_scalars import verify_scalars
 from .verify_stores import verify_order, verify_stores, verify_values
 
 
-def verify_lowered(program: Lowered, segment: Segment, memory: Memory, samples: Samples, meaning: bool = True) -> str:
-    """Why a lowered program was not compared with its segment, or "". VerifyError where it is not well formed or, where
-    `meaning` is asked for, computes something else. `samples` pass the checks of the whole program."""
+def verify_scalar_program(
+    program: ScalarProgram, segment: Segment, memory: ReadableArrays, samples: Samples, meaning: bool = True
+) -> str:
+    """Why a scalar program was not compared with its segment, or "".
+
+    VerifyError if it is not well formed, or if `meaning` is asked for and it computes something else. `samples` pass
+    the checks of the whole program.
+    """
     graph, before = segment.graph, memory.temporaries
     require(program.temporaries[: len(before)] == before, "a program keeps the temporaries that stand before it")
     wanted = {(t.kind, t.index): r.type for t, r in zip(segment.targets, graph.results)}
     types = _types(graph, program.temporaries) | wanted
     wanted |= {("temporary", k): types["temporary", k] for k in range(len(before), len(program.temporaries))}
-    rounded = memory.rounded | {r.index for r in program.roots if r.kind == "temporary" and r.rounded}
-    arrays = Arrays(types, {*wanted, *_read(graph)}, rounded, _numbers(graph), Places(graph.parameters, samples))
-    nodes = list(walk(r.value for r in program.roots))
+    rounded = memory.rounded | {r.index for r in program.stores if r.kind == "temporary" and r.rounded}
+    arrays = Arrays(types, {*wanted, *_read(graph)}, rounded, _numbers(graph), IndexRules(graph.parameters, samples))
+    nodes = list(walk(r.value for r in program.stores))
     verify_scalars(nodes, arrays)
-    verify_stores(program.roots, wanted, arrays)
-    verify_values((r, r.value) for r in program.roots)
-    ordered = verify_order(program.roots, program.written)
+    verify_stores(program.stores, wanted, arrays)
+    verify_values((r, r.value) for r in program.stores)
+    ordered = verify_order(program.stores, program.written)
     if not meaning:
         return "not asked for"
 
     def run(*call) -> list[np.ndarray]:
-        stored = _run([(r, r.value) for r in ordered], Evaluator(*call))
+        stored = _run([(r, r.value) for r in ordered], ScalarEvaluator(*call))
         return [stored[t.kind, t.index] for t in segment.targets]
 
     return compare(graph, before, samples.small, run, len(nodes))
 
 
 def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bool = True) -> str:
-    """The same of the kernels of a whole program, in the order in which they run."""
+    """The same for the kernels of a whole program in launch order."""
     for t, shape in cut.temporaries:
         require(t.shape == shape, "a temporary has its shape", t, shape)
     types = _types(graph, [t for t, _ in cut.temporaries]) | {
         ("result", k): r.type for k, r in enumerate(graph.results)
     }
     roots = [r for g in cut.groups for r in g.all_stores]
-    stores: dict[int, list[Root]] = {}
+    stores: dict[int, list[ScalarStore]] = {}
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
@@ -72,7 +77,7 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
         {k for k in types if k[0] == "argument"} | wanted,
         rounded,
         _numbers(graph),
-        Places(graph.parameters, samples),
+        IndexRules(graph.parameters, samples),
     )
     verify_stores(roots, wanted, arrays)
     verify_groups_order(cut.groups)
@@ -84,14 +89,14 @@ def verify_partition(cut: Partition, graph: Graph, samples: Samples, meaning: bo
         return "not asked for"
 
     def run(*call) -> list[np.ndarray]:
-        stored = _run(pairs, Evaluator(*call))
+        stored = _run(pairs, ScalarEvaluator(*call))
         return [stored["result", k] for k in range(len(graph.results))]
 
     return compare(graph, (), samples.small, run, len(nodes))
 
 
 def _types(graph: Graph, temporaries: Sequence[Type]) -> dict[Key, Type]:
-    """The types of arguments and temporaries."""
+    """Types of arguments and temporaries."""
     types = {("argument", k): p.type for k, p in enumerate(graph.parameters) if not p.scalar}
     return types | {("temporary", k): t for k, t in enumerate(temporaries)}
 
@@ -101,20 +106,20 @@ def _numbers(graph: Graph) -> dict:
 
 
 def _read(graph: Graph) -> set[Key]:
-    """The arrays that the graph of a segment reads."""
+    """Arrays that a segment's graph reads."""
     places = [n.attr for n in graph.nodes() if n.op == "param"]
     count = len(graph.parameters)
     return {("argument", k) if k < count else ("temporary", k - count) for k in places}
 
 
-def _run(pairs: Iterable[tuple[Root, Node]], evaluator: Evaluator) -> Mapping[Key, np.ndarray]:
-    """What stands in memory once all roots are stored."""
+def _run(pairs: Iterable[tuple[ScalarStore, Node]], evaluator: ScalarEvaluator) -> Mapping[Key, np.ndarray]:
+    """Arrays in memory after all stores."""
     pairs = list(pairs)
     written = {(r.kind, r.index) for r, _ in pairs}
     memory = evaluator.arrays = {key: x for key, x in evaluator.arrays.items() if key not in written}
     for r, value in pairs:
         if (r.kind, r.index) not in memory:
             shape = [evaluate(d, evaluator.extents) for d in r.shape]
-            memory[r.kind, r.index] = np.zeros(shape, numpy_dtype(r.held))
+            memory[r.kind, r.index] = np.zeros(shape, numpy_dtype(r.stored_dtype))
         evaluator.store(r, value, memory[r.kind, r.index])
     return memory

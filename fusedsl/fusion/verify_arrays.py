@@ -1,4 +1,4 @@
-"""The arrays of a program that is verified, by kind and index: their types, and which of them scalars may read."""
+"""Arrays of a program under verification, by kind and index: types, and which of them may be read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..ir.graph import Type
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.types import DType
 
 Key = tuple[str, int]
@@ -14,11 +14,11 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Arrays:
-    """Arguments, temporaries and results; those that are `readable`, and the temporaries that hold their own dtype, to
-    which they are `rounded`. `numbers` are the arguments that are no arrays."""
+    """Arguments, temporaries and results; `readable` ones, temporaries `rounded` to their dtype, and scalar arguments
+    `numbers`."""
 
     types: Mapping[Key, Type]
     readable: Collection[Key]
     rounded: Collection[int]
     numbers: Mapping[int, DType]
-    places: Places
+    places: IndexRules

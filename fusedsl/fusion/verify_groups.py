@@ -1,4 +1,4 @@
-"""What holds of the kernels of a partition: what each runs over, finds, imports and waits for."""
+"""Rules of a partition's kernels: their axes, folds, imports and dependencies."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from operator import or_
 
 from ..ir.graph import Node
 from ..ir.verify import require
-from ..rewrite.scalar_builder import bound_axes, free_axes, replaced
+from ..rewrite.scalar_builder import bound_axes, free_axes, replace_nodes
 from .coordinates import Axis
-from .fusion_group import Group, loaded
+from .fusion_group import FusionGroup, load_of
 from .online.score_products import reachable_reductions
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 
-Stores = Mapping[int, Sequence[Root]]  # of each temporary
+Stores = Mapping[int, Sequence[ScalarStore]]  # by temporary
 
 
-def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
-    """What a kernel computes for each of its stores, of loads alone; VerifyError where it is not well formed."""
+def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
+    """Value of each store in terms of loads; VerifyError if the kernel is not well formed."""
     _axes_are_distinct(g)
     _stores_run_over_its_axes(g)
     for f, load in g.imports.items():
         _is_the_load_of(f, load, stores)
-    own = replaced([*g.values, *g.folds, *g.cross], g.imports)
+    own = replace_nodes([*g.values, *g.folds, *g.column_folds], g.imports)
     _finds_what_it_computes(g)
     free = free_axes(own.values())
     if g.attention is None:
@@ -33,19 +33,19 @@ def verify_group(g: Group, stores: Stores) -> dict[Root, Node]:
     return {r: own[r.value] for r in g.all_stores}
 
 
-def verify_groups_order(groups: Sequence[Group]) -> None:
-    """VerifyError unless every kernel runs after those that it waits for, and waits for those whose temporaries it
-    reads."""
+def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
+    """VerifyError unless every kernel runs after those that it waits for, and waits for the writers of temporaries that
+    it reads."""
     writer: dict[int, set[int]] = {}
-    before: list[int] = []  # the kernels that are over when each begins, a bit for each
+    before: list[int] = []  # bit set of kernels that are complete when each begins
     for k, g in enumerate(groups):
-        require(all(0 <= j < k for j in g.after), "a kernel waits for kernels before it", k, g.after)
-        before.append(reduce(or_, (1 << j | before[j] for j in g.after), 0))
+        require(all(0 <= j < k for j in g.waits_for), "a kernel waits for kernels before it", k, g.waits_for)
+        before.append(reduce(or_, (1 << j | before[j] for j in g.waits_for), 0))
         for r in g.all_stores:
             if r.kind == "temporary":
                 writer.setdefault(r.index, set()).add(k)
     for k, g in enumerate(groups):
-        for t in g.read:
+        for t in g.temporaries_read:
             require(t in writer, "a temporary that is read is written by a kernel", t, k)
             late = [j for j in writer[t] if not before[k] >> j & 1]
             require(not late, "a kernel waits for those whose temporaries it reads", t, f"kernel {k}, kernels {late}")
@@ -54,22 +54,22 @@ def verify_groups_order(groups: Sequence[Group]) -> None:
 # -- one kernel
 
 
-def _axes_are_distinct(g: Group) -> None:
+def _axes_are_distinct(g: FusionGroup) -> None:
     axes = (*g.rows, *g.columns)
     require(len(axes) == len(set(axes)), "a kernel runs along an axis once", g.rows, g.columns)
-    require(not (g.is_elementwise and not g.cross and g.rows), "a map has columns alone", g.rows)
+    require(not (g.is_elementwise and not g.column_folds and g.rows), "a map has columns alone", g.rows)
 
 
-def _stores_run_over_its_axes(g: Group) -> None:
+def _stores_run_over_its_axes(g: FusionGroup) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
     own = frozenset() if g.attention is None else frozenset(g.attention.value_axes)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
-    kinds: list[tuple[list[Root], Callable[[frozenset[Axis]], bool]]] = [
+    kinds: list[tuple[list[ScalarStore], Callable[[frozenset[Axis]], bool]]] = [
         (g.stores, lambda axes: axes == rows | columns),
         (g.row_stores, lambda axes: axes == rows),
         (g.rank_stores, lambda axes: bool(ranks) and axes == rows | ranks),
-        (g.own_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
-        (g.cross_stores, lambda axes: axes == columns),
+        (g.value_axis_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
+        (g.column_stores, lambda axes: axes == columns),
     ]
     for roots, fits in kinds:
         for r in roots:
@@ -78,18 +78,18 @@ def _stores_run_over_its_axes(g: Group) -> None:
 
 
 def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
-    """An import is the element of a temporary that holds the value which it stands for."""
+    """An import is the load of a temporary that holds the value it stands for."""
     require(
         load.op == "load" and load.attr[0].kind == "temporary", "what is imported is an element of a temporary", load
     )
     roots = stores.get(load.attr[0].index, ())
-    same = len(roots) == 1 and roots[0].value is f and loaded(roots[0]) is load
+    same = len(roots) == 1 and roots[0].value is f and load_of(roots[0]) is load
     require(same, "what is imported is what another kernel stores of it", f, load)
 
 
-def _finds_what_it_computes(g: Group) -> None:
-    """All folds, scans and orders that a kernel computes with are its own, or imported."""
-    own = {*g.folds, *g.cross, *g.scans, *g.ranked}
+def _finds_what_it_computes(g: FusionGroup) -> None:
+    """Folds, scans and sorts that a kernel reads are its own or imported."""
+    own = {*g.folds, *g.column_folds, *g.scans, *g.ranked}
     scores = [] if g.attention is None else [p.fold for p in g.attention.score_products]
     roots = [*g.values, *(p.args[0] for p in scores)]
     own.update(scores)
@@ -97,25 +97,28 @@ def _finds_what_it_computes(g: Group) -> None:
         require(n in own or n in g.imports, "what a kernel folds, it finds or imports", n)
 
 
-def _folds_run_along_columns(g: Group, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
+def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
     ranks = frozenset(() if g.ranks is None else (g.ranks,))
     for f in g.folds:
         along = frozenset(f.attr[1])
         require(along in (columns, ranks), "a fold runs along the columns", f, g.columns)
         require(free[own[f]] <= rows, "a fold is a value of a row", f, g.rows)
-    for f in g.cross:
+    for f in g.column_folds:
         require(frozenset(f.attr[1]) == rows, "a fold the other way runs along the rows", f, g.rows)
         require(free[own[f]] <= columns, "a fold the other way is a value of a column", f, g.columns)
     for n in (*g.scans, *(r.args[0] for r in g.ranked)):
         require(bound_axes(n) == columns, "a scan or an order is along the columns", n, g.columns)
 
 
-def _is_its_pass(g: Group) -> None:
+def _is_its_pass(g: FusionGroup) -> None:
     one = g.attention
     assert one is not None
     require(
-        g.rows == one.rows and g.columns == one.reduction.stream, "a pass over scores has its rows", g.rows, g.columns
+        g.rows == one.rows and g.columns == one.reduction.stream,
+        "an attention kernel has the rows of its pattern",
+        g.rows,
+        g.columns,
     )
-    require(tuple(g.folds) == one.folds, "a pass over scores finds its folds", *g.folds)
-    require(not (g.scans or g.ranked or g.cross or g.stores), "a pass over scores folds, and nothing else")
+    require(tuple(g.folds) == one.folds, "an attention kernel computes the folds of its pattern", *g.folds)
+    require(not (g.scans or g.ranked or g.column_folds or g.stores), "an attention kernel has reductions only")

@@ -1,4 +1,4 @@
-"""What holds of every scalar of a lowered program: its operands, the elements that it reads, the axes that it binds."""
+"""Rules of scalars: operands, loads, and bound axes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..ir.graph import Node
 from ..ir.ops import OPS
 from ..ir.types import BOOL, INT32, INT64
 from ..ir.verify import require
-from .coordinates import Axis, Computed, Coordinate
-from .scalar_program import Source
+from .coordinates import Axis, ComputedIndex, Coordinate
+from .scalar_program import ArraySource
 from .verify_arrays import Arrays
 
 SCANS = ("sum", "prod", "max", "min")
@@ -21,7 +21,7 @@ READS = ("load", "fetch", "pointer", "stride")
 
 def verify_scalars(nodes: Iterable[Node], arrays: Arrays) -> None:
     """VerifyError for the first scalar that is not well formed."""
-    sources: dict[Source, tuple[Dim, ...]] = {}
+    sources: dict[ArraySource, tuple[Dim, ...]] = {}
     for n in nodes:
         require(n.type.shape == (), "an element has no axes of its own", n)
         if n.op in READS and n.attr[0] not in sources:
@@ -55,13 +55,13 @@ def _operands_have_one_dtype(n: Node) -> None:
 # -- what is read
 
 
-def _shape_of(source: Source, arrays: Arrays) -> tuple[Dim, ...]:
+def _shape_of(source: ArraySource, arrays: Arrays) -> tuple[Dim, ...]:
     key = (source.kind, source.index)
     require(key in arrays.readable, "what is read is an argument, or was stored before", source)
     return arrays.places.viewed(arrays.types[key].shape, source.views, source)
 
 
-def _load(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _load(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     source, at = n.attr
     shape = sources[source]
     _has_the_dtype_of_its_array(n, source, arrays)
@@ -71,17 +71,17 @@ def _load(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) ->
         arrays.places.inside(c.start, c.step, 1 if c.axis is None else c.axis.extent, extent, n)
 
 
-def _fetch(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _fetch(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     source, at, held = n.attr
     address, wanted = n.args
     _has_the_dtype_of_its_array(n, source, arrays)
     require(len(at) == len(sources[source]), "a fetch has a coordinate for each axis", n)
-    require(all(isinstance(c, (Coordinate, Computed)) for c in at), "a fetch is at positions", n)
+    require(all(isinstance(c, (Coordinate, ComputedIndex)) for c in at), "a fetch is at positions", n)
     require(address.type.dtype is INT64 and wanted.type.dtype is BOOL, "a fetch has an address and a condition", n)
-    require(held is source.holds(n.type.dtype), "a fetch reads what memory holds", n)
+    require(held is source.stored_dtype(n.type.dtype), "a fetch reads what memory holds", n)
 
 
-def _has_the_dtype_of_its_array(n: Node, source: Source, arrays: Arrays) -> None:
+def _has_the_dtype_of_its_array(n: Node, source: ArraySource, arrays: Arrays) -> None:
     d = arrays.types[source.kind, source.index].dtype
     rounded = source.kind == "temporary" and source.index in arrays.rounded
     require(source.rounded == rounded, "a temporary is read as it is stored, rounded or not", n)
@@ -89,20 +89,20 @@ def _has_the_dtype_of_its_array(n: Node, source: Source, arrays: Arrays) -> None
     require(same, "an element has the dtype of its array", n, d)
 
 
-def _pointer(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _pointer(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     require(n.type.dtype is INT64, "an address is an int64", n)
 
 
-def _stride(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _stride(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     source, axis = n.attr
     require(0 <= axis < len(sources[source]), "a stride is that of an axis", n)
 
 
-def _scalar(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _scalar(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     require(n.attr in arrays.numbers, "a number is an argument", n)
 
 
-def _size(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _size(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     arrays.places.known_extents([n.attr], n)
 
 
@@ -114,12 +114,12 @@ def _is_axis(a: object, arrays: Arrays, what: Node) -> None:
     arrays.places.known_extents([a.extent], what)  # type: ignore[attr-defined]
 
 
-def _position(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _position(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     _is_axis(n.attr, arrays, n)
     require(n.type.dtype is INT64, "a position is an int64", n)
 
 
-def _fold(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _fold(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     name, axes = n.attr
     require(name in FOLDS, "a fold is known", n)
     require(0 < len(axes) == len(set(axes)), "a fold binds axes, each once", n)
@@ -128,13 +128,13 @@ def _fold(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) ->
         _is_axis(a, arrays, n)
 
 
-def _scan(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _scan(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     name, axis, _ = n.attr
     require(name in SCANS, "a scan is known", n)
     _is_axis(axis, arrays, n)
 
 
-def _select(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _select(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     _, column, count = n.attr
     _is_axis(column, arrays, n)
     for extents in arrays.places.samples.extents:
@@ -143,7 +143,7 @@ def _select(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) 
         )
 
 
-def _ranked(n: Node, arrays: Arrays, sources: Mapping[Source, tuple[Dim, ...]]) -> None:
+def _ranked(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     part, place = n.attr
     require(part in ("values", "positions") and n.args[0].op == "select", "what is ranked is an order", n)
     (_, _, count) = n.args[0].attr

@@ -1,20 +1,20 @@
-"""What holds of the stores of a lowered program, or of its kernels: each element of an array is stored once."""
+"""Rules of stores: each element of an array is stored exactly once."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
 from ..ir.graph import Node, Type, walk
-from ..ir.places import Box, Places
+from ..ir.places import Box, IndexRules
 from ..ir.verify import require
 from ..rewrite.scalar_builder import free_axes
-from .scalar_program import Root
+from .scalar_program import ScalarStore
 from .verify_arrays import Arrays, Key
 
 
-def verify_stores(roots: Sequence[Root], wanted: Collection[Key], arrays: Arrays) -> None:
-    """VerifyError unless the roots store all of the arrays that are `wanted`, and nothing else."""
-    stored: dict[Key, list[Root]] = {}
+def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays: Arrays) -> None:
+    """VerifyError unless the stores cover exactly the arrays that are `wanted`."""
+    stored: dict[Key, list[ScalarStore]] = {}
     for r in roots:
         key = (r.kind, r.index)
         require(key in wanted, "what is stored is a result, or a temporary of this program", r)
@@ -27,24 +27,26 @@ def verify_stores(roots: Sequence[Root], wanted: Collection[Key], arrays: Arrays
         arrays.places.covered(viewed, [_box(r) for r in stored[key]], key)
 
 
-def _has_the_type_of_its_array(r: Root, t: Type, places: Places) -> None:
+def _has_the_type_of_its_array(r: ScalarStore, t: Type, places: IndexRules) -> None:
     require(r.type.dtype is t.dtype, "what is stored has the dtype of its array", r, t)
-    require(r.value.type.dtype.compute is r.held.compute, "a value is computed in what its array holds", r, r.value)
+    require(
+        r.value.type.dtype.compute is r.stored_dtype.compute, "a value is computed in what its array holds", r, r.value
+    )
     places.alike(r.shape, t.shape, r)
     if r.viewed != r.shape:
         places.viewed(r.shape, (("reshape", r.viewed),), r)
     require(len(r.axes) == len(r.viewed), "a store has an axis for each of its array", r)
     axes = [a for a in r.axes if a is not None]
     require(len(axes) == len(set(axes)), "a store runs along an axis once", r)
-    require(len(r.starts) in (0, len(r.axes)), "a store begins somewhere on each axis", r)
+    require(len(r.offsets) in (0, len(r.axes)), "a store begins somewhere on each axis", r)
 
 
-def _box(r: Root) -> Box:
-    return Box(r.starts or (0,) * len(r.axes), tuple(1 if a is None else a.extent for a in r.axes))
+def _box(r: ScalarStore) -> Box:
+    return Box(r.offsets or (0,) * len(r.axes), tuple(1 if a is None else a.extent for a in r.axes))
 
 
-def verify_values(pairs: Iterable[tuple[Root, Node]]) -> None:
-    """VerifyError unless what is stored for each root depends on the axes of its store alone."""
+def verify_values(pairs: Iterable[tuple[ScalarStore, Node]]) -> None:
+    """VerifyError unless each stored value depends on the axes of its store only."""
     pairs = list(pairs)
     free = free_axes([value for _, value in pairs])
     for r, value in pairs:
@@ -52,11 +54,10 @@ def verify_values(pairs: Iterable[tuple[Root, Node]]) -> None:
         require(not loose, "a value depends on the axes of its store alone", [str(a) for a in loose], r)
 
 
-def verify_order(roots: Sequence[Root], written: frozenset[int]) -> list[Root]:
-    """The roots in an order in which every temporary that they have `written` stands before it is read; VerifyError
-    where there is none."""
+def verify_order(roots: Sequence[ScalarStore], written: frozenset[int]) -> list[ScalarStore]:
+    """The stores in an order in which temporaries are `written` before they are read; VerifyError if there is none."""
     reads = {r: _temporaries(r.value) & written for r in roots}
-    left, ordered, done = list(dict.fromkeys(roots)), list[Root](), set[int]()
+    left, ordered, done = list(dict.fromkeys(roots)), list[ScalarStore](), set[int]()
     pending = {t: sum(r.index == t for r in roots if r.kind == "temporary") for t in written}
     while left:
         ready = [r for r in left if reads[r] <= done]
@@ -71,6 +72,6 @@ def verify_order(roots: Sequence[Root], written: frozenset[int]) -> list[Root]:
 
 
 def _temporaries(value: Node) -> set[int]:
-    """The temporaries that a value reads."""
+    """Temporaries that a value reads."""
     sources = (n.attr[0] for n in walk([value]) if n.op in ("load", "pointer"))
     return {s.index for s in sources if s.kind == "temporary"}

@@ -1,4 +1,4 @@
-"""What attention asks of a call's extents, and the words where they break it: operands, and arrays of its texts."""
+"""Checks of attention's extents, and their error messages: operands, and arrays that score and mask texts read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations, permutations
 
 from .graph import Check
 
-PLACES = "bhij"  # what the texts of score and mask call the place of a pair: in the order of its axes
+PLACES = "bhij"  # names of a pair's indices in score and mask texts, in axis order
 
 # What to do where operands of attention do not agree, by what they are to agree in.
 AGREEMENT = {
@@ -26,7 +26,7 @@ Words = tuple[str, str | None, str | None, str]  # message, note, help, the seco
 
 
 def holds(check: Check, values: Sequence[int]) -> bool:
-    """Whether the values of its extents pass a check of attention."""
+    """Whether extents pass a check of attention."""
     match check.kind:
         case "agree":
             return values[0] == values[1]
@@ -42,7 +42,7 @@ def holds(check: Check, values: Sequence[int]) -> bool:
 
 
 def words(check: Check, shown: Sequence[str], values: Sequence[int], shapes: Sequence[Sequence[int]]) -> Words:
-    """What a check of attention says that does not hold, with its operands as they are `shown` and their `shapes`."""
+    """(message, note, help, code) of a failed check of attention; operands are shown as they are."""
     match check.kind:
         case "agree":
             message = f"attention needs one {check.what}: {shown[0]} and {shown[1]}"
@@ -61,7 +61,7 @@ def words(check: Check, shown: Sequence[str], values: Sequence[int], shapes: Seq
 
 
 def _heads_help(what: str, q: Sequence[int], k: Sequence[int]) -> str:
-    """What to do where heads of q are no multiple of those of k: their axes may stand elsewhere."""
+    """Help text if the heads of q are no multiple of those of k."""
     if what == "paged heads":
         if k[1] and q[1] % k[1] == 0 and k[1] < k[2]:
             return "is it (pages, kv_heads, page, d)? k and v are (pages, page, kv_heads, d): write k.swapaxes(1, 2)"
@@ -75,18 +75,14 @@ def _heads_help(what: str, q: Sequence[int], k: Sequence[int]) -> str:
 
 
 def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str | None:
-    """How to read an array of this shape at b, h, i and j, which run so far; None where no way fits.
-
-    >>> indexed("m", (2, 1, 9), {"b": 2, "h": 4, "i": 3, "j": 9})
-    'm[b, 0, j]'
-    """
+    """How to index an array of this shape by b, h, i and j; None if it does not fit."""
     ways = (*reversed(list(combinations(extents, len(shape)))), *permutations(extents, len(shape)))
     written = next((one for way in ways if (one := _indices(shape, way, extents)) is not None), None)
     return None if written is None else f"{name}[{', '.join(written)}]"
 
 
-def elsewhere(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
-    """How to read an array that has a name, and that is not to be read as it is aligned; None where no way fits."""
+def indexing_help(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
+    """How to index a named array that is not aligned with the last axes."""
     extents = dict(zip(PLACES, runs))
     aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None
     return None if aligned or not shape or not name or name in ("score", *PLACES) else indexed(name, shape, extents)
@@ -98,14 +94,13 @@ def _indices(shape: Sequence[int], places: Sequence[str], extents: Mapping[str, 
 
 
 def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
-    """The places that the axes of an unindexed array may stand for, where those that it is aligned with are among them;
-    `values` are its extents, then how far b, h, i and j run."""
+    """Indices that the axes of an unindexed array may stand for."""
     *shape, b, h, i, j = values
     extents = dict(zip(PLACES, (b, h, i, j)))
     ways = combinations(PLACES, len(shape))
-    found = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
-    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in found
-    return found if apart else []
+    fitting = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
+    apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
+    return fitting if apart else []
 
 
 def _reading_words(check: Check, shown: str, values: Sequence[int]) -> Words:

@@ -1,4 +1,4 @@
-"""Builds typed nodes: promotion, weak values, broadcasting and the checks that only a call can decide."""
+"""Builder of typed graphs: type promotion, weak values, broadcasting, and checks that only a call can decide."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ MIXING = (*FOLDING, "contract", "ranked")
 
 
 def fail(error: FusedslError, operand: int | None = None, item: int | None = None) -> FusedslError:
-    """Note which operand of the call (or item of it) is at fault, so that the language can put the caret there."""
+    """Attach the faulty operand of the call (or an item of it) to an error, so that the language can point at it."""
     error.operand = operand  # type: ignore[attr-defined]
     if item is not None:
         error.item = item  # type: ignore[attr-defined]
     return error
 
 
-class Builder:
+class GraphBuilder:
     """One program under construction: a factory of nodes that gathers checks, unified extents and guards.
 
     `extents` are those of the call that caused the build. They decide only whether a computed extent is 1 (each such
@@ -52,11 +52,13 @@ class Builder:
         self.checks: list[Check] = []
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
-        self.merged: dict[Node, tuple[Node, Node]] = {}  # positions on an axis that is two: their own on these
+        self.merged: dict[Node, tuple[Node, Node]] = {}  # indices on an axis that merges two: the indices on each
         self.site = Site()
-        self.find_site: Callable[[int, int | None], Site] | None = None  # of an operand, or of an item of it
-        self.names: tuple[str, ...] = ()  # what the text calls the operands of the operation being built
-        self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages are to show it
+        self.find_site: Callable[[int, int | None], Site] | None = (
+            None  # source site of an operand, or of an item of it
+        )
+        self.names: tuple[str, ...] = ()  # names of the current operation's operands in the text
+        self.shown: Callable[[Type], Type] = lambda t: t  # a type as messages show it
         self._coerced: dict[tuple[Node, DType], Node] = {}
 
     @contextmanager
@@ -129,7 +131,7 @@ class Builder:
         if a == b or (isinstance(a, int) and isinstance(b, int)):
             return
         if isinstance(a, Expression) or isinstance(b, int):
-            a, b = b, a  # a symbol or a number is the simpler name
+            a, b = b, a  # prefer a symbol or a number
         if isinstance(a, Expression) and isinstance(b, Expression) and _mentions(a, b):
             a, b = b, a
         self.unified[b] = a
@@ -150,7 +152,7 @@ class Builder:
         if self.canonical(a) == self.canonical(b):
             return
         self.checks.append(Check("equal", (a, b, axis), check.what, check.operands, check.names, self.site))
-        if isinstance(self.canonical(a), int) and isinstance(self.canonical(b), int):  # then one of them is broken
+        if isinstance(self.canonical(a), int) and isinstance(self.canonical(b), int):  # one of two constants is wrong
             raise explain(next(c for c in self.checks if not holds(c, self.extents)), self.extents)
         self.unify(a, b)
 
@@ -188,7 +190,7 @@ class Builder:
             return self.truth(x)
         order: dict[Node, None] = {}
         stack = [x]
-        while stack:  # weak nodes below x that are rebuilt in dtype `to`, users first
+        while stack:  # weak nodes below x to rebuild in dtype `to`, users first
             current = stack.pop()
             if (current, to) in self._coerced or current in order:
                 continue
@@ -217,7 +219,7 @@ class Builder:
             return constant(fold_constants.convert(value, to), to)
         if x.op in ("scalar", "size"):
             return node(x.op, (), x.attr, strong)
-        if x.op in FOLDING and to.kind != "f":  # a total of small integers is held in a wide one
+        if x.op in FOLDING and to.kind != "f":  # sums of small integers are wide
             held = to.accumulate
             part = self.convert(self.coerce(x.args[0], to), held)
             return self.convert(node(x.op, (part,), x.attr, Type(held, x.type.shape)), to)
@@ -229,7 +231,7 @@ class Builder:
     def _typed(self, x: Node, to: DType) -> Node:
         """Weak `x` with its weak arguments computed in dtype `to` (conditions stay as they are)."""
         args = tuple(self.coerce(a, to) if a.type.weak else a for a in x.args)
-        if x.op == "contract" and to.compute is not to:  # narrow floats are rounded before they are multiplied
+        if x.op == "contract" and to.compute is not to:  # round narrow floats before the product
             args = tuple(self.cast(a, to) for a in args)
         return node(x.op, args, x.attr, Type(to, x.type.shape))
 
@@ -260,8 +262,12 @@ class Builder:
         if not weak:
             values = tuple(self.convert(a, compute) for a in values)
         operands = self._condition(op, args) + values + self._exponent(op, args)
-        made = node(name, operands, None, Type(result, shape, weak))
-        return self.cast(made, result) if self.rounding == "op" and result.compute is not result and not weak else made
+        result_node = node(name, operands, None, Type(result, shape, weak))
+        return (
+            self.cast(result_node, result)
+            if self.rounding == "op" and result.compute is not result and not weak
+            else result_node
+        )
 
     def _values(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
         """The operands that promotion looks at: not a condition, not an exponent."""
@@ -362,11 +368,11 @@ class Builder:
             self.site = before
 
 
-_LITERAL = -1  # `operand` of a fault that lies in a literal below the operands
+_LITERAL = -1  # `operand` of an error in a literal below the operands
 
 
 def _whole(n: Node) -> bool:
-    """Whether a value is, or is made of, numbers of the text or of Python that are integers."""
+    """Whether a value is computed from integers of the text or of Python only."""
     return n.type.weak and n.type.dtype.kind == "i"
 
 

@@ -1,4 +1,4 @@
-"""Tests a call's extents against a program's checks, and words the error of one that fails."""
+"""Checks of a call's extents, and the error messages of those that fail."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ FIXED = {
     ),
 }
 UNARY = {"-": "negate", "sign": "take the sign of"}
-MOST_ELEMENTS = 1 << 48  # of an array: minutes on the fastest device
+MOST_ELEMENTS = 1 << 48  # elements of an array: minutes on the fastest device
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
 
 
 def describe(t: Type, extents: Mapping[Symbol, int]) -> str:
-    """A type with concrete extents; a weak number prints as Python's type."""
+    """A type with concrete extents; a weak number is shown as Python's type."""
     if t.weak and not t.shape:
         return {"i": "a Python int", "f": "a Python float", "b": "a bool"}[t.dtype.kind]
     shape = ", ".join(str(evaluate(d, extents)) for d in t.shape)
@@ -50,9 +50,7 @@ def describe(t: Type, extents: Mapping[Symbol, int]) -> str:
 
 
 def require_size(t: Type, extents: Mapping[Symbol, int]) -> None:
-    """LimitError for an array of more elements than any device can compute, stored or not; ShapeError for one of fewer
-    than none.
-    """
+    """LimitError for an array with more elements than any device can compute."""
     sizes = [evaluate(d, extents) for d in t.shape]
     if any(n < 0 for n in sizes):
         message = f"an axis of {shortened(min(sizes))} elements"
@@ -63,17 +61,17 @@ def require_size(t: Type, extents: Mapping[Symbol, int]) -> None:
 
 
 def shortened(value: int) -> str:
-    """An extent as a message shows it."""
+    """An extent as messages show it."""
     return f"{value:,}" if abs(value) < 10**30 else spelled(value)
 
 
 def spelled(value: int) -> str:
-    """An integer as a message shows it: of a very long one, how long it is (Python prints 4,300 digits at most)."""
+    """An integer as messages show it; of a very long one, its length."""
     return str(value) if abs(value) < 10**40 else f"{'-' * (value < 0)}10**{int(math.log10(abs(value)))}..."
 
 
 def phrase(what: str, operands: Sequence[str]) -> str:
-    """What an operation does to its operands, in words: `add float32[3] and float32[4]`."""
+    """Operation and operand types in words: `add float32[3] and float32[4]`."""
     if len(operands) == 2 and what in PHRASES:
         return PHRASES[what].format(*operands)
     *first, last = operands
@@ -82,7 +80,7 @@ def phrase(what: str, operands: Sequence[str]) -> str:
 
 
 def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
-    """Whether these extents pass the check."""
+    """Whether extents pass the check."""
     values = [evaluate(d, extents) for d in check.dims]
     match check.kind:
         case "equal" | "pairs":
@@ -101,7 +99,7 @@ def holds(check: Check, extents: Mapping[Symbol, int]) -> bool:
 
 
 def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
-    """The error for a check that these extents break, pointing at the operation that asked for it."""
+    """Error of a failed check, pointing at the operation that needs it."""
     message, note, help, code = _words(check, extents)
     site = check.site
     place = {"text": site.text, "span": site.span, "caret": site.caret, "inside": site.inside}
@@ -196,7 +194,7 @@ def _pairs_words(check, shown, values, extents):
     message, note, help, code = _broadcast_words(check, shown, values, extents)
     for array, name in sorted(zip(check.operands, check.names), key=lambda one: one[0].rank):
         sizes = [evaluate(d, extents) for d in array.shape]
-        way = attention_checks.elsewhere(name, sizes, values[3:])
+        way = attention_checks.indexing_help(name, sizes, values[3:])
         if way is not None:
             return message, note, f"write {way}", code
     return message, note, help, code

@@ -1,4 +1,4 @@
-"""Compares what a graph became with the graph itself: both are evaluated for the same small arrays."""
+"""Differential test of a compiled form against its graph: both are evaluated on the same small arrays."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from .samples import size
 from .types import DType, numpy_dtype
 from .verify import VerifyError
 
-MOST_NODES = 2000  # of a program that is compared
-MOST_ELEMENTS = 1 << 20  # of all its values together
-SEEDS = (0, 1, 2)  # a program differs that does so for all of these: one comparison of two numbers may be close
+MOST_NODES = 2000  # of a graph
+MOST_ELEMENTS = 1 << 20  # of all values together
+SEEDS = (0, 1, 2)  # a difference must show for all seeds: one comparison of numbers may be a near tie
 # Relative to the largest magnitude of a result, by the narrowest float of a program: folds are in other orders.
 TOLERANCE = {64: 1e-9, 32: 2e-4, 16: 3e-2, 8: 0.26}
-NOISE = 16  # how much further rounding on the way may move a result than an ulp of its arguments
+NOISE = 16  # factor between the effect of intermediate rounding and that of an ulp of the arguments
 
 Arrays = Mapping[tuple[str, int], np.ndarray]  # by kind and index
 Run = Callable[[Extents, Arrays, Sequence], Sequence[np.ndarray]]
 
 
 class TooLarge(Exception):
-    """The values of a program have more elements than are worth evaluating."""
+    """A program has too many elements to evaluate."""
 
 
 def compare(graph: Graph, temporaries: Sequence[Type], extents: Extents | None, run: Run, count: int) -> str:
-    """Why a program was not compared with its graph, or "". `run` gives its results at some extents, of arrays and
-    the arguments of a call; it has `count` scalars. VerifyError where a result differs."""
+    """Why a program was not compared with its graph, or "".
+
+    `run` gives its results at some extents, for given arrays. VerifyError if they differ.
+    """
     if extents is None:
         return "no small extents pass the checks"
     if count > MOST_NODES:
@@ -86,11 +88,11 @@ class _Case:
         arrays |= {("temporary", k): x for k, x in enumerate(arguments[count:])}
         results = self.run(self.extents, arrays, arguments)
         tolerance = TOLERANCE[min(_floats(self.graph.results), default=64)]
-        if all(not _apart(*pair, tolerance).any() for pair in zip(expected, results)):
+        if all(not _differs(*pair, tolerance).any() for pair in zip(expected, results)):
             return ""
         moved = self._interpreted([_moved(x, random) for x in arguments])
         for k, (want, got, other) in enumerate(zip(expected, results, moved)):
-            wrong = np.argwhere(_apart(want, got, tolerance, other))
+            wrong = np.argwhere(_differs(want, got, tolerance, other))
             if len(wrong):
                 where = tuple(map(int, wrong[0]))
                 shown = f"{got[where]} at {where}, and its graph {want[where]}"
@@ -111,7 +113,7 @@ def _floats(results: Iterable[Node]) -> list[int]:
     return [n.type.dtype.bits for n in walk(results) if n.type.dtype.kind == "f" and not n.type.weak]
 
 
-def _apart(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarray | None = None) -> np.ndarray:
+def _differs(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarray | None = None) -> np.ndarray:
     """Where two arrays differ by more than rounding. `moved` is the first with arguments that are off by an ulp: what
     changes then may be off by some times as much."""
     if want.dtype.kind in "iub":

@@ -1,4 +1,4 @@
-"""Builds contractions: products of two arrays summed over shared axes, which are written as einsum's subscripts."""
+"""Builder of contractions: sums of products of two arrays over shared axes, with einsum subscripts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from functools import cached_property
 
 from ..errors import FusedslError, LimitError, ShapeError
 from . import shapes
-from .builder import Builder, fail
+from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, product
 from .graph import Check, Node, Type, node
-from .joins import alike
+from .joins import promoted
 from .ops import VIEWS
 from .types import FLOAT32, DType, promote
 
-LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # a letter an axis
+LETTERS = string.ascii_letters + "".join(map(chr, range(0x3B1, 0x3CA)))  # one letter per axis
 
 
 @dataclass(frozen=True)
 class Subscripts:
-    """Whose axes meet: "abc,acd->abd" is a batched matrix product.
-
-    No letter is twice in an operand or in the result. The axes of a letter have one extent everywhere, and a letter
-    of one operand alone is an axis of the result.
-    """
+    """Einsum subscripts of two operands: "abc,acd->abd" is a batched matrix product."""
 
     left: str
     right: str
@@ -63,18 +59,13 @@ class Subscripts:
         return "".join(c for c in self.result if c not in self.left)
 
 
-def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, what: str) -> Node:
-    """The sum of x * y over the letters that the result lacks, an axis a letter; an axis of extent 1 meets any other.
-
-    `what` names the operation in errors. Where nothing is left to sum over together it is an elementwise product.
-    Integers wrap in their own width, bools multiply by `and` and add by `or`; narrow floats are rounded to what
-    they are stored as before they are multiplied in float32. Of two weak operands the result is weak.
-    """
+def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: str, what: str) -> Node:
+    """Sum of x * y over the letters that the result lacks, one letter per axis."""
     _unify(b, (x, y), (left, right), what)
     summed = set(left + right) - set(result)
     x, left = _without_units(b, x, left)
     y, right = _without_units(b, y, right)
-    x, y = alike(b, (x, y))
+    x, y = promoted(b, (x, y))
     d, gone = promote(x.type.dtype, y.type.dtype), set(left + right) - set(result)
     meet = set(left) & set(right) & gone
     if (d.storage and not meet) or (d.compute is not d and gone - meet):
@@ -83,15 +74,15 @@ def contract(b: Builder, x: Node, y: Node, left: str, right: str, result: str, w
     y, right = _alone_summed(b, y, right, left + result)
     kept = "".join(c for c in result if c in left + right)
     if meet:
-        made = _sum_of_products(b, x, y, Subscripts(left, right, kept))
+        product = _sum_of_products(b, x, y, Subscripts(left, right, kept))
     else:
-        made = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
-        if summed and made.type.dtype.kind == "f":  # over axes of one element: of -0.0, too, the sum is 0.0
-            made = b.elementwise("add", made, b.literal(0.0))
-    return _placed(b, made if d.storage or made.type.weak else b.convert(made, d), kept, result)
+        product = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
+        if summed and product.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
+            product = b.elementwise("add", product, b.literal(0.0))
+    return _placed(b, product if d.storage or product.type.weak else b.convert(product, d), kept, result)
 
 
-def _sum_of_products(b: Builder, x: Node, y: Node, subscripts: Subscripts) -> Node:
+def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) -> Node:
     letters: dict[str, str] = {}
     for c in subscripts.left + subscripts.right:
         letters.setdefault(c, LETTERS[len(letters)])
@@ -100,11 +91,11 @@ def _sum_of_products(b: Builder, x: Node, y: Node, subscripts: Subscripts) -> No
     extent = dict(zip(canonical.right, y.type.shape)) | dict(zip(canonical.left, x.type.shape))
     dtype = FLOAT32 if x.type.dtype.storage else promote(x.type.dtype, y.type.dtype)
     shape, weak = tuple(extent[c] for c in canonical.result), x.type.weak and y.type.weak
-    made = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
-    return b.cast(made, dtype) if b.rounding == "op" and dtype.compute is not dtype else made
+    product = node("contract", (_rounded(b, x), _rounded(b, y)), str(canonical), Type(dtype, shape, weak))
+    return b.cast(product, dtype) if b.rounding == "op" and dtype.compute is not dtype else product
 
 
-def _rounded(b: Builder, x: Node) -> Node:
+def _rounded(b: GraphBuilder, x: Node) -> Node:
     """A narrow float as it is stored: what was computed in float32 is rounded, what comes from memory is."""
     d, below = x.type.dtype, x
     if d.compute is d:
@@ -115,7 +106,7 @@ def _rounded(b: Builder, x: Node) -> Node:
     return x if exact and below.type.dtype.bits <= d.bits else _cast(b, x, d)
 
 
-def _cast(b: Builder, x: Node, d: DType) -> Node:
+def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
     """The cast of an array as it lies in memory, where it may be stored: a transpose stays a view of it."""
     if x.op != "transpose":
         return b.cast(x, d)
@@ -125,8 +116,8 @@ def _cast(b: Builder, x: Node, d: DType) -> Node:
 # -- extents
 
 
-def _unify(b: Builder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
-    """Where both operands have a letter, its extents are one, or one of them is 1."""
+def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
+    """Extents of shared letters are equal, or one of them is 1."""
     extents: dict[str, Dim] = {}
     for x, mine in zip(operands, letters):
         for c, d in zip(mine, x.type.shape):
@@ -137,8 +128,8 @@ def _unify(b: Builder, operands: Sequence[Node], letters: Sequence[str], what: s
                 _require_same(b, extents[c], d, Check("contract", (), what, tuple(o.type for o in operands), names))
 
 
-def _require_same(b: Builder, one: Dim, other: Dim, check: Check) -> None:
-    """Two extents are one from here on; a call tests it."""
+def _require_same(b: GraphBuilder, one: Dim, other: Dim, check: Check) -> None:
+    """Two extents are equal from here on; a call checks it."""
     if b.canonical(one) == b.canonical(other):
         return
     check = Check(check.kind, (one, other), check.what, check.operands, check.names, b.site)
@@ -148,13 +139,13 @@ def _require_same(b: Builder, one: Dim, other: Dim, check: Check) -> None:
     b.unify(one, other)
 
 
-def require_summed(b: Builder, x: Node, y: Node, axis: int, other: int, what: str) -> None:
+def require_summed(b: GraphBuilder, x: Node, y: Node, axis: int, other: int, what: str) -> None:
     """The two axes have one extent: an extent of 1 is no exception."""
     one, two = x.type.shape[axis], y.type.shape[other]
     _require_same(b, one, two, Check("contract", (), what, (x.type, y.type)))
 
 
-def require_one(b: Builder, x: Node, axis: int, other: int, letter: str) -> None:
+def require_one(b: GraphBuilder, x: Node, axis: int, other: int, letter: str) -> None:
     """The two axes of `x` that have this letter have one extent."""
     one, two = x.type.shape[axis], x.type.shape[other]
     check = Check("contract", (one, two), "einsum", (x.type,), (letter,), b.site)
@@ -163,28 +154,28 @@ def require_one(b: Builder, x: Node, axis: int, other: int, letter: str) -> None
     _require_same(b, one, two, check)
 
 
-def _without_units(b: Builder, x: Node, letters: str) -> tuple[Node, str]:
+def _without_units(b: GraphBuilder, x: Node, letters: str) -> tuple[Node, str]:
     """`x` without its axes of extent 1; a letter that no operand has then comes back in the result."""
     units = [a for a, d in enumerate(x.type.shape) if b.is_unit(d)]
     return shapes.squeeze(b, x, units) if units else x, "".join(c for a, c in enumerate(letters) if a not in units)
 
 
-def _alone_summed(b: Builder, x: Node, letters: str, others: str) -> tuple[Node, str]:
-    """`x` summed over the letters that nothing else has."""
+def _alone_summed(b: GraphBuilder, x: Node, letters: str, others: str) -> tuple[Node, str]:
+    """`x` summed over letters that only it has."""
     axes = tuple(a for a, c in enumerate(letters) if c not in others)
     if not axes:
         return x, letters
     return added(b, x, axes), "".join(c for c in letters if c in others)
 
 
-def added(b: Builder, x: Node, axes: tuple[int, ...]) -> Node:
-    """The sum over some axes as products add up: integers in their own width, bools by `or`."""
+def added(b: GraphBuilder, x: Node, axes: tuple[int, ...]) -> Node:
+    """Sum over axes with the accumulation of products: integers in their own width, bools by or."""
     total = shapes.reduce(b, "any" if x.type.dtype.kind == "b" else "sum", x, axes)
     return total if total.type.dtype is x.type.dtype else b.cast(total, x.type.dtype)
 
 
-def _placed(b: Builder, x: Node, letters: str, result: str) -> Node:
-    """`x` with its axes in the result's order, and axes of extent 1 for the letters that it lacks."""
+def _placed(b: GraphBuilder, x: Node, letters: str, result: str) -> Node:
+    """`x` with axes in the result's order, and unit axes for letters that it lacks."""
     order = sorted(range(len(letters)), key=lambda a: result.index(letters[a]))
     x = shapes.transpose(b, x, order)
     missing = [k for k, c in enumerate(result) if c not in letters]
@@ -194,7 +185,7 @@ def _placed(b: Builder, x: Node, letters: str, result: str) -> Node:
 # -- NumPy's products
 
 
-def matmul(b: Builder, x: Node, y: Node) -> Node:
+def matmul(b: GraphBuilder, x: Node, y: Node) -> Node:
     """`x @ y`: the last axis of x meets the last but one of y, the axes before these broadcast."""
     for k, z in enumerate((x, y)):
         if not z.type.shape:
@@ -211,13 +202,15 @@ def matmul(b: Builder, x: Node, y: Node) -> Node:
     return contract(b, x, y, left, right, kept, "matmul")
 
 
-def _check_batch(b: Builder, x: Node, y: Node) -> None:
+def _check_batch(b: GraphBuilder, x: Node, y: Node) -> None:
     """The axes before the last two broadcast."""
     check = Check("equal", (), "@", (x.type, y.type), b.names)
     b.broadcast([(*z.type.shape[:-2], 1, 1) for z in (x, y) if z.type.rank > 2], check)
 
 
-def tensordot(b: Builder, x: Node, y: Node, left: Sequence[int], right: Sequence[int], what: str = "tensordot") -> Node:
+def tensordot(
+    b: GraphBuilder, x: Node, y: Node, left: Sequence[int], right: Sequence[int], what: str = "tensordot"
+) -> Node:
     """Summed over pairs of axes; the result has the other axes of x, then those of y."""
     for one, other in zip(left, right):
         require_summed(b, x, y, one, other, what)
@@ -230,7 +223,7 @@ def tensordot(b: Builder, x: Node, y: Node, left: Sequence[int], right: Sequence
     return contract(b, x, y, mine, "".join(yours), "".join(free), what)
 
 
-def vecdot(b: Builder, x: Node, y: Node, axis: int) -> Node:
+def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
     """Summed over one axis, counted from the end; the others broadcast."""
     require_summed(b, x, y, axis, axis, "vecdot")
     rank = max(x.type.rank, y.type.rank)
@@ -239,21 +232,21 @@ def vecdot(b: Builder, x: Node, y: Node, axis: int) -> Node:
     return contract(b, x, y, mine, yours, LETTERS[:rank].replace(LETTERS[rank + axis], ""), "vecdot")
 
 
-def dot(b: Builder, x: Node, y: Node) -> Node:
+def dot(b: GraphBuilder, x: Node, y: Node) -> Node:
     """NumPy's dot: a product with a number; else the last axis of x meets the last but one of y."""
     if not x.type.shape or not y.type.shape:
         return b.elementwise("multiply", x, y)
     return tensordot(b, x, y, (x.type.rank - 1,), (max(y.type.rank - 2, 0),), "dot")
 
 
-def inner(b: Builder, x: Node, y: Node) -> Node:
+def inner(b: GraphBuilder, x: Node, y: Node) -> Node:
     """The last axes meet."""
     if not x.type.shape or not y.type.shape:
         return b.elementwise("multiply", x, y)
     return tensordot(b, x, y, (x.type.rank - 1,), (y.type.rank - 1,), "inner")
 
 
-def vdot(b: Builder, x: Node, y: Node) -> Node:
+def vdot(b: GraphBuilder, x: Node, y: Node) -> Node:
     """The sum of the products of all elements."""
     x, y = (shapes.reshape(b, z, (product(z.type.shape),)) for z in (x, y))
     return tensordot(b, x, y, (0,), (0,), "vdot")

@@ -35,14 +35,14 @@ class Expression:
     weight: int
 
     def __new__(cls, op: str, args: tuple[Dim | None, ...]) -> Expression:
-        found = _interned.get((op, args))
-        if found is None:
-            found = object.__new__(cls)
+        known = _interned.get((op, args))
+        if known is None:
+            known = object.__new__(cls)
             weight = 1 + sum(a.weight if isinstance(a, Expression) else 1 for a in args)
             for name, value in (("op", op), ("args", args), ("weight", min(weight, HEAVY))):
-                object.__setattr__(found, name, value)
-            found = _interned.setdefault((op, args), found)
-        return found
+                object.__setattr__(known, name, value)
+            known = _interned.setdefault((op, args), known)
+        return known
 
     def __setattr__(self, name, value):
         raise AttributeError("extents are frozen")
@@ -63,8 +63,8 @@ class Expression:
         return f"{self.op}({', '.join(args)})"
 
 
-SHOWN = 32  # parts of an extent that are printed
-HEAVY = 1000  # parts beyond which nobody counts
+SHOWN = 32  # printed subexpressions of an extent
+HEAVY = 1000  # subexpressions that are counted at most
 _interned: WeakValueDictionary[tuple, Expression] = WeakValueDictionary()
 Dim = int | Symbol | Expression
 
@@ -230,12 +230,12 @@ def to_json(dim: Dim | None) -> list:
 
 def from_json(told: list) -> Dim | None:
     """The inverse of `to_json`."""
-    made: list[Dim | None] = []
+    dims: list[Dim | None] = []
     for part in told:
         if part is None or isinstance(part, int):
-            made.append(part)
+            dims.append(part)
         elif part[0] == "n":
-            made.append(Symbol(part[1], part[2]))
+            dims.append(Symbol(part[1], part[2]))
         else:
-            made.append(Expression(part[0], tuple(made[place] for place in part[1:])))
-    return made[-1]
+            dims.append(Expression(part[0], tuple(dims[place] for place in part[1:])))
+    return dims[-1]

@@ -16,20 +16,14 @@ State = tuple[Node, ...]
 
 @dataclass(frozen=True)
 class Fold:
-    """How a reduction is cut in parts.
-
-    `identity(d)` is the state of no elements, `lift(x, position)` the state of one, `merge(a, b)` the state of
-    both parts (associative, commutative up to rounding, total on the identity); the result is `state[finish]`.
-    `follow(a, b)`, where there is one, is a shorter merge for parts of which b comes after a; a is empty
-    only where b is.
-    """
+    """Reduction as data: identity, lift (element to state), merge (two states), finish (state to value)."""
 
     name: str
     identity: Callable[[DType], State]
     lift: Callable[[Node, Node | None], State]
     merge: Callable[[State, State], State]
     finish: int = 0
-    positional: bool = False  # lift needs the position along the folded axes
+    positional: bool = False  # lift reads the index along the folded axes
     follow: Callable[[State, State], State] | None = None
 
 

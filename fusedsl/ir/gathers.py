@@ -1,4 +1,4 @@
-"""Builds gathers: arrays read at computed positions, by NumPy's integer-array indexing, take and take_along_axis."""
+"""Builder of gathers: arrays read at computed indices, by NumPy's integer-array indexing, take and take_along_axis."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
 from . import shapes
-from .builder import Builder, fail
+from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
@@ -14,10 +14,10 @@ from .shapes import WHOLE, basic_index, expand_dims, full_key, index_entries, no
 from .types import BOOL, INT64, UINT64
 
 # What a gather does with a position outside of its axis.
-CHECKED = "checked"  # negative ones count from the end, once; beyond that the value is missing: NaN, 0, False
-WRAPPED = "wrapped"  # negative ones count from the end; none is beyond that, by construction
-GUARDED = "guarded"  # it is not read, and the value (0) is not used
-INSIDE = "inside"  # none is outside, by construction
+CHECKED = "checked"  # negative indices count from the end; out of range: NaN, 0 or False
+WRAPPED = "wrapped"  # negative indices count from the end; in range by construction
+GUARDED = "guarded"  # out-of-range elements are not read, and their value (0) is not used
+INSIDE = "inside"  # in range by construction
 
 
 def gather(
@@ -36,7 +36,7 @@ def gather(
     return node("gather", (x, *arrays), (mode, tuple(entries)), Type(x.type.dtype, tuple(shape), x.type.weak))
 
 
-def positions(b: Builder, x: Node) -> Node:
+def positions(b: GraphBuilder, x: Node) -> Node:
     """An index array as int64; those of uint64 that int64 does not hold stay beyond any axis."""
     if x.type.dtype is BOOL:
         raise mask_fault()
@@ -56,14 +56,14 @@ def mask_fault() -> FusedslError:
     )
 
 
-def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]`: slices, new axes and single elements, or what integer arrays point at."""
     x, key, sites = _in_parts(b, x, key, sites)
     read = advanced_index if any(isinstance(part, Node) for part in key) else shapes.index
     return read(b, x, key, sites)
 
 
-def _in_parts(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None) -> tuple:
+def _in_parts(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None) -> tuple:
     """The same with an axis that is read at all positions of two axes in turn as two axes: no position is computed."""
     for place, part in enumerate(key):
         parts = b.merged.get(part) if isinstance(part, Node) else None
@@ -79,7 +79,7 @@ def _in_parts(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None) -> 
     return x, key, sites
 
 
-def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]` where some parts are integer arrays, as in NumPy: they broadcast, and what they broadcast to stands
     where they stand next to each other (integers count as such), else before all other axes."""
     full = full_key(b, x, key)
@@ -102,7 +102,7 @@ def advanced_index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None
     return gather(y, at, places, shape)
 
 
-def _located(b: Builder, entry: tuple) -> Node:
+def _located(b: GraphBuilder, entry: tuple) -> Node:
     """An index array as positions; its fault belongs to its place in the subscript."""
     place, part = entry
     try:
@@ -111,13 +111,13 @@ def _located(b: Builder, entry: tuple) -> Node:
         raise fail(error, place) from None
 
 
-def before_axes(b: Builder, x: Node, axes: int) -> Node:
+def before_axes(b: GraphBuilder, x: Node, axes: int) -> Node:
     """`x` with so many axes of extent 1 behind its own."""
     rank = x.type.rank
     return expand_dims(b, x, list(range(rank, rank + axes))) if axes else x
 
 
-def take(b: Builder, x: Node, indices: Node, axis: int | None = None) -> Node:
+def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None) -> Node:
     """`x` at `indices` along an axis (None: of the flattened array), as numpy.take."""
     if axis is None:
         x, axis = reshape(b, x, (product(x.type.shape),)), 0
@@ -125,7 +125,7 @@ def take(b: Builder, x: Node, indices: Node, axis: int | None = None) -> Node:
     return advanced_index(b, x, (*[WHOLE] * a, _located(b, (1, indices))))
 
 
-def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1) -> Node:
+def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = -1) -> Node:
     """out[…, i, …] = x[…, indices[…, i, …], …], as numpy.take_along_axis; the other axes broadcast."""
     if axis is None:
         x, axis = reshape(b, x, (product(x.type.shape),)), 0
@@ -137,21 +137,21 @@ def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1) -
             help="insert axes of extent 1: indices[:, None]",
         )
         raise fail(error, 1)
-    found = _located(b, (1, indices))
+    located = _located(b, (1, indices))
     others = [1 if axis == a else d for axis, d in enumerate(x.type.shape)]
     check = Check("equal", (), "take_along_axis", (x.type, indices.type))
     shape = b.broadcast([tuple(others), indices.type.shape], check)
-    return gather(x, {a: found}, range(x.type.rank), shape)
+    return gather(x, {a: located}, range(x.type.rank), shape)
 
 
-def at_position(b: Builder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
+def at_position(b: GraphBuilder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
     """`x` with one axis of a new extent, read there at `position` (a vector of that extent)."""
     shape = tuple(extent if k == axis else d for k, d in enumerate(x.type.shape))
     line = before_axes(b, b.convert(position, INT64), x.type.rank - axis - 1)
     return gather(x, {axis: line}, range(x.type.rank), shape, mode)
 
 
-def diagonal(b: Builder, x: Node, first: int, second: int, offset: int = 0) -> Node:
+def diagonal(b: GraphBuilder, x: Node, first: int, second: int, offset: int = 0) -> Node:
     """The elements whose position along the second axis is `offset` beyond that along the first, as a last axis."""
     rows, columns = (b.canonical(x.type.shape[a]) for a in (first, second))
     length = rows
@@ -168,7 +168,7 @@ def diagonal(b: Builder, x: Node, first: int, second: int, offset: int = 0) -> N
     return gather(x, at, places, (*(x.type.shape[axis] for axis in others), length), INSIDE)
 
 
-def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None = None) -> None:
+def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | None = None) -> None:
     """All axes but one agree: what two arrays that are joined along it need. None: all axes agree."""
     if x.type.rank != other.type.rank:
         raise ShapeError(
@@ -190,7 +190,7 @@ def require_same(b: Builder, what: str, x: Node, other: Node, axis: int | None =
 
 def total(extents: Sequence[Dim]) -> Dim:
     """The sum of extents."""
-    found: Dim = 0
+    result: Dim = 0
     for d in extents:
-        found = expression("+", d, found) if found != 0 else d
-    return found
+        result = expression("+", d, result) if result != 0 else d
+    return result

@@ -1,4 +1,4 @@
-"""The graph: frozen, interned nodes with a type, and the graph that names its parameters, results and checks."""
+"""Typed graph: frozen, interned nodes, and a graph with parameters, results and checks."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ _interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
 def node(op: str, args: tuple[Node, ...], attr: Any, type: Type) -> Node:
     """The one node of these parts. The only way to make a node."""
     key = (op, args, attr, type)
-    found = _interned.get(key)
-    if found is None:
-        found = Node.__new__(Node)
+    known = _interned.get(key)
+    if known is None:
+        known = Node.__new__(Node)
         for name, value in zip(("op", "args", "attr", "type"), key):
-            object.__setattr__(found, name, value)
-        found = _interned.setdefault(key, found)
-    return found
+            object.__setattr__(known, name, value)
+        known = _interned.setdefault(key, known)
+    return known
 
 
 def constant(value: bool | int | float, dtype: DType, weak: bool = False) -> Node:

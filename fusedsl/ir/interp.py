@@ -1,4 +1,4 @@
-"""The reference interpreter: a graph evaluated node by node in NumPy; the meaning, the oracle and the fallback."""
+"""Reference interpreter: a graph evaluated node by node in NumPy; semantics, test oracle and fallback."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def footprint(graph: Graph, arguments: Sequence) -> int:
         return prod(evaluate(d, extents) for d in n.type.shape)
 
     held: dict[Node, int] = {}
-    bases: dict[Node, Node] = {}  # of views, the arrays that they keep
-    readers: Counter[Node] = Counter()  # of an array, with its views, those that are still needed
+    bases: dict[Node, Node] = {}  # the array behind each view
+    readers: Counter[Node] = Counter()  # live references to an array, its views included
     most = total = 0
     for n, done in last_uses(graph):
         is_view = n.op in VIEWS and n.op != "reshape"
@@ -161,7 +161,7 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
             key.append(evaluate(entry[1], extents))
         else:
             key.append(_positions(*(evaluate(part, extents) for part in entry[1:])))
-    return x[(*key, ...)]  # a view, of one element too
+    return x[(*key, ...)]  # a view, even of one element
 
 
 def stepped(start: int, step: int, places: np.ndarray) -> np.ndarray:
@@ -195,21 +195,21 @@ def _gather(n, args, arguments, extents):
     x, *arrays = args
     mode, entries = n.attr
     shape = _shape(n, extents)
-    found, there = [], np.ones(shape, bool)
+    positions, there = [], np.ones(shape, bool)
     for axis, (kind, k) in enumerate(entries):
         extent = x.shape[axis]
         if kind == "axis":
             line = np.arange(shape[k]) if extent == shape[k] else np.zeros(shape[k], np.int64)
-            found.append(line.reshape((-1,) + (1,) * (len(shape) - k - 1)))
+            positions.append(line.reshape((-1,) + (1,) * (len(shape) - k - 1)))
             continue
         position = np.where(arrays[k] < 0, arrays[k] + extent, arrays[k]) if mode in COUNTING_BACK else arrays[k]
         inside = (position >= 0) & (position < extent)
         there = there & inside
-        found.append(np.where(inside, position, 0))
+        positions.append(np.where(inside, position, 0))
     missing = np.nan if mode == "checked" and x.dtype.kind == "f" else 0
     if not x.size:
         return np.full(shape, missing, x.dtype)
-    return np.where(there, np.broadcast_to(x[tuple(found)], shape), np.asarray(missing, x.dtype))
+    return np.where(there, np.broadcast_to(x[tuple(positions)], shape), np.asarray(missing, x.dtype))
 
 
 COUNTING_BACK = ("checked", "wrapped")  # modes in which negative positions count from the end
@@ -224,21 +224,21 @@ def _reduce(n, args, arguments, extents):
             if x.size
             else np.zeros(_shape(n, extents), np.int64)
         )
-    if not x.size and fold in ("max", "min"):  # the check let it through: no result, or one that starts from a number
+    if not x.size and fold in ("max", "min"):  # the check passed: there is no result, or one with an initial value
         return np.full(_shape(n, extents), value_of((lowest if fold == "max" else highest)(n.type.dtype)), x.dtype)
     if fold in ("sum", "prod"):
         return getattr(np, fold)(x, axis=axes, keepdims=True, dtype=numpy_dtype(n.type.dtype.compute))
-    found = getattr(np, fold)(x, axis=axes, keepdims=True)
-    return _ordered_zeros(fold, x, found, lambda holds: holds.any(axis=axes, keepdims=True))
+    result = getattr(np, fold)(x, axis=axes, keepdims=True)
+    return _ordered_zeros(fold, x, result, lambda holds: holds.any(axis=axes, keepdims=True))
 
 
-def _ordered_zeros(fold: str, x: np.ndarray, found: np.ndarray, some: Callable) -> np.ndarray:
+def _ordered_zeros(fold: str, x: np.ndarray, result: np.ndarray, some: Callable) -> np.ndarray:
     """Extremes with the right sign where they are 0: -0.0 is less than 0.0. NumPy's own depends on the processor."""
     if fold not in ("max", "min") or x.dtype.kind != "f":
-        return found
-    zero, negative = np.zeros_like(found), np.signbit(x)
+        return result
+    zero, negative = np.zeros_like(result), np.signbit(x)
     positive = some((x == 0) & ~negative) if fold == "max" else ~some((x == 0) & negative)
-    return np.where(found == 0, np.where(positive, zero, -zero), found)
+    return np.where(result == 0, np.where(positive, zero, -zero), result)
 
 
 ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -246,17 +246,17 @@ ACCUMULATE = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.m
 
 def accumulate(fold: str, x: np.ndarray, axis: int, dtype: np.dtype | None = None) -> np.ndarray:
     """The prefixes of a fold along an axis."""
-    found = ACCUMULATE[fold].accumulate(x, axis=axis, dtype=dtype)
-    return _ordered_zeros(fold, x, found, lambda holds: np.logical_or.accumulate(holds, axis=axis))
+    prefixes = ACCUMULATE[fold].accumulate(x, axis=axis, dtype=dtype)
+    return _ordered_zeros(fold, x, prefixes, lambda holds: np.logical_or.accumulate(holds, axis=axis))
 
 
 def _scan(n, args, arguments, extents):
     """Sums of float32 are rounded once, from float64: one after another they would drift over long rows."""
     fold, axis = n.attr
-    found = accumulate(fold, args[0], axis, numpy_dtype(n.type.dtype.compute))
-    if fold != "sum" or found.dtype != np.float32:
-        return found
-    return np.where(np.isfinite(found), np.add.accumulate(args[0], axis=axis, dtype=np.float64), found)
+    prefixes = accumulate(fold, args[0], axis, numpy_dtype(n.type.dtype.compute))
+    if fold != "sum" or prefixes.dtype != np.float32:
+        return prefixes
+    return np.where(np.isfinite(prefixes), np.add.accumulate(args[0], axis=axis, dtype=np.float64), prefixes)
 
 
 def _ranked(n, args, arguments, extents):
@@ -274,11 +274,11 @@ def _contract(n, args, arguments, extents):
     """As products of matrices; float32 in float64, rounded once, unless a product is beyond float32."""
     compute = numpy_dtype(n.type.dtype.compute)
     x, y = (a.astype(compute, copy=False) for a in args)
-    found = sums_of_products(n.attr, x, y)
+    result = sums_of_products(n.attr, x, y)
     if compute == np.float32:
         exact = sums_of_products(n.attr, x.astype(np.float64), y.astype(np.float64))
-        found = np.where(np.isfinite(found), exact, found)
-    return found
+        result = np.where(np.isfinite(result), exact, result)
+    return result
 
 
 def sums_of_products(subscripts: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 
 from ..errors import ArgumentError, ShapeError
-from .builder import Builder, fail
+from .builder import GraphBuilder, fail
 from .checks import explain
 from .dims import Dim, expression
 from .gathers import GUARDED, INSIDE, WRAPPED, at_position, before_axes, require_same, total
@@ -18,7 +18,7 @@ from .types import BOOL, FLOAT64, INT64, promote
 PADDINGS = ("constant", "edge", "reflect", "wrap")
 
 
-def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") -> Node:
+def concat(b: GraphBuilder, arrays: Sequence[Node], axis: int, what: str = "concat") -> Node:
     """The arrays one after another along an axis."""
     if not arrays:
         raise ArgumentError(f"{what} needs an array", code="argument.missing", help=f"{what}([x, y], axis=0)")
@@ -29,7 +29,7 @@ def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") 
     except ShapeError as error:
         raise fail(error, 1) from None
     _require_alike(b, what, arrays, a)
-    parts = alike(b, arrays)
+    parts = promoted(b, arrays)
     if len(parts) == 1:
         return parts[0]
     ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]
@@ -48,7 +48,7 @@ def concat(b: Builder, arrays: Sequence[Node], axis: int, what: str = "concat") 
     return joined
 
 
-def alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
+def promoted(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
     """The arrays in the one dtype that they promote to."""
     strong = [x.type.dtype for x in arrays if not x.type.weak]
     if not strong:
@@ -62,7 +62,7 @@ def alike(b: Builder, arrays: Sequence[Node]) -> list[Node]:
     return [b.convert(x, common) for x in arrays]
 
 
-def stack(b: Builder, arrays: Sequence[Node], axis: int) -> Node:
+def stack(b: GraphBuilder, arrays: Sequence[Node], axis: int) -> Node:
     """The arrays side by side along a new axis."""
     try:
         spread = [expand_dims(b, x, axis) for x in arrays]
@@ -72,7 +72,7 @@ def stack(b: Builder, arrays: Sequence[Node], axis: int) -> Node:
     return concat(b, spread, axis, "stack")
 
 
-def _require_alike(b: Builder, what: str, arrays: Sequence[Node], axis: int | None = None) -> None:
+def _require_alike(b: GraphBuilder, what: str, arrays: Sequence[Node], axis: int | None = None) -> None:
     """Each array fits the first one in all axes but the one that they are joined along; one that does not is at
     fault."""
     for k, other in enumerate(arrays[1:], 1):
@@ -83,20 +83,20 @@ def _require_alike(b: Builder, what: str, arrays: Sequence[Node], axis: int | No
             raise error if error.span else fail(error, 0, k) from None
 
 
-def flip(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+def flip(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
     """The order reversed along some axes: a view."""
     key = tuple(slice(None, None, -1) if a in axes else slice(None) for a in range(x.type.rank))
     return index(b, x, key)
 
 
-def roll(b: Builder, x: Node, shift: Dim, axis: int) -> Node:
+def roll(b: GraphBuilder, x: Node, shift: Dim, axis: int) -> Node:
     """Each element moved by `shift` along an axis; those beyond the end come in at the start."""
     n = x.type.shape[axis]
     line = b.elementwise("subtract", b.iota(n), b.extent(expression("%", shift, n)))
     return at_position(b, x, axis, line, n, WRAPPED)
 
 
-def repeat(b: Builder, x: Node, count: Dim, axis: int) -> Node:
+def repeat(b: GraphBuilder, x: Node, count: Dim, axis: int) -> Node:
     """Each element `count` times along an axis."""
     shape = [*x.type.shape[: axis + 1], count, *x.type.shape[axis + 1 :]]
     spread = broadcast_to(b, expand_dims(b, x, axis + 1), shape)
@@ -104,7 +104,7 @@ def repeat(b: Builder, x: Node, count: Dim, axis: int) -> Node:
     return reshape(b, spread, (*x.type.shape[:axis], merged, *x.type.shape[axis + 1 :]))
 
 
-def tile(b: Builder, x: Node, counts: Sequence[Dim]) -> Node:
+def tile(b: GraphBuilder, x: Node, counts: Sequence[Dim]) -> Node:
     """`x` itself repeated along each axis; leading axes are added where there are more counts."""
     rank = max(len(counts), x.type.rank)
     counts = [1] * (rank - len(counts)) + list(counts)
@@ -115,7 +115,7 @@ def tile(b: Builder, x: Node, counts: Sequence[Dim]) -> Node:
     return reshape(b, broadcast_to(b, spread, wide), [expression("*", n, count) for n, count in zip(shape, counts)])
 
 
-def pad(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Node | None) -> Node:
+def pad(b: GraphBuilder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Node | None) -> Node:
     """`x` with elements added at both ends of an axis: `fill`, or as `mode` continues it."""
     n = x.type.shape[axis]
     extent = total([before, n, after])
@@ -137,7 +137,7 @@ def pad(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill
     return b.elementwise("where", inside, padded, fill)
 
 
-def _require_elements(b: Builder, x: Node, n: Dim) -> None:
+def _require_elements(b: GraphBuilder, x: Node, n: Dim) -> None:
     """There is something to continue."""
     check = Check("nonempty", (n,), "pad", (x.type,), site=b.site)
     if n == 0:
@@ -146,7 +146,7 @@ def _require_elements(b: Builder, x: Node, n: Dim) -> None:
         b.checks.append(check)
 
 
-def _continued(b: Builder, position: Node, n: Dim, mode: str) -> Node:
+def _continued(b: GraphBuilder, position: Node, n: Dim, mode: str) -> Node:
     """The position inside of 0 … n - 1 that continues an axis."""
     last = b.extent(expression("-", n, 1))
     if mode == "edge":

@@ -1,4 +1,4 @@
-"""Which axes of arguments an axis of a result runs along, element by element: what its labels may be taken from."""
+"""Origins of result axes: the argument axes whose labels a result's axis may take."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def _ranked(n: Node, args: Sequence[Origins]) -> Origins:
 
 def _gather(n: Node, args: Sequence[Origins]) -> Origins:
     """Axes that are not gathered along are the array's, the others those of the positions."""
-    found = list(_aligned(n, [(NONE,) * len(args[0]), *args[1:]]))
+    origins = list(_aligned(n, [(NONE,) * len(args[0]), *args[1:]]))
     for (kind, k), dim, origin in zip(n.attr[1], n.args[0].type.shape, args[0]):
         if kind == "axis" and (dim != 1 or n.type.shape[k] == 1):
-            found[k] |= origin
-    return tuple(found)
+            origins[k] |= origin
+    return tuple(origins)
 
 
 def _contract(n: Node, args: Sequence[Origins]) -> Origins:

@@ -1,4 +1,4 @@
-"""What numbers do where NumPy, Numba, C and the machines disagree: one law a row, with an example for every target.
+"""Laws of numbers where NumPy, Numba, C and processors disagree: one row per law, with an example for every target.
 
 `ops.py` says which operations there are and `meaning.py` what each computes; this page says what a reader could expect
 otherwise. An example's arrays have one axis of four elements; its text names them x, y and z.

@@ -1,4 +1,5 @@
-"""What each operation means, as NumPy on arrays of one dtype: the definitions that every target is tested against."""
+"""Semantics of each operation as NumPy functions on arrays of one dtype: the definition that every target is tested
+against."""
 
 from __future__ import annotations
 
@@ -90,32 +91,32 @@ def fma(a, b, c):
     return np.where(even & (lost != 0) & np.isfinite(lost), odd, total).astype(np.float32)
 
 
-def _ordered_zeros(found, a, b, both: Callable):
-    """`found`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
+def _ordered_zeros(result, a, b, both: Callable):
+    """`result`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
     NumPy's own depends on the processor."""
-    if np.asarray(found).dtype.kind != "f":
-        return found
-    zero = np.zeros_like(found)
-    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), found)
+    if np.asarray(result).dtype.kind != "f":
+        return result
+    zero = np.zeros_like(result)
+    return np.where((a == 0) & (b == 0), np.where(both(np.signbit(a), np.signbit(b)), -zero, zero), result)
 
 
 def maximum(a, b):
-    """The larger; NaN where either is."""
+    """The larger value; NaN if either is NaN."""
     return _ordered_zeros(np.maximum(a, b), a, b, np.logical_and)
 
 
 def minimum(a, b):
-    """The smaller; NaN where either is."""
+    """The smaller value; NaN if either is NaN."""
     return _ordered_zeros(np.minimum(a, b), a, b, np.logical_or)
 
 
 def fmax(a, b):
-    """The larger; the other one where one is NaN."""
+    """The larger value; the other one if one is NaN."""
     return _ordered_zeros(np.fmax(a, b), a, b, np.logical_and)
 
 
 def fmin(a, b):
-    """The smaller; the other one where one is NaN."""
+    """The smaller value; the other one if one is NaN."""
     return _ordered_zeros(np.fmin(a, b), a, b, np.logical_or)
 
 

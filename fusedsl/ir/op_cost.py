@@ -1,4 +1,4 @@
-"""What the lines of a body cost: instructions, and functions of a GPU's special units."""
+"""Cost of a body's instructions: issue slots, and functions of a GPU's special function units."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from math import log2
 
 from .ops import OPS
 
-EXCHANGE = 6  # instructions that put two entries of an order in theirs
-FETCH_COST = 8  # instructions of a read at a computed address
+EXCHANGE = 6  # instructions of a compare-exchange of a sort
+FETCH_COST = 8  # instructions of a load from a computed address
 
 _NAMED = {"quotient": 6, "shift_left": OPS["left_shift"].cost, "shift_right": OPS["right_shift"].cost}
 
 
-READ = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # names of values in a line, not of functions
+READ = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # names of values, not of functions
 # Functions of a GPU's special units (reciprocals, square roots, 2**x …) in one of ours, of float32.
 SPECIAL = dict.fromkeys(("exp", "exp2", "expm1", "sqrt", "rsqrt", "erf", "erfc", "div_for_bf16"), 1)
 SPECIAL |= dict.fromkeys(("tanh", "logistic", "sinh", "cosh", "power", "arctanh", "cbrt", "hypot"), 2)
 
 
 def special_functions(lines: Iterable[str]) -> int:
-    """Functions of the special units in straight-line scalar code."""
+    """Special function unit instructions in straight-line code."""
     return sum(map(_line_functions, lines))
 
 
@@ -35,7 +35,7 @@ def _line_functions(line: str) -> int:
 
 
 def instructions(lines: Iterable[str]) -> int:
-    """Instructions of straight-line scalar code, by the table of operations."""
+    """Instructions of straight-line code, by the table of operations."""
     return sum(map(_line_cost, lines))
 
 
@@ -45,13 +45,13 @@ DOUBLE_SHARE = 1.5
 
 
 def ordering(count: float) -> float:
-    """Instructions for each of so many elements that are put in order, by merging in a network."""
+    """Instructions per element of a merge sort of so many elements."""
     steps = log2(max(2, count))
     return steps * (steps + 1) / 4 * EXCHANGE
 
 
 def double_instructions(lines: Iterable[str]) -> float:
-    """Instructions of float64 in straight-line scalar code of it."""
+    """float64 instructions in straight-line code."""
     return sum(map(_line_double, lines))
 
 
@@ -64,15 +64,15 @@ def _line_double(line: str) -> float:
 
 
 def varying(lines: Iterable[str], fixed: Iterable[str]) -> list[str]:
-    """The lines whose values differ from element to element: a thread computes the others once, of `fixed` names."""
-    same, found = {"inf", "nan", "True", "False", *fixed}, []
+    """Instructions whose values differ by element; a thread computes the others once."""
+    same, lines_ = {"inf", "nan", "True", "False", *fixed}, []
     for line in lines:
         target, _, value = line.split("#", 1)[0].partition(" = ")
         if same.issuperset(READ.findall(value)):
             same.add(target)
         else:
-            found.append(line)
-    return found
+            lines_.append(line)
+    return lines_
 
 
 @cache
@@ -85,7 +85,7 @@ def _part_cost(part: ast.AST) -> int:
         case ast.BinOp(op=ast.Div()):
             return OPS["divide"].cost
         case ast.Call(args=[ast.Constant() | ast.UnaryOp() | ast.BinOp()]):
-            return 0  # a typed literal, or the wrapping of an integer result
+            return 0  # a typed literal, or the wrap of an integer result
         case ast.UnaryOp(operand=ast.Constant() | ast.Name(id="inf")):
             return 0
         case ast.BinOp() | ast.UnaryOp() | ast.Compare():

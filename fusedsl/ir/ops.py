@@ -14,7 +14,7 @@ from functools import reduce
 from . import meaning as m
 from .types import BOOL, DTYPES, FLOAT64, INT8, INT64, DType, promote
 
-CASTS = ("convert", "cast")  # changes of a dtype: between those computed in, and to any
+CASTS = ("convert", "cast")  # dtype changes: between compute dtypes, and to any dtype
 MIRRORED = {"less": "greater", "greater": "less", "less_equal": "greater_equal", "greater_equal": "less_equal"}
 CONTRARY = {"less": "greater_equal", "greater": "less_equal", "less_equal": "greater", "greater_equal": "less"}
 
@@ -29,9 +29,9 @@ class Op:
     rule: str
     meaning: Callable
     cost: int = 1
-    symbol: str | None = None  # how people write it, for messages and comments
-    internal: bool = False  # made by rewrite/rules.py alone: no text calls it
-    formula: str = ""  # what it computes, where no symbol says it
+    symbol: str | None = None  # infix or prefix notation, for messages and comments
+    internal: bool = False  # created by rewrite rules only; no text calls it
+    formula: str = ""  # definition, if there is no symbol
 
     @property
     def special(self) -> bool:

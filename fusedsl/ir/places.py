@@ -1,4 +1,4 @@
-"""Where elements of arrays are, as rules: extents are known, views and coordinates stay inside, stores cover an array.
+"""Rules of array indices: extents are known, views and coordinates stay in range, stores cover an array.
 
 Extents are symbolic. What is not evident from their form is evaluated at the samples, which pass all checks.
 """
@@ -20,19 +20,19 @@ Shape = tuple[Dim, ...]
 
 @dataclass(frozen=True)
 class Box:
-    """Part of an array: where it begins along each axis, and how far it goes."""
+    """Part of an array: first index and extent along each axis."""
 
     starts: Shape
     extents: Shape
 
 
 @dataclass(frozen=True)
-class Places:
-    """The rules for a program with these parameters; each raises VerifyError for `what` breaks it."""
+class IndexRules:
+    """Index rules of a program with these parameters; each raises VerifyError for `what`."""
 
     parameters: Sequence[Parameter]
     samples: Samples
-    known: set[Dim] = field(default_factory=set)  # extents that were looked at
+    known: set[Dim] = field(default_factory=set)  # extents checked so far
 
     def known_extents(self, dims: Iterable[Dim], what: object) -> None:
         """Extents are numbers, or computed from those of arguments."""

@@ -1,4 +1,4 @@
-"""Prints a graph so that a person reads it: one node a line, with its type and what it is."""
+"""Text of a graph: one node per line, with its type and operation."""
 
 from __future__ import annotations
 
@@ -22,17 +22,7 @@ def show_literal(n: Node) -> str:
 
 
 def show(graph: Graph) -> str:
-    """The whole graph, arguments before users, results last.
-
-    >>> from fusedsl.ir.builder import Builder
-    >>> from fusedsl.ir.graph import Parameter, Type
-    >>> from fusedsl.ir.types import FLOAT32
-    >>> b = Builder((Parameter("x", Type(FLOAT32)),), {})
-    >>> print(show(b.finish([b.elementwise("exp", b.parameter(0))])))
-    %0: f32[] = param x
-    %1: f32[] = exp %0
-    return %1
-    """
+    """Text of the whole graph, arguments before users, results last."""
     names: dict[Node, str] = {}
     lines = []
     for k, n in enumerate(graph.nodes()):

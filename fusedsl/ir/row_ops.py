@@ -1,10 +1,10 @@
-"""Builds operations that keep an axis but mix its elements: scans (a fold's prefixes), sorting, and the best k."""
+"""Builder of scans, sorts and top-k: operations that keep an axis and mix its elements."""
 
 from __future__ import annotations
 
 from ..errors import ArgumentError, ShapeError
 from . import shapes
-from .builder import Builder
+from .builder import GraphBuilder
 from .checks import explain
 from .dims import Dim
 from .graph import Check, Node, Type, node
@@ -14,7 +14,7 @@ from .types import INT64
 SCANS = ("sum", "prod", "max", "min")
 
 
-def scan(b: Builder, fold: str, x: Node, axis: int | None) -> Node:
+def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
     """The fold of the elements up to and including each along an axis, or None for the flattened array, as in NumPy."""
     if axis is None or x.type.rank == 0:
         x, axis = shapes.reshape(b, x, (-1,)), 0
@@ -22,11 +22,11 @@ def scan(b: Builder, fold: str, x: Node, axis: int | None) -> Node:
     result = reduced_dtype(fold, x.type.dtype)
     if not x.type.weak:
         x = b.convert(x, result)
-    made = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
-    return b.cast(made, result) if b.rounding == "op" and result.compute is not result else made
+    prefixes = node("scan", (x,), (fold, axis), Type(result, x.type.shape, x.type.weak))
+    return b.cast(prefixes, result) if b.rounding == "op" and result.compute is not result else prefixes
 
 
-def ranked(b: Builder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
+def ranked(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
     """(values, positions) of the last axis in stable order, or the first `k` of them.
 
     NaN counts as larger than every number and -0.0 equals 0.0; among equals the lower position comes first.
@@ -42,7 +42,7 @@ def ranked(b: Builder, x: Node, descending: bool, k: Dim | None = None) -> tuple
     return values, node("ranked", (b.strong(x),), ("positions", descending), Type(INT64, shape))
 
 
-def _require(b: Builder, x: Node, k: Dim, n: Dim) -> None:
+def _require(b: GraphBuilder, x: Node, k: Dim, n: Dim) -> None:
     """There are k elements to choose."""
     if not isinstance(k, int) or k < 1:
         raise ArgumentError(f"topk takes a k of 1 or more, not {k}", code="argument.topk", help="k is a literal")

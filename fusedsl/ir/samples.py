@@ -1,4 +1,4 @@
-"""Extents that a program's checks and guards allow: small ones, at which a verifier evaluates what stands for all."""
+"""Sample extents that satisfy a program's checks and guards: small ones, at which verifiers evaluate it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from .checks import holds
 from .dims import Dim, Expression, Extents, Symbol, evaluate, symbols
 from .graph import Check, Parameter
 
-Condition = tuple[tuple[Dim, ...], Callable[[Extents], bool]]  # the extents that it compares, and whether it holds
+Condition = tuple[tuple[Dim, ...], Callable[[Extents], bool]]  # (extents that it compares, predicate)
 
 EQUALITIES = ("equal", "pairs", "contract", "agree")
-FIRST, STEP = 3, 2  # extents of distinct symbols: apart enough that an axis less one is not another one
-FEW = 6  # symbols: beyond, those that programs are evaluated at come again
-TRIED = (*range(1, 25), 32, 48, 64, 96, 128)  # for a symbol of a condition that the small ones break
-ROUNDS = 12  # of mending one condition after the other
+FIRST, STEP = 3, 2  # extents of distinct symbols: no extent is another one minus 1
+FEW = 6  # symbols with distinct extents; further ones repeat
+TRIED = (*range(1, 25), 32, 48, 64, 96, 128)  # candidates for a symbol of a condition that small extents break
+ROUNDS = 12  # of repairing one condition after another
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Extents for which a program holds. `small` are those at which it may be evaluated; None: there are none."""
+    """Extents that satisfy a program's checks; it may be evaluated at the `small` ones."""
 
     extents: tuple[Extents, ...] = ()
     small: Extents | None = None
@@ -53,7 +53,7 @@ def sampled(
 
 
 def size(shape: Iterable[Dim], extents: Extents) -> int:
-    """The number of elements of an array."""
+    """Number of elements of an array."""
     return prod(evaluate(d, extents) for d in shape)
 
 

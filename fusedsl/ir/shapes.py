@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, ShapeError
-from .builder import Builder, fail
+from .builder import GraphBuilder, fail
 from .checks import explain, holds
 from .dims import Dim, expression, product
 from .graph import Check, Node, Site, Type, node
@@ -18,7 +18,7 @@ from .types import BOOL
 FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
-def normalize_axis(b: Builder, x: Node, axis: int) -> int:
+def normalize_axis(b: GraphBuilder, x: Node, axis: int) -> int:
     """A non-negative axis of `x`; ShapeError if it has none."""
     rank = x.type.rank
     if not -rank <= axis < rank:
@@ -29,7 +29,7 @@ def normalize_axis(b: Builder, x: Node, axis: int) -> int:
     return axis % rank
 
 
-def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tuple[int, ...]:
+def normalize_axes(b: GraphBuilder, x: Node, axis: int | Sequence[int] | None) -> tuple[int, ...]:
     """Sorted non-negative axes; all of them for None."""
     if axis is None:
         return tuple(range(x.type.rank))
@@ -39,7 +39,7 @@ def normalize_axes(b: Builder, x: Node, axis: int | Sequence[int] | None) -> tup
     return tuple(sorted(axes))
 
 
-def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False, empty: bool = False) -> Node:
+def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = False, empty: bool = False) -> Node:
     """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array. Where
     `empty`, an extreme of no elements is the fold's identity, and no error."""
     axes = normalize_axes(b, x, axis)
@@ -69,7 +69,7 @@ def reduce(b: Builder, fold: str, x: Node, axis=None, keepdims: bool = False, em
     return folded if keepdims or not axes else squeeze(b, folded, axes)
 
 
-def _require_elements(b: Builder, fold: str, x: Node, axes) -> None:
+def _require_elements(b: GraphBuilder, fold: str, x: Node, axes) -> None:
     dims = tuple(x.type.shape[a] for a in axes if x.type.shape[a] != 1)
     if not axes and fold.startswith("arg"):
         raise ArgumentError(f"{fold} of a number has no position", code="argument.axis", help="give it an array")
@@ -80,7 +80,7 @@ def _require_elements(b: Builder, fold: str, x: Node, axes) -> None:
         b.checks.append(check)
 
 
-def squeeze(b: Builder, x: Node, axes: Sequence[int]) -> Node:
+def squeeze(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
     """Drop axes of extent 1."""
     for a in axes:
         if not b.is_unit(x.type.shape[a]):
@@ -93,7 +93,7 @@ def squeeze(b: Builder, x: Node, axes: Sequence[int]) -> Node:
     return basic_index(x, key)
 
 
-def expand_dims(b: Builder, x: Node, axis: int | Sequence[int]) -> Node:
+def expand_dims(b: GraphBuilder, x: Node, axis: int | Sequence[int]) -> Node:
     """Insert axes of extent 1 at these positions of the result."""
     places = [axis] if isinstance(axis, int) else list(axis)
     rank = x.type.rank + len(places)
@@ -124,12 +124,12 @@ def basic_index(x: Node, key: tuple) -> Node:
 WHOLE = slice(None)
 
 
-def index(b: Builder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
+def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
     """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites`: where each part stands."""
     return basic_index(x, index_entries(b, x, full_key(b, x, key), sites))
 
 
-def full_key(b: Builder, x: Node, key: tuple) -> list[tuple[int, Any]]:
+def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
     """(place in the key, part) for each axis of x and each new one: an Ellipsis, or what is left, as whole slices."""
     gaps = [place for place, k in enumerate(key) if k is Ellipsis]
     if len(gaps) > 1:
@@ -148,7 +148,7 @@ def full_key(b: Builder, x: Node, key: tuple) -> list[tuple[int, Any]]:
     return full
 
 
-def index_entries(b: Builder, x: Node, full: list[tuple[int, Any]], sites: Sequence[Site] | None) -> tuple:
+def index_entries(b: GraphBuilder, x: Node, full: list[tuple[int, Any]], sites: Sequence[Site] | None) -> tuple:
     """The normal form of a full key."""
     entries, axis = [], 0
     for place, k in full:
@@ -166,7 +166,7 @@ def _nth(key, n: int) -> int:
     return places[n]
 
 
-def _entry(b: Builder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
+def _entry(b: GraphBuilder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
     n = x.type.shape[axis]
     if isinstance(k, slice):
         if k.step == 0:
@@ -194,7 +194,7 @@ def _entry(b: Builder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
     )
 
 
-def transpose(b: Builder, x: Node, axes: Sequence[int] | None = None) -> Node:
+def transpose(b: GraphBuilder, x: Node, axes: Sequence[int] | None = None) -> Node:
     """The axes in another order; reversed for None."""
     order = tuple(reversed(range(x.type.rank))) if axes is None else tuple(normalize_axis(b, x, a) for a in axes)
     if sorted(order) != list(range(x.type.rank)):
@@ -208,7 +208,7 @@ def transpose(b: Builder, x: Node, axes: Sequence[int] | None = None) -> Node:
     return node("transpose", (x,), order, Type(x.type.dtype, tuple(x.type.shape[a] for a in order), x.type.weak))
 
 
-def require_mask(b: Builder, x: Node, mask: Node, widens: bool = False) -> None:
+def require_mask(b: GraphBuilder, x: Node, mask: Node, widens: bool = False) -> None:
     """`where=` of a reduction is bools that broadcast to x's shape; of one that `widens`, with x's shape."""
     if mask.type.dtype is not BOOL and not (mask.op == "const" and mask.type.weak):
         raise DTypeError(
@@ -231,7 +231,7 @@ def require_mask(b: Builder, x: Node, mask: Node, widens: bool = False) -> None:
             _require_extent(b, x.type.shape[k], d, check, k)
 
 
-def require_groups(b: Builder, x: Node, groups: Dim) -> None:
+def require_groups(b: GraphBuilder, x: Node, groups: Dim) -> None:
     """Channels, the second axis, fall into so many groups of whole channels."""
     if x.type.rank < 2:
         raise ShapeError(
@@ -246,14 +246,14 @@ def require_groups(b: Builder, x: Node, groups: Dim) -> None:
             raise explain(check, b.extents)
 
 
-def _require_extent(b: Builder, fixed: Dim, d: Dim, check: Check, axis: int) -> None:
+def _require_extent(b: GraphBuilder, fixed: Dim, d: Dim, check: Check, axis: int) -> None:
     """An extent that broadcasting leaves as it is: the other is equal to it, though it be 1."""
     if b.canonical(fixed) != b.canonical(d) and b.is_unit(fixed):
         raise explain(replace(check, dims=(fixed, d, axis), site=b.site), b.extents)
     b._require_equal(fixed, d, check, axis)
 
 
-def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim], operand: int | None = None) -> Node:
+def broadcast_to(b: GraphBuilder, x: Node, shape: Sequence[Dim], operand: int | None = None) -> Node:
     """`x` repeated along axes of extent 1 and new leading axes to this shape: a view. Errors point at the items of
     `operand`, where that gives the shape."""
     shape = tuple(shape)
@@ -273,7 +273,7 @@ def broadcast_to(b: Builder, x: Node, shape: Sequence[Dim], operand: int | None 
     return node("broadcast", (x,), None, Type(x.type.dtype, shape, x.type.weak))
 
 
-def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
+def reshape(b: GraphBuilder, x: Node, shape: Sequence[Dim]) -> Node:
     """The elements of `x` in C order under another shape; one extent may be -1."""
     total = product(x.type.shape)
     known = product(d for d in shape if d != -1)
@@ -304,14 +304,14 @@ def reshape(b: Builder, x: Node, shape: Sequence[Dim]) -> Node:
     return node("reshape", (x,), None, Type(x.type.dtype, final, x.type.weak))
 
 
-def _relabel(b: Builder, x: Node, final: tuple[Dim, ...]) -> Node:
+def _relabel(b: GraphBuilder, x: Node, final: tuple[Dim, ...]) -> Node:
     """A reshape that only drops and inserts axes of extent 1."""
     dropped = squeeze(b, x, [a for a, d in enumerate(x.type.shape) if d == 1])
     old = iter(dropped.type.shape)
     return basic_index(dropped, tuple(("new",) if d == 1 else _whole(next(old)) for d in final))
 
 
-def swapaxes(b: Builder, x: Node, first: int, second: int) -> Node:
+def swapaxes(b: GraphBuilder, x: Node, first: int, second: int) -> Node:
     """Two axes exchanged."""
     order = list(range(x.type.rank))
     i, j = normalize_axis(b, x, first), normalize_axis(b, x, second)
@@ -319,7 +319,7 @@ def swapaxes(b: Builder, x: Node, first: int, second: int) -> Node:
     return transpose(b, x, order)
 
 
-def iota_along(b: Builder, x: Node, axis: int) -> Node:
+def iota_along(b: GraphBuilder, x: Node, axis: int) -> Node:
     """The position along an axis, with x's shape: a weak integer that no memory holds."""
     a = normalize_axis(b, x, axis)
     line = b.iota(x.type.shape[a])

@@ -1,4 +1,4 @@
-"""Checks a graph's own rules: what every pass may rely on, and must leave true."""
+"""Graph verifier: invariants that every pass may rely on and must preserve."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .graph import Graph, Node
 from .ops import LEAVES, OPS, OTHERS, VIEWS
 from .types import BOOL, INT32, INT64
 
-SHOWN = 200  # characters of what breaks a rule
+SHOWN = 200  # characters of a printed part
 
 
 class VerifyError(AssertionError):
-    """A program that a pass made breaks a rule: a fault of the pass."""
+    """A pass produced a program that breaks a rule: a bug of the pass."""
 
 
 def require(holds: bool, rule: str, *parts: object) -> None:

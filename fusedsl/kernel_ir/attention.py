@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .phase import Body, FoldUse, Phase, Store, Value
+from .phase import Body, Phase, Reduction, Store, Value
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class AttentionBody:
     query_axes: tuple[int, ...]
     scores: tuple[Score, ...]
     tile_phases: tuple[Phase, ...]
-    state: FoldUse
+    state: Reduction
     weighted_sums: tuple[WeightedSum, ...]
     row_epilogue: Body | None
     row_outputs: tuple[Store, ...]
@@ -122,7 +122,7 @@ class AttentionBody:
     choose_reference: Body | None = (
         None  # … and the reference that the tile is measured from: it may stay below the maximum
     )
-    combine_splits: FoldUse | None = None  # combines the row states of two splits of the keys
+    combine_splits: Reduction | None = None  # combines the row states of two splits of the keys
     paged: PagedOperands | None = None  # paged k and v
     mask_summary: str = ""  # text of explain(): which tiles are skipped or need no mask
 

@@ -1,7 +1,6 @@
-"""Plans on NumPy: what kernels store, element by element as their bodies say; for the verifier alone.
+"""Reference evaluation of plans on NumPy, for the verifier: bodies are run element by element.
 
-Values have a dimension for each iteration axis, of one element where they are the same along it: an element of a row, a
-row's value, and a column's differ in their shapes alone.
+Values have a dimension for each iteration axis, of extent 1 if they do not vary along it.
 """
 
 from __future__ import annotations
@@ -20,27 +19,27 @@ from ..ir.interp import basic_index, cast, stepped
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require
-from .phase import Body, FoldUse, Store
+from .phase import Body, Reduction, Store
 from .plan import ArrayUse, KernelPlan, Plan, ScalarUse
 
 Known = dict[str, np.ndarray]
 Key = tuple[str, int]
-ALIGNED = 64  # bytes that arrays are apart, at least
+ALIGNED = 64  # bytes: alignment of arrays
 
 
 @dataclass(frozen=True)
-class Call:
-    """The extents, the arrays and the numbers that a plan is run for."""
+class PlanCall:
+    """Extents, arrays and numbers of one call."""
 
     extents: Extents
     arrays: Mapping[Key, np.ndarray]
     numbers: Sequence
 
 
-class Memory:
-    """The arrays of a call, in one piece of memory, so that addresses are numbers."""
+class FlatMemory:
+    """Arrays of a call in one flat memory, so that addresses are integers."""
 
-    def __init__(self, plan: Plan, call: Call):
+    def __init__(self, plan: Plan, call: PlanCall):
         self.extents = extents = call.extents
         types = {("temporary", k): t for k, t in enumerate(plan.temporaries)}
         types |= {("result", k): t for k, t in enumerate(plan.results)}
@@ -53,7 +52,7 @@ class Memory:
         for key, shape in shapes.items():
             places[key] = end
             end += -(-prod(shape) * kinds[key].itemsize // ALIGNED) * ALIGNED + ALIGNED
-        self.bytes = np.full(end, 0xFF, np.uint8)  # NaN, where nothing is stored
+        self.bytes = np.full(end, 0xFF, np.uint8)  # NaN where nothing is stored
         self.arrays: dict[Key, np.ndarray] = {}
         for key, shape in shapes.items():
             part = self.bytes[places[key] : places[key] + prod(shape) * kinds[key].itemsize]
@@ -72,11 +71,11 @@ class Memory:
         return x
 
     def address(self, x: np.ndarray) -> int:
-        """Where the first element of a view is."""
+        """Address of a view's first element."""
         return x.__array_interface__["data"][0] - self.bytes.__array_interface__["data"][0]
 
     def fetch(self, d: DType, address: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """The elements at some addresses; 0 where none is wanted."""
+        """Elements at some addresses; 0 where the predicate is false."""
         address, wanted = np.broadcast_arrays(address, wanted)
         size = numpy_dtype(d).itemsize
         inside = (address >= 0) & (address + size <= self.bytes.size)
@@ -104,7 +103,7 @@ def _quotient(x, divisor, scale, inverse):
 WORDS: dict[str, Any] = {name: op.meaning for name, op in OPS.items()}
 WORDS |= {"select": np.where, "not_": np.logical_not, "inf": np.inf, "nan": np.nan}
 WORDS |= {"shift_left": OPS["left_shift"].meaning, "shift_right": OPS["right_shift"].meaning}
-WORDS |= {"mul_rn": np.multiply}  # a product that no sum takes unrounded
+WORDS |= {"mul_rn": np.multiply}  # a product that is rounded before it is added
 WORDS |= {"quotient": _quotient, "divisor_scale": np.ones_like, "bool_": lambda x: np.asarray(x).astype(bool)}
 WORDS |= {name: _converted(d) for name, d in DTYPES.items() if d.compute is d}
 WORDS |= {f"{name}_round": _rounded(d) for name, d in DTYPES.items() if d.kind == "f"}
@@ -117,23 +116,23 @@ def _compiled(line: str) -> tuple[str, Any]:
     return name, compile(text, line, "eval")
 
 
-class Run:
-    """One kernel at work: what is known of its elements and rows, over `axes` of these extents."""
+class KernelRun:
+    """Evaluation of one kernel: values of elements and rows, over `axes` of these extents."""
 
-    def __init__(self, kernel: KernelPlan, memory: Memory, numbers: Sequence):
+    def __init__(self, kernel: KernelPlan, memory: FlatMemory, numbers: Sequence):
         self.kernel, self.memory, self.numbers = kernel, memory, numbers
         self.axes = tuple(evaluate(d, memory.extents) for d in (*kernel.rows, *kernel.columns, *kernel.ranks))
         self.rows = tuple(range(len(kernel.rows)))
         self.columns = tuple(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
         self.ranks = tuple(range(len(kernel.rows) + len(kernel.columns), len(self.axes)))
         self.words = WORDS | {f"fetch_{d.name}": lambda a, w, d=d: memory.fetch(d, a, w) for d in DTYPES.values()}
-        self.part = slice(0, self.axes[self.columns[0]] if self.columns else 1)  # of the first axis of the columns
+        self.part = slice(0, self.axes[self.columns[0]] if self.columns else 1)  # of the first column axis
         self.known: Known = {}
         if prod(max(n, 1) for n in self.axes) > MOST_ELEMENTS:
             raise TooLarge
 
     def read(self) -> None:
-        """Loads, positions, addresses and numbers, for the part at hand."""
+        """Loads, indices, addresses and numbers of the current part."""
         for load in self.kernel.loads:
             use = self.kernel.arrays[load.operand]
             x = self.memory.view(use)
@@ -158,17 +157,17 @@ class Run:
         return self.memory.view(self.kernel.arrays[array]).strides[axis]
 
     def single(self, x: Any) -> np.ndarray:
-        """A number as a value that is the same everywhere."""
+        """A number as a value that does not vary."""
         return np.asarray(x).reshape((1,) * len(self.axes))
 
     def line(self, axis: int) -> np.ndarray:
-        """The positions on an axis, of the part at hand, along its dimension."""
+        """Indices on an axis in the current part, along its dimension."""
         places = np.arange(self.axes[axis])
         places = places[self.part] if self.columns and axis == self.columns[0] else places
         return places.reshape([-1 if a == axis else 1 for a in range(len(self.axes))])
 
     def places(self, use: ArrayUse) -> tuple[np.ndarray, ...]:
-        """Where the elements of an array are, along each of its axes."""
+        """Indices of an array's elements, along each of its axes."""
         places = []
         for c, count in zip(use.at, self.memory.view(use).shape):
             start = evaluate(c.start, self.memory.extents)
@@ -179,11 +178,11 @@ class Run:
         return tuple(places)
 
     def body(self, one: Body | None) -> list[np.ndarray]:
-        """What a body computes; it is known from here on."""
+        """Evaluate a body; its results are known afterwards."""
         if one is None:
             return []
         own: Known = {v.name: self.known[v.name] for v in one.args}
-        for line in one.lines:
+        for line in one.instructions:
             name, code = _compiled(line)
             own[name] = eval(code, self.words, own)
         results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
@@ -197,28 +196,29 @@ class Run:
     # -- folds
 
     def over(self, x: np.ndarray, axes: Sequence[int]) -> np.ndarray:
-        """A value at all places of some axes."""
+        """A value broadcast along some axes."""
         whole = [self.line(a).size if a in axes else x.shape[a] for a in range(len(self.axes))]
         return np.broadcast_to(x, whole)
 
-    def identity(self, use: FoldUse) -> list[np.ndarray]:
-        """The state of nothing."""
+    def identity(self, use: Reduction) -> list[np.ndarray]:
+        """Identity of a reduction."""
         return [
-            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype)) for text, v in zip(use.identity, use.state)
+            self.single(eval(text, self.words)).astype(numpy_dtype(v.dtype))
+            for text, v in zip(use.identity, use.accumulators)
         ]
 
-    def merged(self, use: FoldUse, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Two states in one."""
-        merge = use.merge
+    def merged(self, use: Reduction, a: Sequence[np.ndarray], b: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Two states combined."""
+        merge = use.combine
         own: Known = {v.name: x for v, x in zip(merge.args, (*a, *b))}
-        for line in merge.lines:
+        for line in merge.instructions:
             name, code = _compiled(line)
             own[name] = eval(code, self.words, own)
         return [np.asarray(own[v.name]).astype(numpy_dtype(v.dtype)) for v in merge.results]
 
-    def folded(self, use: FoldUse, axes: Sequence[int]) -> list[np.ndarray]:
-        """The state of all elements along some axes, with nothing behind them: neighbours merge, until one is left."""
-        states = [self.over(self.known[v.name], axes) for v in use.lifted]
+    def folded(self, use: Reduction, axes: Sequence[int]) -> list[np.ndarray]:
+        """State of all elements along some axes: neighbours are combined until one is left."""
+        states = [self.over(self.known[v.name], axes) for v in use.inputs]
         others = [a for a in range(len(self.axes)) if a not in axes]
         shapes = np.broadcast_shapes(*(x.shape for x in states))
         states = [np.broadcast_to(x, shapes).transpose([*others, *axes]) for x in states]
@@ -236,7 +236,7 @@ class Run:
     # -- stores
 
     def store(self, one: Store) -> None:
-        """Write a value where its output has it."""
+        """Write a value to its output."""
         use = self.kernel.arrays[one.operand]
         view, x = self.memory.view(use), self.known[one.value]
         where = self.places(use)

@@ -7,17 +7,17 @@ import numpy as np
 from ..ir.compare import MOST_ELEMENTS, TooLarge
 from ..ir.types import numpy_dtype
 from .attention import AttentionBody, Score, WeightedSum
-from .evaluate import Run
+from .evaluate import KernelRun
 from .evaluate_phases import finish_row, parts, work
 from .phase import Body
 
 
-def run_attention(run: Run) -> None:
+def run_attention(run: KernelRun) -> None:
     """Run the attention body of a kernel."""
     stream = run.kernel.attention
     assert stream is not None
     use = stream.state
-    run.known |= {v.name: x for v, x in zip(use.state, run.identity(use))}
+    run.known |= {v.name: x for v, x in zip(use.accumulators, run.identity(use))}
     for w in stream.weighted_sums:
         run.known[w.state.name] = run.single(0).astype(numpy_dtype(w.state.dtype))
     for part in parts(run):
@@ -35,7 +35,7 @@ def run_attention(run: Run) -> None:
             run.store(store)
 
 
-def _tile(run: Run, stream: AttentionBody) -> None:
+def _tile(run: KernelRun, stream: AttentionBody) -> None:
     """Compute one chunk of keys and combine it with the state."""
     for one in (*stream.mask_inputs, *stream.row_inputs):
         run.body(one)
@@ -48,26 +48,26 @@ def _tile(run: Run, stream: AttentionBody) -> None:
         work(run, phase)
         for use in phase.folds:
             state = run.folded(use, run.columns[:1])
-            run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
+            run.known |= {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.accumulators, state)}
         if phase.folds and not joined and stream.update_row_max is not None:
-            run.known |= {v.name: x for v, x in zip(stream.state.lifted, run.body(stream.update_row_max))}
+            run.known |= {v.name: x for v, x in zip(stream.state.inputs, run.body(stream.update_row_max))}
             joined = True
         finish_row(run, phase)
     _combine_tile(run, stream)
 
 
-def _score(run: Run, score: Score) -> np.ndarray:
+def _score(run: KernelRun, score: Score) -> np.ndarray:
     """The sum of products along the axis of a score."""
     left, right = _single_result(run, score.q), _single_result(run, score.k)
     return _contract(run, left, right, score.axis).astype(numpy_dtype(score.value.dtype))
 
 
-def _single_result(run: Run, one: Body) -> np.ndarray:
+def _single_result(run: KernelRun, one: Body) -> np.ndarray:
     (value,) = run.body(one)
     return value
 
 
-def _contract(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
+def _contract(run: KernelRun, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     shape = np.broadcast_shapes(x.shape, y.shape)
     if np.prod([max(n, 1) for n in shape]) * run.axes[axis] > MOST_ELEMENTS:
         raise TooLarge
@@ -75,12 +75,12 @@ def _contract(run: Run, x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
     return run.over(np.multiply(x, y, dtype=wide), (axis,)).sum(axis, keepdims=True, dtype=wide)
 
 
-def _combine_tile(run: Run, stream: AttentionBody) -> None:
+def _combine_tile(run: KernelRun, stream: AttentionBody) -> None:
     """Combine the state of a tile with the accumulated state."""
     use = stream.state
     weights = [(w, _weighted_sum(run, w)) for w in stream.weighted_sums]
-    moved = run.body(use.merge)
-    run.known |= {v.name: x for v, x in zip(use.state, moved)}
+    moved = run.body(use.combine)
+    run.known |= {v.name: x for v, x in zip(use.accumulators, moved)}
     for w, total in weights:
         before, tile = w.sides
         run.known[before.name], run.known[tile.name] = run.known[w.state.name], total
@@ -88,7 +88,7 @@ def _combine_tile(run: Run, stream: AttentionBody) -> None:
         run.known[w.state.name] = state + total if stream.running_reference else state
 
 
-def _weighted_sum(run: Run, w: WeightedSum) -> np.ndarray:
+def _weighted_sum(run: KernelRun, w: WeightedSum) -> np.ndarray:
     """The product p·v of a tile. Inactive elements contribute 0, even if p or v is NaN."""
     weight, right = run.known[w.p.name], _single_result(run, w.v)
     if w.is_active is not None:

@@ -1,4 +1,4 @@
-"""Phases on NumPy: those of rows that stay on the chip, and those of rows that go by in parts."""
+"""Reference evaluation of phases on NumPy: rows in registers, and looped rows."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
-from .evaluate import Run
-from .phase import FoldUse, Phase, ScanUse, Selection
+from .evaluate import KernelRun
+from .phase import Phase, Reduction, ScanUse, Selection
 
 
-def run_resident(run: Run) -> None:
-    """Run a kernel whose rows stay on the chip."""
+def run_resident(run: KernelRun) -> None:
+    """Evaluate a kernel whose rows stay in registers."""
     run.read()
     for phase in run.kernel.resident:
         work(run, phase)
@@ -26,19 +26,19 @@ def run_resident(run: Run) -> None:
             run.store(store)
 
 
-def run_streamed(run: Run) -> None:
-    """Run a kernel whose rows go by in parts."""
+def run_looped(run: KernelRun) -> None:
+    """Evaluate a kernel whose rows are looped in parts."""
     run.read()
-    for phase in run.kernel.streamed:
-        _stream(run, phase)
+    for phase in run.kernel.looped:
+        _loop(run, phase)
 
 
-def _named(use: FoldUse, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
-    return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.state, state)}
+def _named(use: Reduction, state: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+    return {v.name: x.astype(numpy_dtype(v.dtype)) for v, x in zip(use.accumulators, state)}
 
 
-def work(run: Run, phase: Phase) -> None:
-    """The element work of a phase, its stores, and its folds the other way."""
+def work(run: KernelRun, phase: Phase) -> None:
+    """Element work of a phase: its stores and column reductions."""
     run.body(phase.element)
     for step in phase.scans:
         for one in step.scans:
@@ -52,17 +52,17 @@ def work(run: Run, phase: Phase) -> None:
         run.known |= _named(use, run.folded(use, run.rows))
 
 
-def finish_row(run: Run, phase: Phase) -> None:
-    """The work on a row after its folds."""
+def finish_row(run: KernelRun, phase: Phase) -> None:
+    """Row body of a phase, after its reductions."""
     run.body(phase.row)
     for store in phase.row_stores:
         run.store(store)
 
 
-def _scanned(run: Run, use: ScanUse) -> np.ndarray:
-    """The state of each element and those before it, along the one column axis."""
+def _scanned(run: KernelRun, use: ScanUse) -> np.ndarray:
+    """Inclusive prefixes along the only column axis."""
     (axis,) = run.columns
-    x = np.moveaxis(run.over(run.known[use.lifted[0].name], (axis,)), axis, 0)
+    x = np.moveaxis(run.over(run.known[use.inputs[0].name], (axis,)), axis, 0)
     places = range(len(x))[:: -1 if use.reverse else 1]
     prefixes, state = np.empty_like(x), None
     for k in places:
@@ -71,10 +71,10 @@ def _scanned(run: Run, use: ScanUse) -> np.ndarray:
     return np.moveaxis(prefixes, 0, axis)
 
 
-def _order(run: Run, one: Selection) -> None:
-    """The elements in order, along the axis of its places."""
+def _order(run: KernelRun, one: Selection) -> None:
+    """Sorted elements, along the sorted axis."""
     (axis,) = run.columns
-    x = run.over(run.known[one.lifted.name], (axis,))
+    x = run.over(run.known[one.key.name], (axis,))
     order = np.argsort(np.flip(x, axis) if one.descending else x, axis=axis, kind="stable")
     order = np.flip(x.shape[axis] - 1 - order, axis) if one.descending else order
     ranked = {"values": np.take_along_axis(x, order, axis), "positions": order}
@@ -90,32 +90,32 @@ def _order(run: Run, one: Selection) -> None:
 # -- rows that go by in parts
 
 
-def parts(run: Run) -> list[slice]:
+def parts(run: KernelRun) -> list[slice]:
     """The columns in two parts."""
     n = run.axes[run.columns[0]] if run.columns else 1
     return [slice(0, n // 2), slice(n // 2, n)] if n > 1 else [slice(0, n)]
 
 
-def _stream(run: Run, phase: Phase) -> None:
-    """A pass over the columns, a part after the other: scans and orders take the whole of them."""
+def _loop(run: KernelRun, phase: Phase) -> None:
+    """Loop over the columns, part by part; scans and sorts take the whole row."""
     whole = bool(phase.scans or phase.select or phase.ranks or phase.column_reductions)
     states = {use: run.identity(use) for use in phase.folds}
     for part in [slice(0, run.axes[run.columns[0]])] if whole else parts(run):
         run.part = part
         run.read()
-        for inner in phase.tile:
+        for inner in phase.tile_phases:
             work(run, inner)
             for use in inner.folds:
                 run.known |= _named(use, run.folded(use, run.columns))
             finish_row(run, inner)
-        if not phase.tile:
+        if not phase.tile_phases:
             work(run, phase)
         for use in phase.folds:
-            tile = [run.known[v.name] for v in use.lifted] if phase.tile else None
+            tile = [run.known[v.name] for v in use.inputs] if phase.tile_phases else None
             axes = run.ranks if phase.ranks else run.columns
             states[use] = run.merged(use, states[use], tile if tile is not None else run.folded(use, axes))
     run.part = slice(0, run.axes[run.columns[0]])
     for use, state in states.items():
-        require(len(state) == len(use.state), "a fold has its state", use.name)
+        require(len(state) == len(use.accumulators), "a fold has its state", use.name)
         run.known |= _named(use, state)
     finish_row(run, phase)

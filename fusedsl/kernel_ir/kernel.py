@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..ir.types import DType
 from .attention import AttentionBody
 from .batched_calls import BatchedCalls
-from .phase import Body, FoldUse, Phase, Product, Store, Value
+from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
 
 
 @dataclass(frozen=True)
@@ -111,12 +111,12 @@ class KernelIR:
         return "int64" if self.index64 else "int32"
 
     @property
-    def column_reductions(self) -> tuple[FoldUse, ...]:
+    def column_reductions(self) -> tuple[Reduction, ...]:
         """The folds over rows."""
         return tuple(use for phase in self.phases for use in phase.column_reductions)
 
     @property
-    def products(self) -> tuple[Product, ...]:
+    def products(self) -> tuple[MatrixProduct, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
         if self.attention is not None or self.batch_invariant_width:
             return ()

@@ -22,7 +22,7 @@ def max_live(body: Body) -> int:
     defined = {value.name for value in body.args}
     last_use = {}
     parsed = []
-    for number, line in enumerate(body.lines):
+    for number, line in enumerate(body.instructions):
         code = line.split("#", 1)[0]
         target, _, expression = code.partition("=")
         used = NAME.findall(expression)
@@ -30,7 +30,7 @@ def max_live(body: Body) -> int:
         for name in used:
             last_use[name] = number
     for value in body.results:
-        last_use[value.name] = len(body.lines)
+        last_use[value.name] = len(body.instructions)
     alive, most = {name for name in defined if name in last_use}, len(defined)
     for number, (target, used) in enumerate(parsed):
         alive.add(target)

@@ -1,4 +1,4 @@
-"""Work on elements and rows as data: straight-line bodies, folds, scans and orders, in phases."""
+"""Phases of a kernel as data: straight-line scalar bodies, reductions, scans and sorts, below the backends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..ir.types import DType
 
 @dataclass(frozen=True)
 class Value:
-    """A named scalar of a body: a minted identifier and the type that it is computed in."""
+    """A named scalar of a body: a unique identifier and the compute type."""
 
     name: str
     dtype: DType
@@ -17,36 +17,33 @@ class Value:
 
 @dataclass(frozen=True)
 class Body:
-    """Straight-line scalar code: `lines` are three-address statements that define `results` from `args`."""
+    """Straight-line scalar code: three-address `instructions` that define `results` from `args`."""
 
     args: tuple[Value, ...]
     results: tuple[Value, ...]
-    lines: tuple[str, ...]
+    instructions: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class FoldUse:
-    """One fold over all column axes: the state that each element is lifted to, and how two states merge.
+class Reduction:
+    """Reduction over all column axes: one state per element, combined pairwise to one state per row.
 
-    `lifted` are results of the phase's element body; after the fold the names in `state` are row values.
-    `merge` takes the state a then the state b (same dtypes as `identity`) and results in the merged state.
-    `identity` are Python literals in the vocabulary of bodies, e.g. "float32(-inf)". `follow`, where there is one, is
-    a shorter merge for states of which b's elements come after a's; a is empty only where b is.
+    `combine_in_order` is a shorter combine for states of which b's elements come after a's; a is empty only if b is.
     """
 
-    name: str
-    lifted: tuple[Value, ...]
-    state: tuple[Value, ...]
-    identity: tuple[str, ...]
-    merge: Body
-    follow: Body | None = None
+    name: str  # of the fold (`ir.folds.FOLDS`)
+    inputs: tuple[Value, ...]  # state of one element: results of the phase's element body
+    accumulators: tuple[Value, ...]  # state of the row: row values once the reduction is complete
+    identity: tuple[str, ...]  # Python literals in the vocabulary of bodies, e.g. "float32(-inf)"
+    combine: Body  # (state a, state b) -> the combined state; dtypes are those of `identity`
+    combine_in_order: Body | None = None
 
 
 @dataclass(frozen=True)
-class Product:
-    """A sum whose elements are products of two values, each with row axes that the other lacks: a product of matrices.
+class MatrixProduct:
+    """Matrix product: a sum over left * right, each with row axes that the other lacks.
 
-    The bodies compute one value each, from loads, positions and scalars alone.
+    Each body computes one value from loads, positions and scalars only.
     """
 
     left: Body
@@ -54,18 +51,15 @@ class Product:
 
 
 @dataclass(frozen=True)
-class ScanUse(FoldUse):
-    """A fold's prefixes along the one column axis: `state` are element values, of each element and what is before it.
+class ScanUse(Reduction):
+    """Inclusive scan along the only column axis: `accumulators` are element values, the prefix at each element."""
 
-    Where `reverse`, the prefixes are suffixes: a row is scanned from its end.
-    """
-
-    reverse: bool = False
+    reverse: bool = False  # suffixes: the row is scanned from its end
 
 
 @dataclass(frozen=True)
 class ScanStep:
-    """Scans of what the bodies before them made, and the element body that may read their states."""
+    """Scans of results of earlier bodies, then an element body that may read the prefixes."""
 
     scans: tuple[ScanUse, ...]
     element: Body
@@ -73,70 +67,60 @@ class ScanStep:
 
 @dataclass(frozen=True)
 class Selection:
-    """The order of a row's elements: the first `count` of them (None: all), with their columns.
+    """Stable sort of a row's elements with their columns. NaN is larger than every number, in either direction."""
 
-    Descending or not, NaN is larger than every number and the lower column comes first among equals. `values` and
-    `positions` name what phases over the order (`ranks`) read; `places` are row values: ("values" or "positions",
-    number in the order, the name that it gets).
-    """
-
-    lifted: Value
+    key: Value
     descending: bool
-    count: int | None
-    values: Value | None
-    positions: Value | None
-    places: tuple[tuple[str, int, Value], ...] = ()
+    count: int | None  # of the first elements that are needed; None: all
+    values: Value | None  # sorted keys, as phases over the sorted axis (`ranks`) read them
+    positions: Value | None  # columns of the sorted keys, likewise
+    places: tuple[tuple[str, int, Value], ...] = ()  # row values: ("values" or "positions", index in the order, name)
 
 
 @dataclass(frozen=True)
 class Store:
-    """Write `value` (converted to the operand's dtype) to output `operand` (an index into Kernel.operands)."""
+    """Store `value`, converted to the operand's dtype, to output `operand` (an index into `KernelIR.operands`)."""
 
     value: str
     operand: int
 
 
 @dataclass(frozen=True)
-class Implied:
-    """States of a tile that need not be folded, for they follow from its others: the results of the body, in order."""
+class DerivedAccumulators:
+    """Accumulators of a tile that follow from its others and are not reduced: the results of the body, in order."""
 
-    states: tuple[Value, ...]
+    accumulators: tuple[Value, ...]
     body: Body
 
 
 @dataclass(frozen=True)
 class Phase:
-    """One pass over the columns of a row: map (and scan, and map again), fold, then a little work once a row.
+    """One loop over the columns of a row: element bodies and scans, reductions, then a body once per row.
 
-    `element.args` name loads, positions, scalars, row values, and results of earlier phases (held in registers;
-    never in a kernel that is not `resident`: there each phase recomputes from loads).
+    `element.args` name loads, positions, scalars, row values, and results of earlier phases. Results of earlier phases
+    are held in registers; a kernel that is not `resident` recomputes them from loads in each phase.
 
-    Dependent folds stream in one pass where a phase has `tile` phases (and one fold, and no element work of its own):
-    each tile of the loop is worked as if it were a row, tile phase after tile phase; the names that `folds[0].lifted`
-    then has are row values of the tile, and its state (of several values) merges into the running one. Where it is
-    `lasting`, what the first tile's rows come to may serve tiles after it: their folds merge with its own, but for what
-    is `implied` by the others.
+    `column_reductions` are reductions over all row axes: results of the element body, an accumulator for each column.
+    The kernel's `column_epilogue` follows them.
 
-    Where every fold of the phase is a sum of products, `products` says of what: an element's work is then spread over
-    the axes that its factors have.
-
-    `column_reductions` are folds the other way, over all row axes: results of the element body, a state for each
-    column. What they come to is the kernel's `finish`.
+    Online reductions: with `tile_phases`, each tile of the loop runs these phases as if it were a row. The phase then
+    has one reduction and no element work of its own. `folds[0].inputs` are row values of the tile, and its accumulators
+    are combined into the running ones.
     """
 
     element: Body
     stores: tuple[Store, ...] = ()
-    folds: tuple[FoldUse, ...] = ()
+    folds: tuple[Reduction, ...] = ()
     row: Body | None = None
     row_stores: tuple[Store, ...] = ()
-    tile: tuple[Phase, ...] = ()
+    tile_phases: tuple[Phase, ...] = ()
     scans: tuple[ScanStep, ...] = ()  # after `element`, in order; all in one direction
-    select: Selection | None = None  # the order of the elements, once the bodies have run
-    ranks: bool = False  # the phase runs over the order's places, not over the columns
-    column_reductions: tuple[FoldUse, ...] = ()
-    products: tuple[Product, ...] = ()
-    lasting: bool = False
-    implied: Implied | None = None
+    select: Selection | None = None  # sort of the elements, after the bodies
+    ranks: bool = False  # the phase runs over the sorted axis, not over the columns
+    column_reductions: tuple[Reduction, ...] = ()  # over all row axes, one state per column; the kernel finishes them
+    products: tuple[MatrixProduct, ...] = ()  # one for each of `folds`, if all of them sum matrix products
+    reuses_reference: bool = False  # later tiles may be measured from the references of the first one
+    derived: DerivedAccumulators | None = None  # … and combine all accumulators but these
 
     @property
     def bodies(self) -> tuple[Body, ...]:
@@ -145,36 +129,36 @@ class Phase:
 
     @property
     def results(self) -> tuple[Value, ...]:
-        """The element values that the bodies and the scans make."""
-        found = [*self.element.results]
+        """Element values that the bodies and the scans define."""
+        values = [*self.element.results]
         for step in self.scans:
-            found += [value for use in step.scans for value in use.state]
-            found += step.element.results
-        return tuple(dict.fromkeys(found))
+            values += [value for use in step.scans for value in use.accumulators]
+            values += step.element.results
+        return tuple(dict.fromkeys(values))
 
     @property
     def reads(self) -> tuple[Value, ...]:
-        """What the bodies read and do not make themselves."""
-        made = {value.name for value in self.results} - {value.name for value in self.element.args}
-        found = [v for body in self.bodies for v in body.args if v.name not in made]
-        found += [v for step in self.scans for use in step.scans for v in use.lifted if v.name not in made]
-        found += [self.select.lifted] if self.select and self.select.lifted.name not in made else []
-        return tuple(dict.fromkeys(found))
+        """Element values that the bodies read and do not define."""
+        defined = {value.name for value in self.results} - {value.name for value in self.element.args}
+        values = [v for body in self.bodies for v in body.args if v.name not in defined]
+        values += [v for step in self.scans for use in step.scans for v in use.inputs if v.name not in defined]
+        values += [self.select.key] if self.select and self.select.key.name not in defined else []
+        return tuple(dict.fromkeys(values))
 
     @property
     def names_read(self) -> set[str]:
-        """What any of its bodies reads, of elements or of rows."""
-        found = {value.name for value in self.reads}
-        found |= {value.name for value in self.row.args} if self.row else set()
-        return found.union(*(part.names_read for part in self.tile))
+        """Names that any body reads, of elements or of rows, tile phases included."""
+        names = {value.name for value in self.reads}
+        names |= {value.name for value in self.row.args} if self.row else set()
+        return names.union(*(part.names_read for part in self.tile_phases))
 
     @property
     def written(self) -> set[int]:
-        """The operands that it stores to."""
-        found = {store.operand for store in (*self.stores, *self.row_stores)}
-        return found.union(*(part.written for part in self.tile))
+        """Operands that are stored to, tile phases included."""
+        operands = {store.operand for store in (*self.stores, *self.row_stores)}
+        return operands.union(*(part.written for part in self.tile_phases))
 
     @property
     def passes(self) -> tuple[Phase, ...]:
-        """The phases with element work: its own, or those of a tile."""
-        return self.tile or (self,)
+        """Phases with element work: this one, or its tile phases."""
+        return self.tile_phases or (self,)

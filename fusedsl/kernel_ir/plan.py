@@ -1,4 +1,4 @@
-"""The plan: what a program launches, as data that a call evaluates and the cache stores; nothing of it is a graph."""
+"""Plan of a program as data: the kernels of one signature, as a call binds them and the cache stores them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,23 @@ from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import AttentionBody, BlockMask, OutputEpilogue, PagedOperands, PagedRow, Score, TileBounds, WeightedSum
 from .kernel import ColumnEpilogue, Load, Position
-from .phase import Body, FoldUse, Implied, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from .phase import (
+    Body,
+    DerivedAccumulators,
+    MatrixProduct,
+    Phase,
+    Reduction,
+    ScanStep,
+    ScanUse,
+    Selection,
+    Store,
+    Value,
+)
 
 
 @dataclass(frozen=True)
-class Coordinate:
-    """Position along one axis of an array: start + step * (iteration axis `axis`: rows, columns, ranks; or none)."""
+class IterationIndex:
+    """Index along an array axis: start + step * iteration axis `axis` (of rows, columns, ranks; or none)."""
 
     start: Dim
     step: int
@@ -27,37 +38,29 @@ class Coordinate:
 
 @dataclass(frozen=True)
 class ArrayUse:
-    """An array that a kernel reads or writes: argument, temporary or result `index`, through host-side `views`.
-
-    Of a `gathered` one the kernel computes addresses itself, which vary along these of its axes; `at` is then empty.
-    """
+    """Array operand of a kernel: argument, temporary or result `index`, seen through host-side `views`."""
 
     name: str
     dtype: DType
-    kind: str
+    kind: str  # "argument" | "temporary" | "result"
     index: int
     views: tuple
-    at: tuple[Coordinate, ...]
-    gathered: tuple[int, ...] | None = None
+    at: tuple[IterationIndex, ...]  # empty if gathered
+    gathered: tuple[int, ...] | None = None  # the kernel computes addresses, which vary along these iteration axes
 
 
 @dataclass(frozen=True)
 class ScalarUse:
-    """A number that a kernel takes by value: argument `source`, the extent `source`, the stride in bytes of an array
-    along an axis, `source` = (array, axis), or the literal whose bytes, as an integer, are `source`."""
+    """Scalar operand of a kernel, passed by value."""
 
     value: Value
     kind: str  # "argument" | "extent" | "stride" | "literal"
-    source: Any
+    source: Any  # argument number, extent, (array, axis) of a stride in bytes, or a literal's bytes as an integer
 
 
 @dataclass(frozen=True)
 class KernelPlan:
-    """One kernel before it meets shapes: iteration extents, arrays, and its phases for a resident and a streamed row.
-
-    `rereads` says why a streamed row is read more often than once for its folds and once for the stores of elements.
-    `digest` names the computation: equal digests with equal operand letters and schedules are the same binary.
-    """
+    """Kernel for symbolic shapes: iteration extents, operands, and phases for rows in registers and for looped rows."""
 
     name: str
     header: tuple[str, ...]
@@ -68,17 +71,17 @@ class KernelPlan:
     loads: tuple[Load, ...]
     positions: tuple[Position, ...]
     scalars: tuple[ScalarUse, ...]
-    resident: tuple[Phase, ...]
-    streamed: tuple[Phase, ...] = ()
-    rereads: tuple[str, ...] = ()
+    resident: tuple[Phase, ...]  # if a row stays on the chip
+    looped: tuple[Phase, ...] = ()  # if a row is read again in each phase
+    rereads: tuple[str, ...] = ()  # why a looped row is read more than once for its folds and once for its stores
     column_epilogue: ColumnEpilogue | None = None
-    digest: str = ""
+    digest: str = ""  # of the computation: one binary per digest, operand stride kinds and schedule
     pointers: tuple[Load, ...] = ()
-    ranks: tuple[Dim, ...] = ()  # places of an order of the columns, where they are stored or folded
-    fastmath: bool = False  # the hardware's approximations will do
-    batch_invariant: bool = False  # the schedule of a row may not depend on other rows
+    ranks: tuple[Dim, ...] = ()  # extent of the sorted axis, if sorted values are stored or folded
+    fastmath: bool = False  # fast math: approximate instructions are allowed
+    batch_invariant: bool = False  # batch-invariant: a row's schedule may not depend on the number of rows
     attention: AttentionBody | None = (
-        None  # a pass over scores; its columns are the stream, then axes of products and results
+        None  # attention; the columns are then the key axis and the axes of products and results
     )
 
     @property
@@ -88,10 +91,7 @@ class KernelPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """A program for one signature: its arrays' types, the checks and guards of a call, and the kernels in order.
-
-    `budget` are the registers that a kernel's values were allowed to take.
-    """
+    """Plan of a program for one signature: array types, checks and guards of a call, kernels in launch order."""
 
     text: str
     parameters: tuple[Parameter, ...]
@@ -100,15 +100,15 @@ class Plan:
     checks: tuple[Check, ...]
     guards: tuple[tuple[Dim, bool], ...]
     kernels: tuple[KernelPlan, ...]
-    reasons: tuple[tuple[bool, str], ...] = ()
-    together: bool = True  # rows and columns may be folded by one kernel
-    scores: str = "apart"  # how sums of products are worked that are folded (see `choose_passes`)
-    budget: int = 0
-    launches: tuple[int, ...] = ()  # how many of the kernels, in order, each launch holds where they share some
+    reasons: tuple[tuple[bool, str], ...] = ()  # (joined, decision of the partition)
+    together: bool = True  # one kernel may fold along rows and along columns
+    scores: str = "apart"  # how attention is computed (see `choose_passes`)
+    budget: int = 0  # registers that a kernel's values may take; 0: no limit
+    launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
 
     @property
     def shared(self) -> tuple[tuple[int, ...], ...]:
-        """The kernels of each launch, by number."""
+        """Kernel numbers of each launch."""
         ends = list(accumulate(self.launches or (1,) * len(self.kernels), initial=0))
         return tuple(tuple(range(begin, end)) for begin, end in pairwise(ends))
 
@@ -116,9 +116,9 @@ class Plan:
 CLASSES = {
     c.__name__: c
     for c in (
-        *(Plan, KernelPlan, ScalarUse, ArrayUse, Coordinate, Parameter, Type, Check, Site),
-        *(Phase, ColumnEpilogue, FoldUse, Product, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(Implied, AttentionBody, Score, WeightedSum, OutputEpilogue, BlockMask, TileBounds, PagedOperands, PagedRow),
+        *(Plan, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
+        *(Phase, ColumnEpilogue, Reduction, MatrixProduct, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
+        *(DerivedAccumulators, AttentionBody, Score, WeightedSum, OutputEpilogue, BlockMask, TileBounds, PagedOperands, PagedRow),
     )
 }
 
@@ -140,7 +140,7 @@ def plan_to_json(x: Any) -> Any:
 
 
 def plan_from_json(data: Any) -> Any:
-    """The inverse of `plan_to_json`; KeyError or TypeError where the data is no plan."""
+    """The inverse of `plan_to_json`; KeyError or TypeError if the data is not a plan."""
     if isinstance(data, list):
         return tuple(plan_from_json(part) for part in data)
     if not isinstance(data, dict):
@@ -155,30 +155,29 @@ def plan_from_json(data: Any) -> Any:
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:
-    """JSON form of a graph, in which graphs differ that differ in anything: operations, attributes, bits of constants,
-    types, parameters, checks."""
-    told = {"parameters": plan_to_json(graph.parameters), "checks": plan_to_json(graph.checks)}
-    return {**nodes_to_json(graph.results), **told}
+    """JSON form of a graph, injective: operations, attributes, bits of constants, types, parameters, checks."""
+    header = {"parameters": plan_to_json(graph.parameters), "checks": plan_to_json(graph.checks)}
+    return {**nodes_to_json(graph.results), **header}
 
 
 def graph_from_json(data: Any) -> Graph:
-    """The inverse of `graph_to_json`; KeyError, TypeError or ValueError where the data is no graph."""
+    """The inverse of `graph_to_json`; KeyError, TypeError or ValueError if the data is not a graph."""
     return Graph(plan_from_json(data["parameters"]), nodes_from_json(data), plan_from_json(data["checks"]))
 
 
 def nodes_to_json(roots: Sequence[Node]) -> dict[str, Any]:
-    """JSON form of nodes with all that they are made of."""
-    places: dict[Node, int] = {}
+    """JSON form of nodes and all their operands."""
+    numbers: dict[Node, int] = {}
     nodes = []
     for n in walk(roots):
-        nodes.append([n.op, [places[a] for a in n.args], plan_to_json(n.attr), plan_to_json(n.type)])
-        places[n] = len(places)
-    return {"nodes": nodes, "results": [places[r] for r in roots]}
+        nodes.append([n.op, [numbers[a] for a in n.args], plan_to_json(n.attr), plan_to_json(n.type)])
+        numbers[n] = len(numbers)
+    return {"nodes": nodes, "results": [numbers[r] for r in roots]}
 
 
 def nodes_from_json(data: Any) -> tuple[Node, ...]:
     """The inverse of `nodes_to_json`."""
-    made: list[Node] = []
+    nodes: list[Node] = []
     for op, args, attr, type in data["nodes"]:
-        made.append(node(op, tuple(made[a] for a in args), plan_from_json(attr), plan_from_json(type)))
-    return tuple(made[k] for k in data["results"])
+        nodes.append(node(op, tuple(nodes[a] for a in args), plan_from_json(attr), plan_from_json(type)))
+    return tuple(nodes[k] for k in data["results"])

@@ -54,8 +54,8 @@ class Tiling:
 def instructions_per_element(kernel: KernelIR) -> int:
     """Instructions an element of all bodies and folds."""
     fixed = [value.name for value in kernel.scalars]
-    bodies = [varying(phase.element.lines, fixed) for phase in kernel.phases]
-    merges = [fold.merge.lines for phase in kernel.phases for fold in phase.folds]
+    bodies = [varying(phase.element.instructions, fixed) for phase in kernel.phases]
+    merges = [fold.combine.instructions for phase in kernel.phases for fold in phase.folds]
     return sum(map(instructions, (*bodies, *merges)))
 
 
@@ -75,7 +75,7 @@ def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for phase in phases for v in phase.results)
     extra = 2 * tiling.width * split + PLACED * tiling.vectors * placed + FLOAT64 * wide
     if apart and kernel.row_axes > 0:
-        extra += TILED if any(phase.tile for phase in kernel.phases) else LOOPED
+        extra += TILED if any(phase.tile_phases for phase in kernel.phases) else LOOPED
     return round(BASE + most + extra)
 
 
@@ -112,7 +112,7 @@ def kept_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> boo
 
 def _running(phase: Phase) -> float:
     """The joint state of a phase that is worked tile by tile, beside the tile's own."""
-    return register_count([v.dtype for use in phase.folds for v in use.state]) if phase.tile else 0
+    return register_count([v.dtype for use in phase.folds for v in use.accumulators]) if phase.tile_phases else 0
 
 
 def _next(kernel: KernelIR, phase: Phase, tiling: Tiling) -> float:
@@ -150,19 +150,19 @@ class _Values:
         self.steps.append([])
         for body, step in zip(phase.bodies, (None, *phase.scans)):
             for use in step.scans if step is not None else ():
-                read = [self._read(value.name, number) for value in use.lifted]
-                for state in use.state:
+                read = [self._read(value.name, number) for value in use.inputs]
+                for state in use.accumulators:
                     self._make(state.name, register_count([state.dtype]), read, number)
             self._read_body(body, number)
         for store in phase.stores:
             self._use(self.names[number].get(store.value, store.value), number, computed=False)
-        for lifted in (value for fold in phase.folds for value in fold.lifted):
+        for lifted in (value for fold in phase.folds for value in fold.inputs):
             self._read(lifted.name, number)
 
     def _read_body(self, body: Body, number: int) -> None:
         names = self.names[number]
         kinds = {value.name: value.dtype for value in (*body.args, *body.results)}
-        for target, expression in map(_split, body.lines):
+        for target, expression in map(_split, body.instructions):
             form = NAME.sub(lambda m: names.get(m[0], m[0]), expression)
             if any(self._widened_again(name) for name in NAME.findall(expression)):
                 form += f" by {number}"
@@ -274,18 +274,18 @@ def _split(line: str) -> tuple[str, str]:
 
 def has_slow_functions(body: Body) -> bool:
     """Whether a body has slow paths: the compiler moves no work across them, and holds what goes in and comes out."""
-    return any(re.search(SLOW, _split(line)[1]) for line in body.lines)
+    return any(re.search(SLOW, _split(line)[1]) for line in body.instructions)
 
 
 def has_functions(body: Body) -> bool:
     """Whether a body calls more than conversions: what is longer than an instruction holds values of its own."""
-    return any(instructions([line]) > 2 for line in body.lines)
+    return any(instructions([line]) > 2 for line in body.instructions)
 
 
 def body_registers_of(body: Body) -> int:
     """The most words of a scalar body's own values alive at once, its lines in order."""
     last: dict[str, int] = {}
-    steps = [_split(line) for line in body.lines]
+    steps = [_split(line) for line in body.instructions]
     for number, (_, expression) in enumerate(steps):
         last.update(dict.fromkeys(NAME.findall(expression), number))
     last.update({value.name: len(steps) for value in body.results})

@@ -1,7 +1,6 @@
-"""Verifies a plan: what each kernel reads and writes, which of them run at the same time, and the names in its bodies.
+"""Verifies a plan: reads and writes of each kernel, launches that run concurrently, and names in bodies.
 
-Each rule is a function, named for what has to hold. What the kernels compute is verified before they are plans
-(fusion/verify.py).
+Each rule is a function, named for what must hold. Partitions are verified before they become plans (fusion/verify.py).
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ import numpy as np
 
 from ..ir.compare import compare
 from ..ir.graph import Graph, Type
-from ..ir.places import Box, Places
+from ..ir.places import Box, IndexRules
 from ..ir.samples import Samples, sampled
 from ..ir.verify import require
-from .evaluate import Call, Memory, Run
+from .evaluate import FlatMemory, KernelRun, PlanCall
 from .evaluate_attention import run_attention
-from .evaluate_phases import run_resident, run_streamed
+from .evaluate_phases import run_looped, run_resident
 from .plan import ArrayUse, KernelPlan, Plan
 from .verify_attention import verify_attention
 from .verify_bodies import bodies_of, verify_bodies
@@ -28,11 +27,14 @@ Key = tuple[str, int]  # kind and index of an array
 
 
 def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None = None) -> str:
-    """Why a plan was not compared with its graph, or "". VerifyError where it is not well formed or, where the graph is
-    given, computes something else. `samples` pass its checks."""
+    """Why a plan was not compared with its graph, or "".
+
+    VerifyError if it is not well formed, or if the graph is given and the plan computes something else. `samples` pass
+    its checks.
+    """
     if samples is None:
         samples = sampled(plan.parameters, plan.checks, dict(plan.guards))
-    places, types = Places(plan.parameters, samples), _types(plan)
+    places, types = IndexRules(plan.parameters, samples), _types(plan)
     launches_hold_every_kernel(plan)
     for kernel in plan.kernels:
         verify_kernel(kernel, plan.parameters, types, places)
@@ -41,22 +43,22 @@ def verify_plan(plan: Plan, graph: Graph | None = None, samples: Samples | None 
     arrays_are_stored_once(plan, types, places)
     if graph is None:
         return "not asked for"
-    lines = sum(len(one.lines) for kernel in plan.kernels for one in bodies_of(kernel))
-    ways = (False, True) if any(kernel.streamed for kernel in plan.kernels) else (False,)
+    lines = sum(len(one.instructions) for kernel in plan.kernels for one in bodies_of(kernel))
+    ways = (False, True) if any(kernel.looped for kernel in plan.kernels) else (False,)
     return "; ".join(filter(None, {compare(graph, (), samples.small, partial(_run, plan, way), lines) for way in ways}))
 
 
 def _run(plan: Plan, streamed: bool, *given) -> list[np.ndarray]:
-    """The results of a plan, whose rows stay on the chip or are `streamed`."""
-    call = Call(*given)
-    memory = Memory(plan, call)
+    """Results of a plan with rows in registers, or looped if `streamed`."""
+    call = PlanCall(*given)
+    memory = FlatMemory(plan, call)
     with np.errstate(all="ignore"):
         for kernel in plan.kernels:
-            run = Run(kernel, memory, call.numbers)
+            run = KernelRun(kernel, memory, call.numbers)
             if kernel.attention is not None:
                 run_attention(run)
-            elif streamed and kernel.streamed:
-                run_streamed(run)
+            elif streamed and kernel.looped:
+                run_looped(run)
             else:
                 run_resident(run)
     return [memory.arrays["result", k] for k in range(len(plan.results))]
@@ -76,7 +78,7 @@ def launches_hold_every_kernel(plan: Plan) -> None:
 
 
 def kernels_wait_for_what_they_read(plan: Plan) -> None:
-    """A temporary is written by launches before those of its readers: kernels of one launch run at the same time."""
+    """A temporary is written by earlier launches than its readers': kernels of one launch run concurrently."""
     writers: dict[Key, list[int]] = {}
     for number, launch in enumerate(plan.shared):
         for k in launch:
@@ -95,8 +97,8 @@ def _keys(uses: Iterable[ArrayUse]) -> list[Key]:
     return [(use.kind, use.index) for use in uses]
 
 
-def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: Places) -> None:
-    """All elements of every result, and of every temporary that is written, are stored once."""
+def arrays_are_stored_once(plan: Plan, types: Mapping[Key, Type], places: IndexRules) -> None:
+    """All elements of every result, and of every written temporary, are stored once."""
     stored: dict[Key, list[tuple[ArrayUse, Box]]] = {key: [] for key in types if key[0] == "result"}
     for kernel in plan.kernels:
         for use in kernel.arrays[kernel.inputs :]:

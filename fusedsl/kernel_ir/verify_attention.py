@@ -8,14 +8,14 @@ from ..ir.verify import require
 from .attention import AttentionBody, BlockMask
 from .phase import Body, Phase
 from .plan import KernelPlan
-from .verify_bodies import Given, Known, Scope, are_known, body, given_to
+from .verify_bodies import BodyInputs, DefinedNames, Known, are_known, body, body_inputs
 
 
 def verify_attention(kernel: KernelPlan) -> None:
     """Raise VerifyError if a name of an attention body is read before it is defined."""
     stream = kernel.attention
     assert stream is not None
-    given = given_to(kernel)
+    given = body_inputs(kernel)
     elements = _element_values(stream, given)
     tile = _tile(stream, stream.tile_phases, elements)
     if stream.block_mask is not None:
@@ -29,7 +29,7 @@ def _results_of(bodies: Iterable[Body | None], known: Known) -> Known:
     return {name: d for one in bodies if one is not None for name, d in body(one, known).items()}
 
 
-def _element_values(stream: AttentionBody, given: Given) -> Known:
+def _element_values(stream: AttentionBody, given: BodyInputs) -> Known:
     """The values that elements of a tile are computed from."""
     known = dict(given.elements)
     if stream.paged is not None:
@@ -46,9 +46,9 @@ def _element_values(stream: AttentionBody, given: Given) -> Known:
     return known
 
 
-def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> Scope:
+def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> DefinedNames:
     """The values defined after a tile's phases; the first reductions update the row maximum, if there is one."""
-    scope, joined = Scope(dict(elements), dict(elements)), stream.update_row_max is None
+    scope, joined = DefinedNames(dict(elements), dict(elements)), stream.update_row_max is None
     for phase in phases:
         scope.folded(phase)
         if phase.folds and not joined:
@@ -58,16 +58,16 @@ def _tile(stream: AttentionBody, phases: Iterable[Phase], elements: Known) -> Sc
     return scope
 
 
-def _update_row_max(stream: AttentionBody, scope: Scope) -> None:
-    before = {v.name: v.dtype for v in stream.state.state}
+def _update_row_max(stream: AttentionBody, scope: DefinedNames) -> None:
+    before = {v.name: v.dtype for v in stream.state.accumulators}
     for one in (stream.update_row_max, stream.choose_reference):
         if one is not None:
             body(one, scope.rows | before)
-            require(len(one.results) <= len(stream.state.lifted), "the row maximum is part of a tile's state", one)
-            scope.rows |= {v.name: v.dtype for v in stream.state.lifted[: len(one.results)]}
+            require(len(one.results) <= len(stream.state.inputs), "the row maximum is part of a tile's state", one)
+            scope.rows |= {v.name: v.dtype for v in stream.state.inputs[: len(one.results)]}
 
 
-def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: Given, elements: Known, tile: Scope) -> None:
+def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: BodyInputs, elements: Known, tile: DefinedNames) -> None:
     known = dict(given.elements)
     known |= {v.name: v.dtype for _, *ends in sieve.ranges for v in ends}
     for extreme in sieve.bounds:
@@ -81,15 +81,15 @@ def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: Given, el
             require(there, "full tiles have the values of partial tiles", partial, other)
 
 
-def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
+def _combined_state(stream: AttentionBody, tile: DefinedNames) -> Known:
     """The state after a tile, and the row values that its sums are rescaled by."""
     use = stream.state
-    before = {v.name: v.dtype for v in use.state}
-    are_known(use.lifted, tile.rows | before, "state")
-    require(len(use.lifted) == len(use.identity) == len(use.state), "a tile has the state of a row", use)
+    before = {v.name: v.dtype for v in use.accumulators}
+    are_known(use.inputs, tile.rows | before, "state")
+    require(len(use.inputs) == len(use.identity) == len(use.accumulators), "a tile has the state of a row", use)
     known = {**tile.rows, **before}
-    merged = body(use.merge, known)
-    require(len(use.merge.results) >= len(use.state), "two states merge to one", use)
+    merged = body(use.combine, known)
+    require(len(use.combine.results) >= len(use.accumulators), "two states merge to one", use)
     known |= merged
     for w in stream.weighted_sums:
         are_known([w.p], tile.elements | tile.rows, w)
@@ -98,8 +98,8 @@ def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
         before[w.state.name] = w.state.dtype
         body(w.combine_tile, known | {v.name: v.dtype for v in (*w.sides, w.state)})
     if stream.combine_splits is not None:
-        own = {v.name: v.dtype for v in (*stream.combine_splits.state, *stream.combine_splits.lifted)}
-        moving = body(stream.combine_splits.merge, {**tile.rows, **before, **own})
+        own = {v.name: v.dtype for v in (*stream.combine_splits.accumulators, *stream.combine_splits.inputs)}
+        moving = body(stream.combine_splits.combine, {**tile.rows, **before, **own})
         for w in stream.weighted_sums:
             if w.combine_splits is not None:
                 sides = {v.name: v.dtype for v in w.combine_splits.args if v.name.startswith("part_")}
@@ -107,11 +107,11 @@ def _combined_state(stream: AttentionBody, tile: Scope) -> Known:
     return before
 
 
-def _verify_outputs(stream: AttentionBody, given: Given, state: Known) -> None:
+def _verify_outputs(stream: AttentionBody, given: BodyInputs, state: Known) -> None:
     known = {**given.elements, **state}
     if stream.row_epilogue is not None:
         known |= body(stream.row_epilogue, {**given.rows, **state})
-    scope = Scope(known, known)
+    scope = DefinedNames(known, known)
     scope.stores(stream.row_outputs, {**given.rows, **known})
     for ending in stream.epilogues:
         scope.stores(ending.stores, {**known, **body(ending.body, known)})

@@ -1,7 +1,6 @@
-"""What holds of the names in a kernel's bodies: each is defined once, before it is read, and read in its own dtype.
+"""Rules of names in bodies: each is defined once, before it is read, and read in its own dtype.
 
-A kernel computes elements, rows and, for folds over its rows, columns. Bodies of rows read no value that differs from
-element to element.
+A kernel computes elements, rows and, for column reductions, columns. Row bodies read no value that varies by element.
 """
 
 from __future__ import annotations
@@ -13,37 +12,37 @@ from functools import cache
 
 from ..ir.types import DType
 from ..ir.verify import require
-from .phase import Body, FoldUse, Phase, ScanStep, Store, Value
+from .phase import Body, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
 
 LINE = re.compile(r"([A-Za-z_]\w*) = (.+)")
-NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of a value, not of a function
+NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of values, not of functions
 LITERALS = frozenset(("inf", "nan", "True", "False"))
 
 Known = dict[str, DType]
 
 
 def verify_bodies(kernel: KernelPlan) -> None:
-    """VerifyError where a name of a kernel's phases is read before it is defined."""
-    given = given_to(kernel)
-    scope = Scope(dict(given.elements), dict(given.rows))
+    """VerifyError if a name is read before it is defined."""
+    given = body_inputs(kernel)
+    scope = DefinedNames(dict(given.elements), dict(given.rows))
     for phase in kernel.resident:
         scope.phase(phase)
     if kernel.column_epilogue is not None:
-        columns = Scope(given.columns | scope.columns, {})
+        columns = DefinedNames(given.columns | scope.columns, {})
         if kernel.column_epilogue.body is not None:
             columns.elements |= body(kernel.column_epilogue.body, columns.elements)
         columns.stores(kernel.column_epilogue.stores, columns.elements)
-    streamed = Scope({}, dict(given.rows))
-    for phase in kernel.streamed:
-        streamed.elements = dict(given.elements)  # nothing of an element stays
+    streamed = DefinedNames({}, dict(given.rows))
+    for phase in kernel.looped:
+        streamed.elements = dict(given.elements)  # element values do not survive a loop
         streamed.phase(phase)
 
 
 def bodies_of(kernel: KernelPlan) -> list[Body]:
-    """The bodies of a kernel's phases."""
-    phases = [*kernel.resident, *kernel.streamed, *(kernel.attention.tile_phases if kernel.attention else ())]
-    parts = [part for phase in phases for part in (phase, *phase.tile)]
+    """Bodies of a kernel's phases."""
+    phases = [*kernel.resident, *kernel.looped, *(kernel.attention.tile_phases if kernel.attention else ())]
+    parts = [part for phase in phases for part in (phase, *phase.tile_phases)]
     return [one for part in parts for one in (*part.bodies, part.row) if one is not None]
 
 
@@ -51,16 +50,16 @@ def bodies_of(kernel: KernelPlan) -> list[Body]:
 
 
 @dataclass(frozen=True)
-class Given:
-    """What bodies may read before anything is computed: those of elements, of rows, and of columns."""
+class BodyInputs:
+    """Names that bodies may read from the start: of elements, rows and columns."""
 
     elements: Known
     rows: Known
     columns: Known
 
 
-def given_to(kernel: KernelPlan) -> Given:
-    """Loads, positions, addresses and numbers, by where they are the same."""
+def body_inputs(kernel: KernelPlan) -> BodyInputs:
+    """Loads, indices, addresses and numbers of a kernel."""
     axes: list[tuple[Value, Iterable[int]]] = [(p.value, (p.axis,)) for p in kernel.positions]
     axes += [(x.value, [c.axis for c in kernel.arrays[x.operand].at if c.axis is not None]) for x in kernel.loads]
     axes += [(value, ()) for value in (*(x.value for x in kernel.pointers), *(x.value for x in kernel.scalars))]
@@ -68,7 +67,7 @@ def given_to(kernel: KernelPlan) -> Given:
     require(len(names) == len(set(names)), "what is read has names of its own", kernel.name, names)
     rows = frozenset(range(len(kernel.rows)))
     columns = frozenset(range(len(kernel.rows), len(kernel.rows) + len(kernel.columns)))
-    return Given(*(_along(axes, inside) for inside in (None, rows, columns)))
+    return BodyInputs(*(_along(axes, inside) for inside in (None, rows, columns)))
 
 
 def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] | None) -> Known:
@@ -79,11 +78,11 @@ def _along(axes: Sequence[tuple[Value, Iterable[int]]], inside: frozenset[int] |
 
 
 def body(one: Body, known: Mapping[str, DType]) -> Known:
-    """What a body defines; VerifyError where it reads what is not known to it."""
+    """Names that a body defines; VerifyError if it reads an unknown name."""
     for v in one.args:
         are_known([v], known, one)
     defined = {v.name for v in one.args}
-    for line in one.lines:
+    for line in one.instructions:
         name, read = _parts(line)
         missing = [x for x in read if x not in defined]
         require(not missing, "a line reads what is defined before it", line, missing)
@@ -96,7 +95,7 @@ def body(one: Body, known: Mapping[str, DType]) -> Known:
 
 @cache
 def _parts(line: str) -> tuple[str, tuple[str, ...]]:
-    """The name that a line defines, and those that it reads."""
+    """(name that an instruction defines, names that it reads)."""
     match = LINE.fullmatch(line.split("  #")[0].strip())
     require(match is not None, "a line defines a name", line)
     assert match is not None
@@ -104,27 +103,27 @@ def _parts(line: str) -> tuple[str, tuple[str, ...]]:
 
 
 def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:
-    """Values have been defined, with these dtypes."""
+    """Values are defined, with these dtypes."""
     for v in values:
         require(v.name in known, "a name is defined before it is read", v, what)
         require(known[v.name] is v.dtype, "a name is read in the dtype that it has", v, known[v.name], what)
 
 
-def fold(use: FoldUse, known: Mapping[str, DType]) -> Known:
-    """The state of a fold of what is lifted."""
-    are_known(use.lifted, known, use.name)
-    count = len(use.state)
-    require(len(use.lifted) == len(use.identity) == count, "a fold lifts elements to its state", use)
-    for merge in (use.merge, use.follow):
+def fold(use: Reduction, known: Mapping[str, DType]) -> Known:
+    """State of a reduction, after checking its inputs."""
+    are_known(use.inputs, known, use.name)
+    count = len(use.accumulators)
+    require(len(use.inputs) == len(use.identity) == count, "a fold lifts elements to its state", use)
+    for merge in (use.combine, use.combine_in_order):
         if merge is not None:
             require(len(merge.args) == 2 * count and len(merge.results) == count, "a fold merges two states", use)
             body(merge, {v.name: v.dtype for v in merge.args})
-    return {v.name: v.dtype for v in use.state}
+    return {v.name: v.dtype for v in use.accumulators}
 
 
 @dataclass
-class Scope:
-    """What is known so far: of elements, of rows (which elements may read, too), of columns, of places of an order."""
+class DefinedNames:
+    """Names defined so far: of elements, rows (which elements may read too), columns and sorted elements."""
 
     elements: Known
     rows: Known
@@ -137,25 +136,25 @@ class Scope:
         self.finished(one)
 
     def folded(self, one: Phase) -> None:
-        """The work on elements or tiles, and what it is folded to."""
-        for part in one.tile:
+        """Element work or tile phases, and their reductions."""
+        for part in one.tile_phases:
             self.phase(part)
-        lifted = self.rows if one.tile else self.work(one)
+        lifted = self.rows if one.tile_phases else self.work(one)
         for use in one.folds:
             self.rows |= fold(use, lifted)
 
     def finished(self, one: Phase) -> None:
-        """The work on a row after its folds."""
-        if one.implied is not None:
-            own = {v.name for use in one.folds for v in use.lifted}
-            require(own.issuperset(v.name for v in one.implied.states), "what is implied is a state", one.implied)
-            body(one.implied.body, self.rows)
+        """Row body, after the reductions."""
+        if one.derived is not None:
+            own = {v.name for use in one.folds for v in use.inputs}
+            require(own.issuperset(v.name for v in one.derived.accumulators), "what is implied is a state", one.derived)
+            body(one.derived.body, self.rows)
         if one.row is not None:
             self.rows |= body(one.row, self.rows)
         self.stores(one.row_stores, self.rows)
 
     def work(self, one: Phase) -> Known:
-        """The element work of a phase: what its folds may lift."""
+        """Element work of a phase: inputs of its reductions."""
         known = {**self.elements, **self.rows, **(self.ranks if one.ranks else {})}
         results = body(one.element, known)
         for step in one.scans:
@@ -165,7 +164,7 @@ class Scope:
             body(product.right, self.elements)
         known |= results
         if one.select is not None:
-            are_known([one.select.lifted], known, one.select)
+            are_known([one.select.key], known, one.select)
             along = (one.select.values, one.select.positions)
             self.ranks |= {v.name: v.dtype for v in along if v is not None}
             self.rows |= {v.name: v.dtype for _, _, v in one.select.places}
@@ -177,13 +176,13 @@ class Scope:
         return known
 
     def scanned(self, step: ScanStep, known: Known) -> Known:
-        """The states of scans, and what is computed of them."""
+        """States of scans, and bodies after them."""
         results: Known = {}
         for use in step.scans:
             results |= fold(use, known)
         return results | body(step.element, known | results)
 
     def stores(self, stores: Iterable[Store], known: Mapping[str, DType]) -> None:
-        """What is stored is known."""
+        """Stored values are defined."""
         for store in stores:
             require(store.value in known, "what is stored is defined", store)

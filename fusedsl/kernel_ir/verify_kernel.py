@@ -1,4 +1,4 @@
-"""What holds of the arrays of a kernel's plan: what each is, where it is read and written, and along which axes."""
+"""Rules of a kernel's operands: what each is, its indices, and the axes along which it is read and written."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.dims import Dim
 from ..ir.graph import Parameter, Type
-from ..ir.places import Places
+from ..ir.places import IndexRules
 from ..ir.verify import require
 from .phase import Phase
 from .plan import ArrayUse, KernelPlan, ScalarUse
@@ -16,9 +16,9 @@ READ, WRITTEN = ("argument", "temporary"), ("temporary", "result")
 
 
 def verify_kernel(
-    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: Places
+    kernel: KernelPlan, parameters: Sequence[Parameter], types: Mapping[Key, Type], places: IndexRules
 ) -> None:
-    """VerifyError where what a kernel reads or writes is not well formed."""
+    """VerifyError if a read or a write is not well formed."""
     places.known_extents(axes_of(kernel), kernel.name)
     require(0 <= kernel.inputs <= len(kernel.arrays), "a kernel's inputs are among its arrays", kernel.name)
     for k, use in enumerate(kernel.arrays):
@@ -39,11 +39,11 @@ def verify_kernel(
 
 
 def axes_of(kernel: KernelPlan) -> tuple[Dim, ...]:
-    """The extents of a kernel's iteration axes."""
+    """Extents of a kernel's iteration axes."""
     return (*kernel.rows, *kernel.columns, *kernel.ranks)
 
 
-def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, places: Places) -> None:
+def _has_places_inside(use: ArrayUse, shape: tuple[Dim, ...], kernel: KernelPlan, places: IndexRules) -> None:
     require(len(use.at) == len(shape), "an array has a coordinate for each axis", use)
     axes = axes_of(kernel)
     for c, extent in zip(use.at, shape):
@@ -74,8 +74,10 @@ def _inputs_are_loaded_once(kernel: KernelPlan) -> None:
 
 
 def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
-    """Every output is stored by one phase, and has an element for each point of the axes that the store runs along: of
-    fewer axes, several points would be stored to one place."""
+    """Every output is stored by one phase, with an element for each point of the store's axes.
+
+    With fewer axes, several points would write one element.
+    """
     axes = axes_of(kernel)
     outputs = range(kernel.inputs, len(kernel.arrays))
     for way in _ways(kernel):
@@ -88,16 +90,16 @@ def _outputs_are_written_at_own_places(kernel: KernelPlan) -> None:
             require(wide == {a for a in own if axes[a] != 1}, "a store is along the axes of its output", kernel.name, k)
 
 
-Stored = list[tuple[int, frozenset[int]]]  # outputs, each with the axes along which it is stored
+Stored = list[tuple[int, frozenset[int]]]  # (output, axes of the store)
 
 
 def _ways(kernel: KernelPlan) -> list[Stored]:
-    """What a kernel stores where rows are resident, and where they are not."""
+    """Stores of a kernel for rows in registers, and for looped rows."""
     if kernel.attention is not None:
         rows = frozenset(range(len(kernel.rows)))
         stored = [(store.operand, rows) for store in kernel.attention.row_outputs]
         return [stored + [(s.operand, rows | {e.axis}) for e in kernel.attention.epilogues for s in e.stores]]
-    ways = [kernel.resident, kernel.streamed] if kernel.streamed else [kernel.resident]
+    ways = [kernel.resident, kernel.looped] if kernel.looped else [kernel.resident]
     return [_stored(phases, kernel) for phases in ways]
 
 
@@ -107,7 +109,7 @@ def _stored(phases: Iterable[Phase], kernel: KernelPlan) -> Stored:
     ranks = frozenset(range(more, more + len(kernel.ranks)))
     stored: Stored = []
     for phase in phases:
-        for part in (phase, *phase.tile):
+        for part in (phase, *phase.tile_phases):
             stored += [(store.operand, rows | (ranks if part.ranks else columns)) for store in part.stores]
             stored += [(store.operand, rows) for store in part.row_stores]
     stored += [(store.operand, columns) for store in kernel.column_epilogue.stores] if kernel.column_epilogue else []
@@ -122,7 +124,7 @@ def _is_a_number(
     kernel: KernelPlan,
     parameters: Sequence[Parameter],
     types: Mapping[Key, Type],
-    places: Places,
+    places: IndexRules,
 ) -> None:
     match s.kind:
         case "argument":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT8, DType
@@ -20,7 +20,7 @@ Dims = tuple[Dim, ...]
 
 
 @function(dtype="dtype")
-def astype(b: Builder, x: Node, dtype: DType):
+def astype(b: GraphBuilder, x: Node, dtype: DType):
     """`x` in another dtype: a float becomes an integer by truncation and saturation, NaN becomes 0."""
     return b.cast(x, dtype)
 
@@ -33,25 +33,25 @@ TABLE.update({d.name: _cast_to(d) for d in DTYPES.values()})
 
 
 @function()
-def copy(b: Builder, x: Node):
+def copy(b: GraphBuilder, x: Node):
     """`x` itself: results are always new arrays."""
     return x
 
 
 @function(shape="shape | None")
-def zeros_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+def zeros_like(b: GraphBuilder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
     """Zeros of the shape and dtype of `x`."""
     return full_like(b, x, b.literal(0), dtype=dtype, shape=shape)
 
 
 @function(shape="shape | None")
-def ones_like(b: Builder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+def ones_like(b: GraphBuilder, x: Node, *, dtype: DType | None = None, shape: Dims | None = None):
     """Ones of the shape and dtype of `x`."""
     return full_like(b, x, b.literal(1), dtype=dtype, shape=shape)
 
 
 @function(shape="shape | None")
-def full_like(b: Builder, x: Node, fill_value: Node, *, dtype: DType | None = None, shape: Dims | None = None):
+def full_like(b: GraphBuilder, x: Node, fill_value: Node, *, dtype: DType | None = None, shape: Dims | None = None):
     """`fill_value` in the shape and dtype of `x`."""
     if dtype is not None or not x.type.weak:
         to = dtype or x.type.dtype
@@ -68,7 +68,7 @@ def exact(x: Node, to: DType) -> bool:
 
 
 @function()
-def positive(b: Builder, x: Node):
+def positive(b: GraphBuilder, x: Node):
     """`x`."""
     if x.type.dtype is BOOL:
         raise fail(DTypeError("cannot take the sign of a bool", "dtype.positive", help="use int8(x)"), 0)
@@ -76,14 +76,14 @@ def positive(b: Builder, x: Node):
 
 
 @function()
-def square(b: Builder, x: Node):
+def square(b: GraphBuilder, x: Node):
     """x · x"""
     x = b.convert(x, INT8) if x.type.dtype is BOOL else x
     return b.elementwise("multiply", x, x)
 
 
 @function(other="array | None")
-def as_float(b: Builder, x: Node, other: Node | None = None):
+def as_float(b: GraphBuilder, x: Node, other: Node | None = None):
     """`x` as the float that NumPy computes in, alone or beside another operand. Weak stays weak."""
     if x.type.weak or x.type.dtype.kind == "f":
         return x if x.type.dtype.kind == "f" else b.elementwise("multiply", x, b.literal(1.0))
@@ -91,7 +91,7 @@ def as_float(b: Builder, x: Node, other: Node | None = None):
 
 
 @function()
-def nextafter(b: Builder, x: Node, y: Node):
+def nextafter(b: GraphBuilder, x: Node, y: Node):
     """The neighbour among the numbers of the dtype itself: float16 and bfloat16 are only computed in float32."""
     d = b.computed("nextafter", x, y)
     if d.compute is d:
@@ -111,32 +111,32 @@ SMALLEST = {"float16": 2.0**-24, "bfloat16": 2.0**-133}
 
 
 @function()
-def summand(b: Builder, x: Node):
+def summand(b: GraphBuilder, x: Node):
     """64-bit integers as float64, so that the sum of a mean does not wrap; the sums of others are exact in int64."""
     wide = x.type.dtype.kind in "iu" and x.type.dtype.bits == 64 and not x.type.weak
     return b.convert(x, FLOAT64) if wide else x
 
 
 @function()
-def fabs(b: Builder, x: Node):
+def fabs(b: GraphBuilder, x: Node):
     """|x| as a float."""
     return b.elementwise("absolute", as_float(b, x))
 
 
 @function(x="any")
-def given(b: Builder, x):
+def given(b: GraphBuilder, x):
     """Whether `x` is there: False for None alone."""
     return b.literal(x is not None)
 
 
 @function()
-def divmod_(b: Builder, x: Node, y: Node):
+def divmod_(b: GraphBuilder, x: Node, y: Node):
     """Quotient and remainder: x // y, x % y."""
     return b.elementwise("floor_divide", x, y), b.elementwise("remainder", x, y)
 
 
 @function(decimals="int")
-def round_(b: Builder, x: Node, decimals: int = 0):
+def round_(b: GraphBuilder, x: Node, decimals: int = 0):
     """`x` with so many decimals, half to even."""
     if abs(decimals) > 308:
         message = f"decimals is {decimals:.3g}, and floats have 308 on either side of the point"
@@ -152,7 +152,7 @@ def round_(b: Builder, x: Node, decimals: int = 0):
     return b.elementwise(back, b.elementwise("rint", b.elementwise(there, x, scale)), scale)
 
 
-def _round_integers(b: Builder, x: Node, unit: int) -> Node:
+def _round_integers(b: GraphBuilder, x: Node, unit: int) -> Node:
     """Integers to the nearest multiple of `unit`, half to even."""
     scaled = b.elementwise("divide", x, b.literal(unit))
     whole = b.elementwise("multiply", b.elementwise("rint", scaled), b.literal(float(unit)))
@@ -160,13 +160,13 @@ def _round_integers(b: Builder, x: Node, unit: int) -> Node:
 
 
 @function()
-def fix(b: Builder, x: Node):
+def fix(b: GraphBuilder, x: Node):
     """`x` without its fraction."""
     return b.elementwise("trunc", x)
 
 
 @function()
-def reciprocal(b: Builder, x: Node):
+def reciprocal(b: GraphBuilder, x: Node):
     """1 / x; integers divide as integers."""
     if x.type.dtype.kind == "f" or x.type.weak:
         return b.elementwise("divide", b.literal(1), x)
@@ -180,7 +180,9 @@ def reciprocal(b: Builder, x: Node):
 
 
 @function(nan="array | None", posinf="array | None", neginf="array | None")
-def nan_to_num(b: Builder, x: Node, *, nan: Node | None = None, posinf: Node | None = None, neginf: Node | None = None):
+def nan_to_num(
+    b: GraphBuilder, x: Node, *, nan: Node | None = None, posinf: Node | None = None, neginf: Node | None = None
+):
     """`x` with NaN as 0 and infinities as the largest numbers, or as what is given."""
     if x.type.dtype.kind != "f":
         return x
@@ -201,19 +203,19 @@ LARGEST = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4
 
 
 @function(blame="shape")
-def reshape(b: Builder, x: Node, shape: Dims):
+def reshape(b: GraphBuilder, x: Node, shape: Dims):
     """The elements in C order under another shape; one extent may be -1."""
     return shapes.reshape(b, x, shape)
 
 
 @function(blame="axes")
-def transpose(b: Builder, x: Node, axes: Axes = None):
+def transpose(b: GraphBuilder, x: Node, axes: Axes = None):
     """The axes in another order, reversed by default."""
     return shapes.transpose(b, x, (axes,) if isinstance(axes, int) else axes)
 
 
 @function()
-def matrix_transpose(b: Builder, x: Node):
+def matrix_transpose(b: GraphBuilder, x: Node):
     """The last two axes swapped, as in x.mT."""
     if x.type.rank < 2:
         raise ShapeError(
@@ -223,19 +225,19 @@ def matrix_transpose(b: Builder, x: Node):
 
 
 @function(axis1="int", axis2="int")
-def swapaxes(b: Builder, x: Node, axis1: int, axis2: int):
+def swapaxes(b: GraphBuilder, x: Node, axis1: int, axis2: int):
     """Two axes swapped."""
     return shapes.swapaxes(b, x, axis1, axis2)
 
 
 @function(blame="axis", axis="places")
-def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
+def expand_dims(b: GraphBuilder, x: Node, axis: int | tuple[int, ...]):
     """New axes of extent 1, at these places of the result."""
     return shapes.expand_dims(b, x, axis)
 
 
 @function(blame="axis")
-def squeeze(b: Builder, x: Node, axis: Axes = None):
+def squeeze(b: GraphBuilder, x: Node, axis: Axes = None):
     """Without axes of extent 1: these, or all."""
     if axis is None:
         return shapes.squeeze(b, x, b.unit_axes(x.type.shape))
@@ -243,31 +245,31 @@ def squeeze(b: Builder, x: Node, axis: Axes = None):
 
 
 @function(blame="shape")
-def broadcast_to(b: Builder, x: Node, shape: Dims):
+def broadcast_to(b: GraphBuilder, x: Node, shape: Dims):
     """`x` repeated to a shape, without a copy."""
     return shapes.broadcast_to(b, x, shape, operand=1)
 
 
 @function()
-def size(b: Builder, x: Node, axis: Axes = None):
+def size(b: GraphBuilder, x: Node, axis: Axes = None):
     """The number of elements, or the extent of some axes: a weak integer."""
     return b.extent(product(x.type.shape[a] for a in shapes.normalize_axes(b, x, axis)))
 
 
 @function()
-def shape_(b: Builder, x: Node):
+def shape_(b: GraphBuilder, x: Node):
     """The extents, as a tuple of weak integers."""
     return tuple(b.extent(d) for d in x.type.shape)
 
 
 @function(axis="int")
-def iota(b: Builder, x: Node, axis: int):
+def iota(b: GraphBuilder, x: Node, axis: int):
     """The position along an axis, in the shape of `x`: a weak integer that no memory holds."""
     return shapes.iota_along(b, x, shapes.normalize_axis(b, x, axis))
 
 
 @function(start="extent", stop="extent", step="int")
-def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
+def arange(b: GraphBuilder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
     """start, start + step, … below stop: weak integers that no memory holds."""
     if step == 0:
         raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..errors import DTypeError
 from ..ir import shapes
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.contraction import matmul
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
@@ -35,7 +35,7 @@ def attention(ev: Evaluator, r: Request) -> Node | tuple[Node, Node]:
     return (out, laid_back(b, found, shapes.squeeze(b, lse, [4]))) if r.return_lse else out
 
 
-def _weighed(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
+def _weighed(b: GraphBuilder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
     """(sum(e * v) / sum(e), log(sum(e)) of the scores themselves); 0 and -inf where all is masked."""
     zero, one = b.literal(0.0), b.literal(1.0)
     if keep is not None:

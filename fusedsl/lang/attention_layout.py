@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..errors import DTypeError, FusedslError, ShapeError, Unsupported
 from ..ir import shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, evaluate, expression
 from ..ir.gathers import INSIDE, advanced_index, gather, positions
 from ..ir.graph import Check, Node
@@ -48,13 +48,13 @@ class Layout:
     ragged: bool
 
 
-def laid_out(b: Builder, r: Request) -> Layout:
+def laid_out(b: GraphBuilder, r: Request) -> Layout:
     """The operands in their layout. Errors name what does not go together."""
     _check_operands(b, r)
     return _ragged(b, r) if r.offsets is not None else _dense(b, r)
 
 
-def _check_operands(b: Builder, r: Request) -> None:
+def _check_operands(b: GraphBuilder, r: Request) -> None:
     if r.offsets is not None and r.pages is not None:
         help = "give one of them: sequences of pages are a batch, with lengths="
         raise Unsupported("offsets= together with pages= is not there yet", "unsupported.attention", help=help)
@@ -72,7 +72,7 @@ def _check_operands(b: Builder, r: Request) -> None:
             raise fail(error, OPERANDS.index(name), item) from None
 
 
-def _check_floats(b: Builder, r: Request, name: str, x: Node) -> None:
+def _check_floats(b: GraphBuilder, r: Request, name: str, x: Node) -> None:
     """q, k or v: floats of one dtype, with the axes of its layout."""
     if x.type.weak or x.type.dtype.kind != "f" or x.type.dtype.storage:
         message = f"attention is of floats, and {name} is {b.describe(x.type)}"
@@ -110,7 +110,7 @@ NUMBERS = {
 }  # fmt: skip
 
 
-def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
+def _check_numbers(b: GraphBuilder, name: str, x: Node, item: int | None) -> None:
     wanted, kinds, rank, help = NUMBERS[name]
     message = f"{name} {'is' if rank == 0 else 'are'} {wanted}, not {b.describe(x.type)}"
     if x.type.dtype.kind not in kinds or x.type.dtype.storage:
@@ -124,7 +124,7 @@ def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
             b.checks.append(Check("offsets", x.type.shape, name, (x.type,), site=b.site))
 
 
-def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
+def _agree(b: GraphBuilder, x: Node, y: Node, axis: int, what: str) -> None:
     """An axis of two operands has one extent; a call tests it."""
     one, other = x.type.shape[axis], y.type.shape[axis]
     if b.canonical(one) != b.canonical(other):
@@ -132,7 +132,7 @@ def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
         b.unify(one, other)
 
 
-def _shared(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
+def _shared(b: GraphBuilder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
     """(batch, heads, n, d) with heads as kv heads and those that share one; k and v with an axis of extent 1."""
     heads, kv = q.type.shape[1], k.type.shape[1]
     what = "ragged heads" if r.offsets is not None else "paged heads" if r.pages is not None else "heads"
@@ -150,7 +150,7 @@ def _shared(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, No
     return q, shapes.expand_dims(b, k, 2), shapes.expand_dims(b, v, 2)
 
 
-def _head_numbers(b: Builder, q: Node) -> Node:
+def _head_numbers(b: GraphBuilder, q: Node) -> Node:
     """The number of each query head, for q of (batch, kv, shared, n, d)."""
     kv, several = q.type.shape[1:3]
     outer = shapes.expand_dims(b, b.iota(kv), [1, 2, 3])
@@ -164,7 +164,7 @@ def _head_numbers(b: Builder, q: Node) -> Node:
     return number
 
 
-def _dense(b: Builder, r: Request) -> Layout:
+def _dense(b: GraphBuilder, r: Request) -> Layout:
     q, (k, v) = r.q, _keys(b, r)
     heads, n, m = q.type.shape[1], q.type.shape[2], k.type.shape[2]
     q, k, v = _shared(b, r, q, k, v)
@@ -182,7 +182,7 @@ def _dense(b: Builder, r: Request) -> Layout:
     return Layout(q, k, v, places, tuple(keep), heads, False)
 
 
-def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
+def _keys(b: GraphBuilder, r: Request) -> tuple[Node, Node]:
     """k and v as (batch, heads, m, d), which go with q."""
     k, v = r.k, r.v
     if r.pages is not None:
@@ -199,7 +199,7 @@ def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
     return k, v
 
 
-def same_here(b: Builder, one: Dim, other: Dim) -> None:
+def same_here(b: GraphBuilder, one: Dim, other: Dim) -> None:
     """Two extents are written alike if they are equal at this call: the plan holds for calls where it is so."""
     apart = expression("max", expression("-", one, other), expression("-", other, one))
     equal = expression("fits", apart, 0)
@@ -207,7 +207,7 @@ def same_here(b: Builder, one: Dim, other: Dim) -> None:
         b.unify(one, other)
 
 
-def _paged(b: Builder, x: Node, pages: Node) -> Node:
+def _paged(b: GraphBuilder, x: Node, pages: Node) -> Node:
     """(pages, page, heads, d) as (batch, heads, page number * page, d): read where they are."""
     (batch, count), size = pages.type.shape, x.type.shape[1]
     place = positions(b, b.iota(expression("*", count, size)))
@@ -217,7 +217,7 @@ def _paged(b: Builder, x: Node, pages: Node) -> Node:
     return shapes.transpose(b, advanced_index(b, x, (line, within)), (0, 2, 1, 3))
 
 
-def _ragged(b: Builder, r: Request) -> Layout:
+def _ragged(b: GraphBuilder, r: Request) -> Layout:
     """Sequences one after the other: a pair of elements belongs together where both are of one sequence."""
     assert r.offsets is not None
     for place, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
@@ -247,14 +247,14 @@ def _ragged(b: Builder, r: Request) -> Layout:
 AROUND = ("less_equal", "greater")  # how a sequence's begin and end stand to its tokens
 
 
-def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
+def _bounds(b: GraphBuilder, offsets: Node) -> tuple[Node, Node]:
     """Where each sequence begins and ends: (sequences, 1)."""
     offsets = b.convert(offsets, INT64)
     begin, end = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
     return begin, end
 
 
-def _held(b: Builder, held: Node, x: Node) -> Node:
+def _held(b: GraphBuilder, held: Node, x: Node) -> Node:
     """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
     none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
     read for each pair. It is read in 32 bits, so that no sum of such places wraps."""
@@ -262,7 +262,7 @@ def _held(b: Builder, held: Node, x: Node) -> Node:
     return b.convert(b.cast(found, INT32), INT64)
 
 
-def laid_back(b: Builder, found: Layout, x: Node) -> Node:
+def laid_back(b: GraphBuilder, found: Layout, x: Node) -> Node:
     """(batch, kv, shared, n, e) as (batch, heads, n, e), or (tokens, heads, e)."""
     if b.is_unit(x.type.shape[1]):
         x = shapes.squeeze(b, x, [1])

@@ -8,7 +8,7 @@ from typing import Any
 from ..config import Options
 from ..errors import FusedslError, UnknownNameError
 from ..ir import graph as ir
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
 from . import attention_call, calls
@@ -110,7 +110,7 @@ def build(
     that messages show. `constants` are names that stand for literals. Raises the first fault of the text, with the
     faults of other statements in `.others`.
     """
-    builder = Builder(parameters, extents, options.rounding)
+    builder = GraphBuilder(parameters, extents, options.rounding)
     evaluator = Evaluator(builder, program.text, options.limits)
     results = evaluator.program(program, constants or {})
     return builder.finish(results), builder.guards

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim
 from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
@@ -130,7 +130,7 @@ def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, v
         check_groups(ev.builder, node.function, values)
 
 
-def check_groups(b: Builder, name: str, values: Iterable[Any]) -> None:
+def check_groups(b: GraphBuilder, name: str, values: Iterable[Any]) -> None:
     """Groups of channels are whole: what the text of group_norm cannot say itself."""
     if name == "group_norm":
         x, groups, *_ = values

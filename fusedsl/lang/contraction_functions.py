@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from .functions import function, integer
 
@@ -17,31 +17,31 @@ Axes = int | tuple[int, ...] | None
 
 
 @function()
-def matmul(b: Builder, x: Node, y: Node):
+def matmul(b: GraphBuilder, x: Node, y: Node):
     """x @ y: Σ over the last axis of x and the last but one of y."""
     return contraction.matmul(b, x, y)
 
 
 @function()
-def dot(b: Builder, x: Node, y: Node):
+def dot(b: GraphBuilder, x: Node, y: Node):
     """As matmul for vectors and matrices; more axes do not broadcast but come one after another."""
     return contraction.dot(b, x, y)
 
 
 @function()
-def inner(b: Builder, x: Node, y: Node):
+def inner(b: GraphBuilder, x: Node, y: Node):
     """Σ over the last axis of both."""
     return contraction.inner(b, x, y)
 
 
 @function()
-def vdot(b: Builder, x: Node, y: Node):
+def vdot(b: GraphBuilder, x: Node, y: Node):
     """Σ of the products of all elements."""
     return contraction.vdot(b, x, y)
 
 
 @function(axis="int")
-def vecdot(b: Builder, x: Node, y: Node, *, axis: int = -1):
+def vecdot(b: GraphBuilder, x: Node, y: Node, *, axis: int = -1):
     """Σ of products along one axis; the others broadcast."""
     if not x.type.shape or not y.type.shape:
         error = ShapeError("vecdot needs arrays, not numbers", code="shape.vecdot", help="use * to scale")
@@ -57,7 +57,7 @@ def vecdot(b: Builder, x: Node, y: Node, *, axis: int = -1):
 
 
 @function(axes="any")
-def tensordot(b: Builder, x: Node, y: Node, axes: Any = 2):
+def tensordot(b: GraphBuilder, x: Node, y: Node, axes: Any = 2):
     """Σ over so many axes, or over pairs of them."""
     try:
         left, right = _pairs(b, x, y, axes)
@@ -66,7 +66,7 @@ def tensordot(b: Builder, x: Node, y: Node, axes: Any = 2):
     return contraction.tensordot(b, x, y, left, right)
 
 
-def _pairs(b: Builder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _pairs(b: GraphBuilder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The axes of x and of y that meet: the last `axes` of x and the first of y, or two lists of them."""
     if not isinstance(axes, tuple):
         count = integer(b, "axes", axes)

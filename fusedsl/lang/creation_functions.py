@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, DTypeError
 from ..ir import shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node
 from ..ir.types import INT64, DType
@@ -17,30 +17,30 @@ from .functions import function
 Dims = tuple[Dim, ...]
 
 
-def _filled(b: Builder, value: Node, shape: Dims, dtype: DType | None) -> Node:
+def _filled(b: GraphBuilder, value: Node, shape: Dims, dtype: DType | None) -> Node:
     return shapes.broadcast_to(b, value if dtype is None else b.cast(value, dtype), shape)
 
 
 @function(blame="shape")
-def zeros(b: Builder, shape: Dims, *, dtype: DType | None = None):
+def zeros(b: GraphBuilder, shape: Dims, *, dtype: DType | None = None):
     """Zeros of a shape: floats, unless `dtype` says otherwise."""
     return _filled(b, b.literal(0.0), shape, dtype)
 
 
 @function(blame="shape")
-def ones(b: Builder, shape: Dims, *, dtype: DType | None = None):
+def ones(b: GraphBuilder, shape: Dims, *, dtype: DType | None = None):
     """Ones of a shape: floats, unless `dtype` says otherwise."""
     return _filled(b, b.literal(1.0), shape, dtype)
 
 
 @function(blame="shape")
-def full(b: Builder, shape: Dims, fill_value: Node, *, dtype: DType | None = None):
+def full(b: GraphBuilder, shape: Dims, fill_value: Node, *, dtype: DType | None = None):
     """`fill_value` in each place of a shape."""
     return _filled(b, fill_value, shape, dtype)
 
 
 @function(N="extent", M="extent | None", k="int")
-def eye(b: Builder, N: Dim, M: Dim | None = None, k: int = 0, *, dtype: DType | None = None):
+def eye(b: GraphBuilder, N: Dim, M: Dim | None = None, k: int = 0, *, dtype: DType | None = None):
     """1 on the k-th diagonal of N rows and M columns, else 0."""
     rows = shapes.expand_dims(b, b.iota(N), 1)
     columns = b.elementwise("subtract", b.iota(N if M is None else M), b.literal(k))
@@ -49,7 +49,9 @@ def eye(b: Builder, N: Dim, M: Dim | None = None, k: int = 0, *, dtype: DType | 
 
 
 @function(num="extent", endpoint="flag")
-def linspace(b: Builder, start: Node, stop: Node, num: Dim = 50, endpoint: bool = True, *, dtype: DType | None = None):
+def linspace(
+    b: GraphBuilder, start: Node, stop: Node, num: Dim = 50, endpoint: bool = True, *, dtype: DType | None = None
+):
     """`num` numbers from start to stop, evenly apart; `stop` is the last of them unless `endpoint=False`."""
     for k, end in enumerate((start, stop)):
         if end.type.rank:
@@ -67,7 +69,7 @@ def linspace(b: Builder, start: Node, stop: Node, num: Dim = 50, endpoint: bool 
 
 
 @function(num_classes="extent")
-def one_hot(b: Builder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
+def one_hot(b: GraphBuilder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
     """A last axis of `num_classes`, 1 at the place that each integer names, else 0."""
     if x.type.dtype.kind not in "iu":
         error = DTypeError(f"one_hot of {b.describe(x.type)}", code="dtype.index", help="cast it first: int64(x)")

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, gathers, shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from .functions import function, show_value
 
@@ -25,7 +25,7 @@ class Term:
 
 
 @function(subscripts="any", operands="arrays")
-def einsum(b: Builder, subscripts: Any, *operands: Node):
+def einsum(b: GraphBuilder, subscripts: Any, *operands: Node):
     """Σ of products by the letters of their axes; `...` is the axes that have none, a letter twice a diagonal."""
     try:
         given, result = _parsed(subscripts)
@@ -69,7 +69,7 @@ def _parsed(text: Any) -> tuple[list[str], str | None]:
     return given, result if arrow else None
 
 
-def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[Term]:
+def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> list[Term]:
     """The operands with a letter for every axis; those of `...` meet at its end, as axes do that broadcast."""
     unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
     for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
@@ -97,7 +97,7 @@ def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
     return result.replace("...", outer)
 
 
-def _once(b: Builder, term: Term) -> Term:
+def _once(b: GraphBuilder, term: Term) -> Term:
     """A term whose letters are there once: of the axes of one letter it has the elements at equal positions."""
     x, letters = term.array, term.letters
     while (twice := next((c for c in letters if letters.count(c) > 1), None)) is not None:
@@ -111,7 +111,7 @@ def _once(b: Builder, term: Term) -> Term:
 # -- products
 
 
-def _multiplied(b: Builder, terms: list[Term], kept: str) -> list[Term]:
+def _multiplied(b: GraphBuilder, terms: list[Term], kept: str) -> list[Term]:
     """The terms with two of them as one: those whose product runs over the fewest axes, and leaves the fewest."""
 
     def left(i: int, j: int) -> str:
@@ -130,7 +130,7 @@ def _multiplied(b: Builder, terms: list[Term], kept: str) -> list[Term]:
     return [made if k == i else t for k, t in enumerate(terms) if k != j]
 
 
-def _reduced(b: Builder, term: Term, kept: str) -> Node:
+def _reduced(b: GraphBuilder, term: Term, kept: str) -> Node:
     """The sum over the letters that the result lacks, with its axes in the result's order."""
     x, letters = term.array, term.letters
     summed = tuple(a for a, c in enumerate(letters) if c not in kept)

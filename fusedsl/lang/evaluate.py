@@ -10,7 +10,7 @@ from ..config import Limits
 from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import gathers, shapes
 from ..ir import graph as ir
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.checks import explain, holds, require_size
 from ..ir.contraction import matmul
 from ..ir.types import BOOL, DTYPES
@@ -56,7 +56,7 @@ class Evaluator(Faults):
     long chains nor deep inlining recurse.
     """
 
-    def __init__(self, builder: Builder, text: str | None, limits: Limits):
+    def __init__(self, builder: GraphBuilder, text: str | None, limits: Limits):
         super().__init__(builder, text)
         self.limits = limits
         self.operations = 0

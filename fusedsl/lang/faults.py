@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from ..errors import FusedslError, LimitError
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.graph import Site
 from .frames import BROKEN, Broken, Frame, find_literal, inside, place, plain_name
 from .syntax import Assign, Definition, Sequence
@@ -29,7 +29,7 @@ def _item(expression: Any, item: int | None) -> Any:
 class Faults:
     """What an evaluation of syntax on a builder knows of places."""
 
-    def __init__(self, builder: Builder, text: str | None):
+    def __init__(self, builder: GraphBuilder, text: str | None):
         self.builder = builder
         self.text = text
         self.outside = Site()  # where a call from Python stands

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Node, value_of, walk
 from ..ir.ops import OPS
@@ -54,7 +54,7 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
         found.append(Parameter(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
     places = [p.name for p in found]
 
-    def call(b: Builder, *values):
+    def call(b: GraphBuilder, *values):
         given = [(v, p) for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
         positional = [part for v, p in given for part in (v if p.kind is p.VAR_POSITIONAL else (v,))]
         named = {p.name: v for v, p in zip(values, signature) if p.kind is p.KEYWORD_ONLY}
@@ -218,7 +218,7 @@ def show_value(value: Any) -> str:
     return repr(value)
 
 
-def array(b: Builder, name: str, value: Any) -> Node:
+def array(b: GraphBuilder, name: str, value: Any) -> Node:
     if not isinstance(value, Node):
         forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
         forms[type(None)] = "None is what an argument is that is not given; write a number"
@@ -229,11 +229,11 @@ def array(b: Builder, name: str, value: Any) -> Node:
     return value
 
 
-def optional(b: Builder, name: str, value: Any) -> Node | None:
+def optional(b: GraphBuilder, name: str, value: Any) -> Node | None:
     return None if value is None else array(b, name, value)
 
 
-def flag(b: Builder, name: str, value: Any) -> bool:
+def flag(b: GraphBuilder, name: str, value: Any) -> bool:
     if isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL:
         return bool(value_of(value))
     if isinstance(value, bool):
@@ -241,25 +241,25 @@ def flag(b: Builder, name: str, value: Any) -> bool:
     raise not_constant(_malformed(name, "True or False", value, "write True or False: it shapes the kernel"), value)
 
 
-def integer(b: Builder, name: str, value: Any) -> int:
+def integer(b: GraphBuilder, name: str, value: Any) -> int:
     found = dim_of(value)
     if not isinstance(found, int):
         raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
     return found
 
 
-def extent(b: Builder, name: str, value: Any) -> Dim:
+def extent(b: GraphBuilder, name: str, value: Any) -> Dim:
     found = dim_of(value)
     if found is None:
         raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
     return found
 
 
-def optional_extent(b: Builder, name: str, value: Any) -> Dim | None:
+def optional_extent(b: GraphBuilder, name: str, value: Any) -> Dim | None:
     return None if value is None else extent(b, name, value)
 
 
-def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
+def axes(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...] | None:
     if value is None:
         return None
     if isinstance(value, tuple):
@@ -267,28 +267,28 @@ def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
     return integer(b, name, value)
 
 
-def places(b: Builder, name: str, value: Any) -> int | tuple[int, ...]:
+def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
     found = axes(b, name, value)
     if found is None:
         raise _malformed(name, "an integer or a tuple of them", value)
     return found
 
 
-def axis(b: Builder, name: str, value: Any) -> int | None:
+def axis(b: GraphBuilder, name: str, value: Any) -> int | None:
     return None if value is None else integer(b, name, value)
 
 
-def shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...]:
+def shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...]:
     if isinstance(value, tuple):
         return tuple(_item(k, extent, b, name, v) for k, v in enumerate(value))
     return (extent(b, name, value),)
 
 
-def optional_shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...] | None:
+def optional_shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...] | None:
     return None if value is None else shape(b, name, value)
 
 
-def _item(k: int, convert: Callable, b: Builder, name: str, value: Any):
+def _item(k: int, convert: Callable, b: GraphBuilder, name: str, value: Any):
     """A part of a tuple; a fault in it remembers which."""
     try:
         return convert(b, name, value)
@@ -297,7 +297,7 @@ def _item(k: int, convert: Callable, b: Builder, name: str, value: Any):
         raise
 
 
-def dtype(b: Builder, name: str, value: Any) -> DType:
+def dtype(b: GraphBuilder, name: str, value: Any) -> DType:
     if isinstance(value, DType):
         return value
     if isinstance(value, str):
@@ -310,21 +310,21 @@ def dtype(b: Builder, name: str, value: Any) -> DType:
     raise _malformed(name, "a dtype", value, f"one of {', '.join(DTYPES)}")
 
 
-def optional_dtype(b: Builder, name: str, value: Any) -> DType | None:
+def optional_dtype(b: GraphBuilder, name: str, value: Any) -> DType | None:
     return None if value is None else dtype(b, name, value)
 
 
-def arrays(b: Builder, name: str, value: Any) -> tuple[Node, ...]:
+def arrays(b: GraphBuilder, name: str, value: Any) -> tuple[Node, ...]:
     if not isinstance(value, tuple):
         raise _malformed(name, "a list of arrays", value, "write [x, y]")
     return tuple(_item(k, array, b, name, v) for k, v in enumerate(value))
 
 
-def anything(b: Builder, name: str, value: Any) -> Any:
+def anything(b: GraphBuilder, name: str, value: Any) -> Any:
     return value
 
 
-KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
+KINDS: dict[str, Callable[[GraphBuilder, str, Any], Any]] = {
     "array": array,
     "array | None": optional,
     "flag": flag,
@@ -345,12 +345,12 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
 }
 
 
-def call(b: Builder, f: Function, values: list[Any]) -> Any:
+def call(b: GraphBuilder, f: Function, values: list[Any]) -> Any:
     """Build a call. A fault knows the parameter it lies in (`operand`) and the part of a tuple (`item`)."""
     return f.build(b, *converted(b, f, values))
 
 
-def converted(b: Builder, f: Function, values: list[Any]) -> list[Any]:
+def converted(b: GraphBuilder, f: Function, values: list[Any]) -> list[Any]:
     """The values as the function takes them, of the right kind and with axes that the first one has."""
     ready = []
     for k, (parameter, value) in enumerate(zip(f.parameters, values)):
@@ -362,7 +362,7 @@ def converted(b: Builder, f: Function, values: list[Any]) -> list[Any]:
     return ready
 
 
-def _settle_axes(b: Builder, f: Function, values: list[Any]) -> None:
+def _settle_axes(b: GraphBuilder, f: Function, values: list[Any]) -> None:
     """An axis that the first array does not have, or has twice, is a fault of that axis; 0 and -1 of a number, which
     NumPy's numbers have, are all there is: None."""
     for k, parameter in enumerate(f.parameters):
@@ -381,7 +381,7 @@ def _settle_axes(b: Builder, f: Function, values: list[Any]) -> None:
                 raise fail(error, k)
 
 
-def _axis_fault(b: Builder, x: Node, a: int, rank: int, before: tuple[int, ...]) -> FusedslError | None:
+def _axis_fault(b: GraphBuilder, x: Node, a: int, rank: int, before: tuple[int, ...]) -> FusedslError | None:
     if not -rank <= a < rank:
         have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
         message = f"axis {a} is out of range for {b.describe(x.type)}"
@@ -391,7 +391,7 @@ def _axis_fault(b: Builder, x: Node, a: int, rank: int, before: tuple[int, ...])
     return None
 
 
-def bool_hint(symbol: str, b: Builder, x: Node) -> DTypeError:
+def bool_hint(symbol: str, b: GraphBuilder, x: Node) -> DTypeError:
     """`and`, `or` and `not` on numbers."""
     instead = {"and": "& or logical_and", "or": "| or logical_or", "not": "~ or logical_not"}[symbol]
     return DTypeError(

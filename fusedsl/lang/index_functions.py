@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, suggest
 from ..ir import gathers, joins, shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import DType
@@ -16,7 +16,7 @@ Axes = int | tuple[int, ...] | None
 
 
 @function(axis="axis", mode="any")
-def take(b: Builder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
+def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
     """The elements at `indices` along an axis, or of the flattened array; NaN, 0 or False where there is none."""
     _check_choice("mode of take", mode, TAKEN, 3)
     if mode == "raise":
@@ -46,13 +46,13 @@ def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int,
 
 
 @function(axis="axis")
-def take_along_axis(b: Builder, x: Node, indices: Node, axis: int | None = -1):
+def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = -1):
     """The element at its own index for each place of `indices`."""
     return gathers.take_along_axis(b, x, indices, axis)
 
 
 @function(offset="int", axis1="int", axis2="int")
-def diagonal(b: Builder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1):
+def diagonal(b: GraphBuilder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1):
     """The elements whose position along axis2 is `offset` beyond that along axis1, along a new last axis."""
     if x.type.rank < 2:
         error = ShapeError("a diagonal needs two axes", code="shape.axis", help="give it another axis: x[None]")
@@ -65,7 +65,7 @@ def diagonal(b: Builder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 
 
 
 @function(arrays="arrays", axis="plain axis")
-def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype: DType | None = None):
+def concat(b: GraphBuilder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype: DType | None = None):
     """Arrays one after another along an axis."""
     arrays = _cast_all(b, arrays, dtype)
     if axis is None:
@@ -74,23 +74,23 @@ def concat(b: Builder, arrays: tuple[Node, ...], axis: int | None = 0, *, dtype:
 
 
 @function(arrays="arrays", axis="plain axis")
-def stack(b: Builder, arrays: tuple[Node, ...], axis: int = 0, *, dtype: DType | None = None):
+def stack(b: GraphBuilder, arrays: tuple[Node, ...], axis: int = 0, *, dtype: DType | None = None):
     """Arrays side by side along a new axis."""
     return joins.stack(b, _cast_all(b, arrays, dtype), axis)
 
 
-def _cast_all(b: Builder, arrays: tuple[Node, ...], dtype: DType | None) -> tuple[Node, ...]:
+def _cast_all(b: GraphBuilder, arrays: tuple[Node, ...], dtype: DType | None) -> tuple[Node, ...]:
     return arrays if dtype is None else tuple(b.cast(x, dtype) for x in arrays)
 
 
 @function()
-def flip(b: Builder, x: Node, axis: Axes = None):
+def flip(b: GraphBuilder, x: Node, axis: Axes = None):
     """The order reversed along axes, all by default."""
     return joins.flip(b, x, shapes.normalize_axes(b, x, axis))
 
 
 @function(shift="extents")
-def roll(b: Builder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
+def roll(b: GraphBuilder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
     """Elements moved by `shift`; those beyond the end come in at the start."""
     if axis is None:
         flat = _flat(b, x)
@@ -106,7 +106,7 @@ def roll(b: Builder, x: Node, shift: tuple[Dim, ...], axis: Axes = None):
 
 
 @function(repeats="extent", axis="axis")
-def repeat(b: Builder, x: Node, repeats: Dim, axis: int | None = None):
+def repeat(b: GraphBuilder, x: Node, repeats: Dim, axis: int | None = None):
     """Each element so many times."""
     _not_negative(repeats, "repeats", 1)
     if axis is None:
@@ -115,7 +115,7 @@ def repeat(b: Builder, x: Node, repeats: Dim, axis: int | None = None):
 
 
 @function(repetitions="shape")
-def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
+def tile(b: GraphBuilder, x: Node, repetitions: tuple[Dim, ...]):
     """The whole array so many times along each axis."""
     for count in repetitions:
         _not_negative(count, "repetitions", 1)
@@ -123,7 +123,7 @@ def tile(b: Builder, x: Node, repetitions: tuple[Dim, ...]):
 
 
 @function(pad_width="any", mode="any", constant_values="any")
-def pad(b: Builder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
+def pad(b: GraphBuilder, x: Node, pad_width: Any, mode: Any = "constant", constant_values: Any = None):
     """Elements added at the ends: constant, edge, reflect or wrap."""
     _check_choice("mode of pad", mode, joins.PADDINGS, 2, "others are made of slices, e.g. concat([flip(x), x])")
     widths = [(_width(w[0]), _width(w[1])) for w in _ends(pad_width, x.type.rank, 1)]
@@ -137,7 +137,7 @@ def pad(b: Builder, x: Node, pad_width: Any, mode: Any = "constant", constant_va
     return x
 
 
-def _padded(b: Builder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Any) -> Node:
+def _padded(b: GraphBuilder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Any) -> Node:
     if before == 0 and after == 0:
         return x
     if not isinstance(fill, Node) or fill.type.shape:
@@ -186,11 +186,11 @@ def _not_negative(value: Dim, what: str, operand: int) -> None:
 
 
 @function()
-def outer(b: Builder, x: Node, y: Node):
+def outer(b: GraphBuilder, x: Node, y: Node):
     """x[i] · y[j]"""
     left = shapes.expand_dims(b, _flat(b, x), 1)
     return b.elementwise("multiply", left, _flat(b, y))
 
 
-def _flat(b: Builder, x: Node) -> Node:
+def _flat(b: GraphBuilder, x: Node) -> Node:
     return x if x.type.rank == 1 else shapes.reshape(b, x, (product(x.type.shape),))

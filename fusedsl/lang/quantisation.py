@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir import shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Check, Node
 from ..ir.types import DTYPES, FLOAT32, INT8, DType
@@ -15,7 +15,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32)
 
 
 @function(dtype="dtype", axis="axis", group="int")
-def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
+def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
              axis: int | None = None, group: int | None = None):  # fmt: skip
     """clip(rint(x / scale) + zero) in `dtype`; a scale for all, each place of `axis`, or each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
@@ -34,7 +34,7 @@ def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtyp
 
 
 @function(axis="axis", group="int")
-def dequantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, axis: int | None = None,
+def dequantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *, axis: int | None = None,
                group: int | None = None):  # fmt: skip
     """(x - zero) · scale"""
     x, scale, zero = _beside(b, x, scale, zero, axis, group)
@@ -45,7 +45,7 @@ def dequantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, ax
     return _together(b, b.elementwise("multiply", value, b.convert(scale, kind)), axis, group)
 
 
-def _beside(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
+def _beside(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
     """x, scale and zero point so that they broadcast: x in groups along an axis, or the others along it."""
     if group is not None:
         if group < 1:
@@ -72,7 +72,7 @@ def _beside(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | Non
 _GROUP = 5  # the operand
 
 
-def _grouped(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
+def _grouped(b: GraphBuilder, scale: Node, x: Node, axis: int, operand: int) -> Node:
     """A scale for each group, with an axis for its elements."""
     if scale.type.rank not in (0, x.type.rank):
         error = ShapeError(
@@ -84,13 +84,13 @@ def _grouped(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
     return shapes.expand_dims(b, scale, axis + 1) if scale.type.rank else scale
 
 
-def _along(b: Builder, scale: Node, x: Node, axis: int) -> Node:
+def _along(b: GraphBuilder, scale: Node, x: Node, axis: int) -> Node:
     """A vector of scales along an axis of x; other shapes broadcast as they are."""
     after = x.type.rank - axis - 1
     return shapes.expand_dims(b, scale, list(range(1, after + 1))) if scale.type.rank == 1 and after else scale
 
 
-def _together(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
+def _together(b: GraphBuilder, x: Node, axis: int | None, group: int | None) -> Node:
     """The groups of an axis merged."""
     if group is None:
         return x
@@ -101,7 +101,7 @@ def _together(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
 
 
 @function(bits="int", signed="flag")
-def unpack(b: Builder, x: Node, bits: int = 4, signed: bool = True):
+def unpack(b: GraphBuilder, x: Node, bits: int = 4, signed: bool = True):
     """The numbers of so many bits that words hold, lowest bits first; the last axis grows."""
     x = b.strong(x)
     word = x.type.dtype

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ..errors import ArgumentError, ShapeError
 from ..ir import shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL, FLOAT64, DType
@@ -20,7 +20,7 @@ from .index_functions import diagonal
 Axes = int | tuple[int, ...] | None
 
 
-def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
+def _kept(b: GraphBuilder, x: Node, where: Node | None, identity: Node) -> Node:
     """`x` with the elements that `where` leaves out replaced by the reduction's identity."""
     if where is None:
         return x
@@ -29,7 +29,7 @@ def _kept(b: Builder, x: Node, where: Node | None, identity: Node) -> Node:
     return b.elementwise("where", where, x, identity if same else b.coerce(identity, x.type.dtype))
 
 
-def _least(b: Builder, x: Node, extreme: Node, initial: Node | None) -> Node:
+def _least(b: GraphBuilder, x: Node, extreme: Node, initial: Node | None) -> Node:
     """What stands for elements that an extreme leaves out. No weak integer is the least of every dtype that it may
     come to be computed in: there it is `initial`, or the dtype is settled."""
     if not x.type.weak:
@@ -39,7 +39,7 @@ def _least(b: Builder, x: Node, extreme: Node, initial: Node | None) -> Node:
     return initial if initial is not None and initial.type.weak and initial.type.dtype.kind != "f" else extreme
 
 
-def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
+def _total(b: GraphBuilder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
     identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
@@ -48,7 +48,7 @@ def _total(b: Builder, fold: str, identity: int, x: Node, axis, dtype, keepdims,
     return _joined(b, "add" if fold == "sum" else "multiply", total, initial)
 
 
-def _joined(b: Builder, operation: str, total: Node, initial: Node | None) -> Node:
+def _joined(b: GraphBuilder, operation: str, total: Node, initial: Node | None) -> Node:
     """A reduction that starts from `initial`, taken in the dtype of the result as in NumPy."""
     if initial is None:
         return total
@@ -76,27 +76,27 @@ def _is(initial: Node | None, identity: Node) -> bool:
 
 
 @function()
-def sum_(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
+def sum_(b: GraphBuilder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
          initial: Node | None = None, where: Node | None = None):  # fmt: skip
     """Σ x"""
     return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
 
 
 @function(offset="int", axis1="int", axis2="int")
-def trace(b: Builder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: DType | None = None):
+def trace(b: GraphBuilder, x: Node, offset: int = 0, axis1: int = 0, axis2: int = 1, *, dtype: DType | None = None):
     """Σ of a diagonal"""
     return sum_(b, diagonal(b, x, offset, axis1, axis2), -1, dtype=dtype)
 
 
 @function()
-def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
+def prod(b: GraphBuilder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
          initial: Node | None = None, where: Node | None = None):  # fmt: skip
     """Π x"""
     return _total(b, "prod", 1, x, axis, dtype, keepdims, initial, where)
 
 
 @function()
-def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
+def max_(b: GraphBuilder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The largest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, lowest(x.type.dtype), initial))
@@ -105,7 +105,7 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
 
 
 @function()
-def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
+def min_(b: GraphBuilder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The smallest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
@@ -114,18 +114,20 @@ def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
 
 
 @function()
-def nanmax(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+def nanmax(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """The largest element that is not NaN; NaN where there is none."""
     return _besides_nan(b, max_, x, axis, keepdims, where)
 
 
 @function()
-def nanmin(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+def nanmin(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """The smallest element that is not NaN; NaN where there is none."""
     return _besides_nan(b, min_, x, axis, keepdims, where)
 
 
-def _besides_nan(b: Builder, extreme: Callable[..., Node], x: Node, axis: Axes, keepdims: bool, where: Node | None):
+def _besides_nan(
+    b: GraphBuilder, extreme: Callable[..., Node], x: Node, axis: Axes, keepdims: bool, where: Node | None
+):
     if x.type.dtype.kind != "f":
         return extreme(b, x, axis=axis, keepdims=keepdims, where=where)
     counts = b.elementwise("logical_not", b.elementwise("isnan", x))
@@ -136,7 +138,7 @@ def _besides_nan(b: Builder, extreme: Callable[..., Node], x: Node, axis: Axes, 
 
 
 @function(weights="array | None")
-def average(b: Builder, x: Node, axis: Axes = None, weights: Node | None = None, *, keepdims: bool = False):
+def average(b: GraphBuilder, x: Node, axis: Axes = None, weights: Node | None = None, *, keepdims: bool = False):
     """Σ weights · x / Σ weights, the mean without weights; these are of the shape of `x`, or of one axis of it."""
     if x.type.dtype.kind != "f" and not x.type.weak:
         x = b.convert(x, FLOAT64)
@@ -158,19 +160,19 @@ def average(b: Builder, x: Node, axis: Axes = None, weights: Node | None = None,
 
 
 @function()
-def any_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+def any_(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """Whether some element is not 0."""
     return shapes.reduce(b, "any", _kept(b, b.truth(x), where, constant(False, BOOL)), axis, keepdims)
 
 
 @function()
-def all_(b: Builder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
+def all_(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """Whether no element is 0."""
     return shapes.reduce(b, "all", _kept(b, b.truth(x), where, constant(True, BOOL)), axis, keepdims)
 
 
 @function(axis="axis")
-def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+def argmax(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
     """Where the largest element stands, first among equals; NaN wins."""
     if where is not None:
         x = _reaches(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
@@ -178,21 +180,21 @@ def argmax(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = Fal
 
 
 @function(axis="axis")
-def argmin(b: Builder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
+def argmin(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
     """Where the smallest element stands, first among equals; NaN wins."""
     if where is not None:
         x = _reaches(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
     return _position(b, "argmin" if where is None else "argmax", x, axis, keepdims)
 
 
-def _reaches(b: Builder, x: Node, extreme: Node, where: Node) -> Node:
+def _reaches(b: GraphBuilder, x: Node, extreme: Node, where: Node) -> Node:
     """Which of the elements that count equal their extreme: an infinite one is not taken for one that is left out."""
     same = b.elementwise("equal", x, extreme)
     both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
     return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
 
 
-def _position(b: Builder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
+def _position(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
     found = shapes.reduce(b, fold, x, axis, keepdims)
     if axis is None and keepdims and x.type.rank != 1:
         return shapes.reshape(b, found, (1,) * x.type.rank)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ..errors import ArgumentError, LimitError, ShapeError, Unsupported
 from ..ir import joins, row_ops, shapes
-from ..ir.builder import Builder, fail
+from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
 from ..ir.types import BOOL, DType
 from .functions import function
@@ -15,7 +15,7 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
+def _accumulated(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
     """A scan that adds or multiplies in `dtype`, or as reductions do."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
@@ -24,32 +24,32 @@ def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType 
 
 
 @function(axis="axis")
-def cumsum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The sum of each element and those before it."""
     return _accumulated(b, "sum", x, axis, dtype)
 
 
 @function(axis="axis")
-def cumprod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
+def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The product of each element and those before it."""
     return _accumulated(b, "prod", x, axis, dtype)
 
 
 @function(axis="axis", include_initial="flag")
-def cumulative_sum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+def cumulative_sum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
     """cumsum; with `include_initial` a 0 comes first."""
     return _begun(b, _accumulated(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
 
 
 @function(axis="axis", include_initial="flag")
-def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
+def cumulative_prod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
     """cumprod; with `include_initial` a 1 comes first."""
     return _begun(b, _accumulated(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
 
 
-def _begun(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
+def _begun(b: GraphBuilder, made: Node, axis: int | None, first: int | None) -> Node:
     """A scan with the value that it starts from in front, where there is to be one."""
     if first is None:
         return made
@@ -58,19 +58,21 @@ def _begun(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
 
 
 @function(axis="axis")
-def cummax(b: Builder, x: Node, axis: int | None = None):
+def cummax(b: GraphBuilder, x: Node, axis: int | None = None):
     """The largest of each element and those before it."""
     return row_ops.scan(b, "max", x, axis)
 
 
 @function(axis="axis")
-def cummin(b: Builder, x: Node, axis: int | None = None):
+def cummin(b: GraphBuilder, x: Node, axis: int | None = None):
     """The smallest of each element and those before it."""
     return row_ops.scan(b, "min", x, axis)
 
 
 @function(n="int", axis="int", prepend="array | None", append="array | None")
-def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | None = None, append: Node | None = None):
+def diff(
+    b: GraphBuilder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | None = None, append: Node | None = None
+):
     """Each element less the one before it, `n` times over."""
     if n < 0:
         raise fail(ArgumentError(f"an order cannot be {n}", code="argument.order", help="give 0 or more"), 1)
@@ -91,7 +93,7 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | Non
 
 
 @function(x="array | None", axis="int")
-def trapezoid(b: Builder, y: Node, x: Node | None = None, dx: Node | float = 1.0, axis: int = -1):
+def trapezoid(b: GraphBuilder, y: Node, x: Node | None = None, dx: Node | float = 1.0, axis: int = -1):
     """The integral of samples along an axis by the trapezoidal rule; `x` are their places, else they are `dx` apart."""
     if y.type.rank == 0:
         message = f"{b.describe(y.type)} has no axis to integrate along"
@@ -110,14 +112,14 @@ def trapezoid(b: Builder, y: Node, x: Node | None = None, dx: Node | float = 1.0
     return shapes.reduce(b, "sum", b.elementwise("multiply", width, height), before)
 
 
-def _neighbours(b: Builder, x: Node, axis: int) -> tuple[Node, Node]:
+def _neighbours(b: GraphBuilder, x: Node, axis: int) -> tuple[Node, Node]:
     """All elements but the first along an axis, and all but the last."""
     whole = [slice(None)] * axis
     later, earlier = (shapes.index(b, x, (*whole, part)) for part in (slice(1, None), slice(None, -1)))
     return later, earlier
 
 
-def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
+def _edge(b: GraphBuilder, edge: Node | None, x: Node, axis: int) -> Node | None:
     """What is put before or behind an array: of its shape but for the axis, where a number counts once."""
     if edge is None or edge.type.rank:
         return edge
@@ -126,13 +128,13 @@ def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
 
 
 @function(blame="k", k="int", axis="int")
-def topk(b: Builder, x: Node, k: int, axis: int = -1):
+def topk(b: GraphBuilder, x: Node, k: int, axis: int = -1):
     """Values and positions of the `k` largest of the last axis, the first among equals first."""
     _last(b, "topk", x, axis, 2)
     return row_ops.ranked(b, x, True, k)
 
 
-def _last(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
+def _last(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> None:
     """Only rows are sorted; `operand` is the axis."""
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
@@ -143,14 +145,14 @@ def _last(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
 
 
 @function(axis="int", descending="flag", stable="flag")
-def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
+def sort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The last axis in order, stable; NaN counts as the largest."""
     _last(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
-def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
+def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The positions that sort the last axis, stable."""
     _last(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ..ir.attention_checks import PLACES, indexed
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, evaluate
 from ..ir.graph import Check, Node, Site, Type
 from .attention_layout import Layout, Request
@@ -27,13 +27,13 @@ class Reads:
     """How far b, h, i and j run (`extents`; -1: no extent says it), the nodes of those that may not run beyond an array
     (`places`), and the two axes of heads that keys have and share."""
 
-    builder: Builder
+    builder: GraphBuilder
     extents: Mapping[str, Dim]
     places: Mapping[Node, str]
     heads: tuple[Dim, Dim]
 
     @staticmethod
-    def of(b: Builder, r: Request, found: Layout, extents: Mapping[str, Dim]) -> Reads:
+    def of(b: GraphBuilder, r: Request, found: Layout, extents: Mapping[str, Dim]) -> Reads:
         free = set(_bounded(r))
         places = {node: name for name, node in found.places.items() if name not in free and extents[name] != -1}
         return Reads(b, extents, places, found.q.type.shape[1:3])  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) 
     _of_tiles(found, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.mask_inputs:
-        count(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
+        count(found, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole))
     for ending in stream.epilogues:
         count(found, ending.body, rows * bound.extents[ending.axis])
     return found[0], found[1], found[2]
@@ -94,9 +94,9 @@ def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) 
 def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        count(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
+        count(found, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times)
         for use in phase.folds:
-            count(found, use.merge, times)
+            count(found, use.combine, times)
 
 
 def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> int:

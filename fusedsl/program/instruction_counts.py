@@ -15,12 +15,12 @@ def count(found: list[float], body: Body, times: float) -> None:
     """Add a body's instructions, special functions, and instructions of float64 to those found so far."""
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for v in (*body.args, *body.results))
     if wide:
-        double = times * double_instructions(body.lines)
+        double = times * double_instructions(body.instructions)
         found[0] += double * DOUBLE_ISSUED
         found[2] += double
         return
-    found[0] += times * instructions(body.lines)
-    found[1] += times * special_functions(body.lines)
+    found[0] += times * instructions(body.instructions)
+    found[1] += times * special_functions(body.instructions)
 
 
 def multiplication(batch: int, rows: int, columns: int, terms: int) -> float:

@@ -70,14 +70,14 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
             count(found, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
+                count(found, replace(body, instructions=tuple(varying(body.instructions, fixed))), elements)
             uses = [
                 *part.folds,
                 *part.column_reductions,
                 *(use for step in part.scans for use in step.scans for _ in range(2)),
             ]
             for use in uses:
-                count(found, use.merge, elements)
+                count(found, use.combine, elements)
     return found[0], found[1], found[2]
 
 
@@ -103,7 +103,7 @@ def _of_products(kernel: KernelIR, products: MatmulAxes, bound: Bound) -> tuple[
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
     found = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
-        wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
+        wide = use.accumulators[0].dtype.bits == 64 and use.accumulators[0].dtype.kind == "f"
         found[0] += multiplication(batch, rows, columns, steps)
         found[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):

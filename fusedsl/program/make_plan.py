@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 from .. import debug
 from ..config import Options, verify_level
 from ..errors import FusionError, LimitError
-from ..fusion.contractions import factors
-from ..fusion.fusion_group import Decision, Group, Partition
-from ..fusion.horizontal import bundled, side_by_side
-from ..fusion.merge_similar import unified
-from ..fusion.partition_graph import Fits, cut_graph, fits_in
+from ..fusion.contractions import matmul_factors
+from ..fusion.fusion_group import Decision, FusionGroup, Partition
+from ..fusion.horizontal import horizontal_candidates, pack_launches
+from ..fusion.merge_similar import merge_similar
+from ..fusion.partition_graph import Fits, fits_in, partition_graph
 from ..fusion.register_budget import FEWEST
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol
@@ -23,7 +23,7 @@ from ..ir.graph import Graph, Node, Parameter, Type, walk
 from ..ir.ops import OPS
 from ..ir.printer import show
 from ..ir.verify import verify
-from ..kernel_ir.build.build import emit
+from ..kernel_ir.build.build import build_plan
 from ..kernel_ir.liveness import register_count
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..kernel_ir.register_pressure import body_registers_of
@@ -73,14 +73,16 @@ def make_plan(
     budget = budget or call_steps.REGISTERS
     header, fits = source.header(), fits_in(extents, guards)
     check, steady = _verifier(graph, extents, guards, options), options.steady
-    cutting = partial(cut_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check)
+    cutting = partial(
+        partition_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check
+    )
     cut = cutting(budget=budget)
-    kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
+    kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
         cut = cutting()
-        kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
+        kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
@@ -124,21 +126,21 @@ def make_outline(source: call_steps.Source, parameters: tuple[Parameter, ...], e
     return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
 
 
-def emitted(
+def build_kernels(
     cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
 ):
     """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
-    given = unified(cut.groups, parameters)
-    for members in side_by_side(cut.groups, fits):
+    given = merge_similar(cut.groups, parameters)
+    for members in horizontal_candidates(cut.groups, fits):
         first = len(kernels)
         numbers = range(first, first + len(members))
         ones = [given[g] for g in members]
         names = [_kernel_name(one.group, k) for one, k in zip(ones, numbers)]
-        plans = [emit(one.group, name, header, one.parameters, contract) for one, name in zip(ones, names)]
-        split, reasons = bundled([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
+        plans = [build_plan(one.group, name, header, one.parameters, contract) for one, name in zip(ones, names)]
+        split, reasons = pack_launches([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]
         launches += map(len, split)
@@ -198,8 +200,10 @@ def decisions(
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
     steady = any(kernel.batch_invariant for kernel in plan.kernels)
-    cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
-    _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
+    cut = partition_graph(
+        rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady
+    )
+    _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
 
@@ -209,7 +213,7 @@ def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
     return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
-def _kernel_name(group: Group, k: int) -> str:
+def _kernel_name(group: FusionGroup, k: int) -> str:
     """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
     roots = group.values
     if group.folds and not group.attention and _multiplies(group):
@@ -223,7 +227,7 @@ def _kernel_name(group: Group, k: int) -> str:
     return "_".join([kind, *words[:4], str(k)])[:48]
 
 
-def _multiplies(group: Group) -> bool:
+def _multiplies(group: FusionGroup) -> bool:
     """Whether all that a group folds are products of matrices."""
     free = free_axes(group.values)
-    return all(factors(f, free, group.rows) for f in group.folds)
+    return all(matmul_factors(f, free, group.rows) for f in group.folds)

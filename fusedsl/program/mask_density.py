@@ -58,7 +58,7 @@ def counted(
 def _answers(sieve: BlockMask, known: dict[str, Answer]) -> tuple[Answer, Answer]:
     """Whether something in a tile counts, and whether everything does, as far as that is known."""
     certain = bool(sieve.full_phases) and all(v.name in known for v in sieve.body.args)
-    for line in sieve.body.lines:
+    for line in sieve.body.instructions:
         name, _, value = line.partition("  # ")[0].partition(" = ")
         known[name] = _value(ast.parse(value, mode="eval").body, known)
     some, every = (known.get(v.name) for v in sieve.body.results)

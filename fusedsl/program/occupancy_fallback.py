@@ -90,7 +90,7 @@ def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardwa
 
 def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
     """What says whether scores of two passes are the same: how they are computed, from which arrays."""
-    lines = (*score.q.lines, *score.k.lines, *score.q.results, *score.k.results)
+    lines = (*score.q.instructions, *score.k.instructions, *score.q.results, *score.k.results)
     names = {value.name for value in (*score.q.args, *score.k.args)}
     read = [load.operand for load in kernel.loads if load.value.name in names]
     arrays = tuple((kernel.operands[k].name, bound.strides[k]) for k in read)

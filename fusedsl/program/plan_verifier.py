@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from .. import debug
 from ..errors import CompileError
 from ..fusion.fusion_group import Partition
-from ..fusion.scalar_program import Lowered, Memory
+from ..fusion.scalar_program import ReadableArrays, ScalarProgram
 from ..fusion.segments import Segment
-from ..fusion.verify import verify_lowered, verify_partition
+from ..fusion.verify import verify_partition, verify_scalar_program
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph
 from ..ir.samples import Samples, sampled
@@ -34,9 +34,11 @@ class Verifier:
         """Extents for which what is planned so far has to hold."""
         return sampled(self.graph.parameters, self.graph.checks, self.guards, self.given)
 
-    def lowered(self, program: Lowered, segment: Segment, memory: Memory) -> None:
+    def lowered(self, program: ScalarProgram, segment: Segment, memory: ReadableArrays) -> None:
         """CompileError where the lowered program of a segment is not well formed."""
-        _verified("lowered program", lambda: verify_lowered(program, segment, memory, self.samples, self.meaning))
+        _verified(
+            "lowered program", lambda: verify_scalar_program(program, segment, memory, self.samples, self.meaning)
+        )
 
     def partition(self, cut: Partition) -> None:
         """CompileError where the kernels of the program are not well formed."""

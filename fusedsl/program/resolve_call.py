@@ -278,7 +278,7 @@ def _read_after(kernel: KernelPlan, read: int, written: int) -> bool:
     """Whether a phase of a kernel loads one array after an earlier phase has stored the other: where rows are resident
     at the first phase that reads it, else at each."""
     names = {x.value.name for x in kernel.loads if x.operand == read}
-    for phases, first in ((kernel.resident, min), (kernel.streamed, max)):
+    for phases, first in ((kernel.resident, min), (kernel.looped, max)):
         reading = [k for k, phase in enumerate(phases) if not names.isdisjoint(phase.names_read)]
         writing = [k for k, phase in enumerate(phases) if written in phase.written]
         if reading and writing and first(reading) > min(writing):

@@ -45,7 +45,7 @@ class Formulas:
 
     def read(self, bodies: Iterable[Body]) -> None:
         """Bodies in the order in which they use what others compute."""
-        for line in (line for body in bodies for line in body.lines):
+        for line in (line for body in bodies for line in body.instructions):
             name, _, value = line.partition("  # ")[0].partition(" = ")
             if name not in self.known:
                 self.known[name] = self._read(ast.parse(value, mode="eval").body)

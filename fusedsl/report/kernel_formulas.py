@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from ..ir.dims import Dim, evaluate
 from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import Body, Phase, Value
-from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
+from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
 from .body_formulas import Formulas
 from .explained_case import Case
 
@@ -41,11 +41,13 @@ def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
     found = []
     for folds, along in ((phase.folds, ""), (phase.column_reductions, " over all rows")):
-        found += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
+        found += [
+            f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
+        ]
     for use in (use for step in phase.scans for use in step.scans):
-        found.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
+        found.append(f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}")
     if phase.select:
-        found.append(f"order of {formulas.text(phase.select.lifted.name)}")
+        found.append(f"order of {formulas.text(phase.select.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
         found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
     return found
@@ -58,7 +60,9 @@ def _stream_members(stream: AttentionBody, names: _Names, formulas: Formulas) ->
         product = formulas.product(score.q.results[0].name, score.k.results[0].name)
         found.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in stream.tile_phases:
-        found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
+        found += [
+            f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.text(f.inputs[0].name)}" for f in phase.folds
+        ]
     for w in stream.weighted_sums:
         product = formulas.product(w.p.name, w.v.results[0].name)
         found.append(f"{names.leaves[w.state.name]} = sum of {product}")
@@ -71,7 +75,7 @@ def _read_references(stream: AttentionBody, join: Body, formulas: Formulas) -> N
     """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
     both are called after the tile's."""
     formulas.read([join])
-    for tile, state, joined in zip(stream.state.lifted, stream.state.state, join.results):
+    for tile, state, joined in zip(stream.state.inputs, stream.state.accumulators, join.results):
         found = formulas.value(joined.name)
         if found.head in ("maximum", "minimum") and tile.name not in formulas.known:
             formulas.known[tile.name] = formulas.known[state.name] = found.args[1]
@@ -91,7 +95,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
             *(ending.body for ending in stream.epilogues),
         ]
     for phase in plan.resident:
-        found += [body for part in phase.tile for body in (part.element, part.row)]
+        found += [body for part in phase.tile_phases for body in (part.element, part.row)]
         found += [phase.element, *(step.element for step in phase.scans), phase.row]
     found += [plan.column_epilogue.body] if plan.column_epilogue else []
     return (body for body in found if body is not None)
@@ -137,15 +141,15 @@ class _Names:
             for score in stream.scores:
                 self._name(score.value.name, "score")
             self._name_states(stream.tile_phases)
-            for tile, state in zip(stream.state.lifted, stream.state.state):
+            for tile, state in zip(stream.state.inputs, stream.state.accumulators):
                 self._follow(tile, state)
             for w in stream.weighted_sums:
                 self._name(w.state.name, "weighed")
         for phase in self.plan.resident:
-            self._name_states(phase.tile)
-            if not phase.tile:
+            self._name_states(phase.tile_phases)
+            if not phase.tile_phases:
                 self._name_states([phase])
-            for tile, state in zip(phase.folds[0].lifted, phase.folds[0].state) if phase.tile else ():
+            for tile, state in zip(phase.folds[0].inputs, phase.folds[0].accumulators) if phase.tile_phases else ():
                 self._follow(tile, state)
             if phase.select:
                 given = zip((phase.select.values, phase.select.positions), ("values in order", "places in order"))
@@ -155,10 +159,10 @@ class _Names:
         """Folds of one value by what they are; a state of several values has names of its own."""
         for phase in phases:
             for f in (*phase.folds, *phase.column_reductions):
-                if len(f.state) == 1:
-                    self._name(f.state[0].name, f.name)
+                if len(f.accumulators) == 1:
+                    self._name(f.accumulators[0].name, f.name)
             for use in (use for step in phase.scans for use in step.scans):
-                self._name(use.state[0].name, f"cum{use.name}")
+                self._name(use.accumulators[0].name, f"cum{use.name}")
 
     def _follow(self, tile: Value, state: Value) -> None:
         """What all tiles come to is called as what one comes to."""
@@ -177,10 +181,10 @@ class _Names:
         name = array_name(self.case, use)
         return name if plain or not use.at else f"{name}[{', '.join(map(self._index, use.at))}]"
 
-    def _is_plain(self, c: Coordinate) -> bool:
+    def _is_plain(self, c: IterationIndex) -> bool:
         return c.axis is None or (c.step == 1 and self._extent(c.start) == "0")
 
-    def _index(self, c: Coordinate) -> str:
+    def _index(self, c: IterationIndex) -> str:
         start = self._extent(c.start)
         if c.axis is None:
             return start

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..fusion.roofline import Work, seconds
-from ..fusion.unfused_cost import Step, unfused
+from ..fusion.unfused_cost import UnfusedKernel, unfused_kernels
 from ..hardware import Hardware
 from ..kernel_ir.matmul_axes import SMALL
 from ..program.instruction_counts import multiplication
@@ -25,12 +25,12 @@ class Unfused:
 
 def before(case: Case) -> Unfused:
     """The unfused run of a call."""
-    steps, hardware = unfused(case.graph, case.extents), case.target.hardware
+    steps, hardware = unfused_kernels(case.graph, case.extents), case.target.hardware
     time = None if hardware is None else sum(_seconds(s, hardware) for s in steps)
     return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 
 
-def _seconds(step: Step, hardware: Hardware) -> float:
+def _seconds(step: UnfusedKernel, hardware: Hardware) -> float:
     if step.sides is None or any(n < least for n, least in zip(step.sides[1:], SMALL)):
         return seconds(Work(step.read, step.written, step.instructions), hardware)
     batch, rows, columns, terms = step.sides

@@ -17,8 +17,8 @@ WIDER = {("less", 1): "less_equal", ("greater_equal", 1): "greater"}  # of x, y 
 WIDER |= {("less_equal", -1): "less", ("greater", -1): "greater_equal"}  # of x, y - 1
 
 
-def ordered(condition: Node) -> Node:
-    """A condition in fewer operations, where it compares positions or has literals."""
+def simplify_comparison(condition: Node) -> Node:
+    """A condition in fewer operations, if it compares indices or has literals."""
     known: dict[Node, Node] = {}
 
     def made(c: Node) -> Node:
@@ -35,14 +35,17 @@ def ordered(condition: Node) -> Node:
 
 
 def _is_order(c: Node) -> bool:
-    """Whether positions are compared."""
+    """Whether indices are compared."""
     if c.op not in CONTRARY or any(a.type.dtype.kind != "i" or a.type.dtype.bits < 64 for a in c.args):
         return False
     return all(n.op in PLACES and (n.op != "const" or abs(value_of(n)) < NEAR) for n in walk(c.args))
 
 
 def _moved(c: Node) -> Node:
-    """x - y < k as x < y + k, for a k of 0 or ±1. Others stay: kernels compute the difference of two places once."""
+    """x - y < k as x < y + k, for k of 0 or ±1.
+
+    Other k stay: kernels compute the difference of two indices once.
+    """
     difference, k = c.args
     if difference.op != "subtract" or k.op != "const" or abs(value_of(k)) > 1:
         return c
@@ -51,7 +54,7 @@ def _moved(c: Node) -> Node:
 
 
 def _compared(c: Node) -> Node:
-    """x < y + 1 as x <= y, on whichever side the 1 is."""
+    """x < y + 1 as x <= y, with the 1 on either side."""
     for name, (x, y) in ((c.op, c.args), (MIRRORED[c.op], c.args[::-1])):
         rest, number = _one_more(y)
         if rest is not None and (name, number) in WIDER:

@@ -1,4 +1,4 @@
-"""Drives the rules: one iterative pass from arguments to results, each node rewritten until no rule fires."""
+"""Rewrite driver: one iterative pass from arguments to results; each node is rewritten until no rule applies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Law = Callable[[Node], "Node | None"]
 
 @dataclass(frozen=True)
 class Rule:
-    """A law for one operation: `apply(node)` gives an equal node, or None where the law does not speak."""
+    """Rewrite rule for one operation: `apply(node)` gives an equal node, or None if the rule does not match."""
 
     op: str
     law: str
@@ -23,7 +23,7 @@ RULES: dict[str, list[Rule]] = {}
 
 
 def rule(*ops: str, law: str) -> Callable[[Law], Law]:
-    """Register a law for these operations."""
+    """Decorator that registers a rule for these operations."""
 
     def register(apply: Law) -> Law:
         for op in ops:
@@ -34,7 +34,7 @@ def rule(*ops: str, law: str) -> Callable[[Law], Law]:
 
 
 def rewrite(graph: Graph, observe: Callable[[Rule, Node, Node], None] | None = None) -> Graph:
-    """The graph after every law has been applied as often as it holds; `observe` sees each step."""
+    """The graph after all rules are applied until none matches; `observe` sees each step."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         current = node(old.op, args, old.attr, old.type)

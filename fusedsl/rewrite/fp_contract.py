@@ -17,13 +17,13 @@ from ..ir.graph import Graph, Node, node, rebuild, value_of, walk
 from ..ir.ops import CASTS, OPS, VIEWS
 from ..ir.types import FLOAT32
 
-ROUNDED = "rounded"  # the attribute of a product that no sum takes unrounded
+ROUNDED = "rounded"  # attribute of a product that is rounded before it is added
 SUMS = ("add", "subtract")
 EXTREMA = ("minimum", "maximum", "fmin", "fmax")
 
 
 def round_products(graph: Graph) -> Graph:
-    """The graph with its products marked that are rounded by themselves."""
+    """The graph with products marked that are rounded before they are added."""
     marked = _rounded(graph.results)
     if not marked:
         return graph
@@ -38,7 +38,7 @@ def round_products(graph: Graph) -> Graph:
 def _rounded(results: Sequence[Node]) -> set[Node]:
     order = list(walk(results))
     uses, summed = dict.fromkeys(order, 0), dict.fromkeys(order, False)
-    shared = dict.fromkeys(order, False)  # read by several operations, or a part of what is, element by element
+    shared = dict.fromkeys(order, False)  # with several users, or an elementwise operand of a shared value
     for r in results:
         uses[r] += 1
     for n in reversed(order):
@@ -56,18 +56,22 @@ def _rounded(results: Sequence[Node]) -> set[Node]:
 
 
 def _beside_the_first(total: Node) -> Iterator[Node]:
-    """The products that a sum reads, but for the first that has an element for each of its own, and no other choice:
-    a loop over what a condition does not depend on is two loops, without it."""
-    found = False
+    """Products that a sum reads, except the first one with as many elements and without a select.
+
+    A loop over a value that a condition does not depend on would otherwise be two loops.
+    """
+    first_seen = False
     for k in range(2):
         products = dict(_products(total, k))
-        alike = not found and all(p.type.shape == total.type.shape and not picked for p, picked in products.items())
-        found |= bool(products) and alike
+        alike = not first_seen and all(
+            p.type.shape == total.type.shape and not picked for p, picked in products.items()
+        )
+        first_seen |= bool(products) and alike
         yield from () if alike else products
 
 
 def _products(n: Node, k: int) -> Iterator[tuple[Node, bool]]:
-    """The products that operand k is, but for a sign, a choice or a view, and whether a choice picks them."""
+    """Products that operand k is, up to sign, selects and views, and whether a select picks them."""
     stack, seen = [(n.args[k], False)], set[Node]()
     while stack:
         a, picked = stack.pop()
@@ -83,7 +87,7 @@ def _is_product(n: Node) -> bool:
 
 
 def _is_exact(product: Node) -> bool:
-    """Whether both factors have so few bits that nothing is rounded: they are read, or cast, in 16 bits or fewer."""
+    """Whether both factors have so few bits that the product is exact: they are loaded or cast in 16 bits or fewer."""
     return all(map(_is_short, product.args)) and product.type.dtype.compute is FLOAT32
 
 
@@ -98,7 +102,7 @@ def _sums(n: Node) -> bool:
 
 
 def _passes(n: Node, k: int) -> bool:
-    """Whether an operation hands on operand k as it is, or with another sign: a compiler looks through it."""
+    """Whether an operation returns operand k, possibly negated: a compiler looks through it."""
     match n.op:
         case "negative" | "gather":
             return k == 0
@@ -112,7 +116,7 @@ def _passes(n: Node, k: int) -> bool:
 
 
 def _is_mask(n: Node) -> bool:
-    """Whether all that a value may be is 0 or an infinity, by conditions alone."""
+    """Whether a value is 0 or an infinity, by conditions only."""
     stack, seen = [n], set[Node]()
     while stack:
         a = stack.pop()

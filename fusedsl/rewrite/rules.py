@@ -1,4 +1,4 @@
-"""Small laws of arithmetic, each exact in the sense of the language, each with its own test."""
+"""Rewrite rules: small laws of arithmetic, each exact in the language's sense, each with its own test."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..ir.types import BOOL, FLOAT32, FLOAT64, DType
 from .engine import rule
 
 POWERS = range(2, 9)  # x ** n by multiplication stays within pow's documented error up to here
-DIGITS = {FLOAT32: 24, FLOAT64: 53}  # of the integers that these hold exactly
+DIGITS = {FLOAT32: 24, FLOAT64: 53}  # bits of the largest exact integers
 
 
 def _same_shape(n: Node, x: Node) -> Node | None:
-    """`x`, where it already has the type that `n` has."""
+    """`x`, if it has the type of `n`."""
     return x if x.type == n.type else None
 
 
@@ -131,7 +131,7 @@ def logistic_quotient(n: Node) -> Node | None:
 
 
 def _minus_exponent(n: Node) -> Node | None:
-    """x, where `n` is 1 + exp(-x)."""
+    """x, if `n` is 1 + exp(-x)."""
     if n.op != "add":
         return None
     for one, e in (n.args, n.args[::-1]):
@@ -149,7 +149,7 @@ def logistic_tanh(n: Node) -> Node | None:
 
 
 def _doubled(u: Node) -> Node:
-    """2 u; a literal factor of u takes the 2, which rounds nothing."""
+    """2 u; a literal factor of u is doubled, which is exact."""
     for c, x in (u.args, u.args[::-1]) if u.op == "multiply" else ():
         if c.op == "const":
             return _same("multiply", u, constant(2.0 * value_of(c), u.type.dtype), x)
@@ -166,7 +166,7 @@ def halved_and_doubled(n: Node) -> Node | None:
 
 
 def _times(n: Node, factor: float) -> Node | None:
-    """x, where `n` is the literal factor times x."""
+    """x, if `n` is the literal factor times x."""
     if n.op != "multiply":
         return None
     return next((x for c, x in (n.args, n.args[::-1]) if is_literal(c, factor)), None)
@@ -203,13 +203,13 @@ def scaled_bits(n: Node) -> Node | None:
         bound = _bound(c, s, op in ("less_equal", "greater"), k.type.dtype)
         if op in ("less", "less_equal"):
             return _truth("less", n, k, bound)
-        found = _truth("greater_equal", n, k, bound)
-        return found if c.op == "const" else _truth("logical_and", n, found, _truth("equal", c, c, c))
+        condition = _truth("greater_equal", n, k, bound)
+        return condition if c.op == "const" else _truth("logical_and", n, condition, _truth("equal", c, c, c))
     return None
 
 
 def _scaled_bits(x: Node) -> tuple[Node | None, float]:
-    """(k, s), where `x` is s times the upper bits of a word, in a float that holds each of them and of the products."""
+    """(k, s), if `x` is s times the upper bits of a word, in a float that holds all of them and the products."""
     for y, s in (x.args, x.args[::-1]) if x.op == "multiply" and x.type.dtype in DIGITS else ():
         k = y.args[0] if y.op in CASTS else y
         if s.op != "const" or k.op != "right_shift" or k.type.dtype.kind != "u" or k.args[1].op != "const":
@@ -225,7 +225,7 @@ def _is_nan(c: Node) -> bool:
 
 
 def _bound(c: Node, s: float, reached: bool, dtype: DType) -> Node:
-    """The least k such that k s >= c, or, where c may be `reached`, such that k s > c; 0 of NaN."""
+    """The least k with k s >= c, or with k s > c if c may be `reached`; 0 for NaN."""
     if c.op == "const":
         least = min(max(value_of(c) / s, -1.0), 2.0 ** DIGITS[c.type.dtype])
         return constant(max(0, math.floor(least) + 1 if reached else math.ceil(least)), dtype)

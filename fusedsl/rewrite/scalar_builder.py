@@ -1,4 +1,4 @@
-"""What a scalar node of a lowered program depends on, and how it is written."""
+"""Builder of scalar nodes, and their free and bound axes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..ir.ops import CASTS, OPS
 from ..ir.printer import show_literal
 from ..ir.types import DType
 
-LONGEST = 160  # characters of one scalar, written out
+LONGEST = 160  # characters of one formula
 
 
 def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset]:
-    """The axes that each scalar depends on."""
+    """Axes that each scalar depends on."""
     free: dict[Node, frozenset] = {}
     for n in walk(roots):
         if n.op == "load":
@@ -29,42 +29,42 @@ def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset]:
 
 
 def bound_axes(n: Node) -> frozenset:
-    """The axes that a node works along: those that it folds, scans or puts in order."""
+    """Axes that a node folds, scans or sorts along."""
     return frozenset(n.attr[1] if n.op == "fold" else n.attr[1:2] if n.op in ("scan", "select") else ())
 
 
 def kept_axes(n: Node) -> frozenset:
-    """The axes that a node's value has by itself: a scan's, and that of the places in an order."""
+    """Axes that a node binds and its value still has: of a scan, and of sorted elements."""
     along = n.attr[1:2] if n.op == "scan" or (n.op == "ranked" and not isinstance(n.attr[1], int)) else ()
     return frozenset(along)
 
 
 def scalar_op(name: str, *args: Node, dtype: DType | None = None) -> Node:
-    """An elementwise operation on scalars, in their compute type."""
+    """An elementwise operation on scalars, in their compute dtype."""
     return node(name, args, None, Type(dtype or args[-1].type.dtype.compute))
 
 
 def times(x: Node | None, y: Node | None) -> Node | None:
-    """The product of what is there."""
+    """Product of values; None stands for 1."""
     if x is None or y is None:
         return x if y is None else y
     return scalar_op("multiply", x, y)
 
 
 def product_of(factors: Iterable[Node]) -> Node | None:
-    """The product of one or several values, one by one; None of none."""
-    found: Node | None = None
+    """Product of values from left to right; None if there are none."""
+    total: Node | None = None
     for x in factors:
-        found = times(found, x)
-    return found
+        total = times(total, x)
+    return total
 
 
 def total_of(addends: Sequence[Node]) -> Node:
-    """The sum of one or several values, one by one."""
-    found = addends[0]
+    """Sum of values from left to right."""
+    total = addends[0]
     for x in addends[1:]:
-        found = scalar_op("subtract", found, x.args[0]) if x.op == "negative" else scalar_op("add", found, x)
-    return found
+        total = scalar_op("subtract", total, x.args[0]) if x.op == "negative" else scalar_op("add", total, x)
+    return total
 
 
 def scaled(value: Node, scale: float, factor: Node | None) -> Node:
@@ -77,7 +77,7 @@ def scaled(value: Node, scale: float, factor: Node | None) -> Node:
 
 
 def positive_factor(value: Node) -> tuple[Node | None, Node]:
-    """(a factor that is positive, or None; the rest): of a product, or of one that a condition makes infinite."""
+    """(positive factor or None, the rest) of a product, or of a product that a condition makes infinite."""
     if value.op == "multiply" and value.type.dtype.kind == "f":
         for factor, rest in (value.args, value.args[::-1]):
             if is_positive(factor):
@@ -93,7 +93,7 @@ def positive_factor(value: Node) -> tuple[Node | None, Node]:
 
 
 def is_positive(n: Node) -> bool:
-    """Whether a number is known to be positive: a literal, or a root of an extent."""
+    """Whether a number is known to be positive: a literal, or the root of an extent."""
     if n.op == "const":
         return 0 < value_of(n) < inf
     if n.op in ("rsqrt", "sqrt", "convert", "cast") and len(n.args) == 1:
@@ -101,8 +101,8 @@ def is_positive(n: Node) -> bool:
     return n.op == "size"
 
 
-def grown(value: Node, scale: float) -> Node:
-    """scale * value, with one factor in all where the value has a positive one already."""
+def scaled_factor(value: Node, scale: float) -> Node:
+    """scale * value, with the scale folded into a positive factor that the value has already."""
     factor, rest = positive_factor(value)
     if factor is None:
         return scaled(value, scale, None)
@@ -111,8 +111,8 @@ def grown(value: Node, scale: float) -> Node:
     return scalar_op("multiply", rest, scaled(factor, scale, None))
 
 
-def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
-    """The roots with some nodes replaced; what stands below a replaced node is left alone."""
+def replace_nodes(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Node]:
+    """The roots with some nodes replaced; operands of replaced nodes are not visited."""
     new: dict[Node, Node] = {}
 
     def change(n: Node) -> Node:
@@ -124,8 +124,8 @@ def replaced(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node, Nod
     return {r: resolve(new, r, lambda n: () if n in done else n.args, change) for r in roots}
 
 
-def write(root: Node, names: Mapping[Node, str]) -> str:
-    """A scalar as people write it; `names` are values that have one."""
+def format_scalar(root: Node, names: Mapping[Node, str]) -> str:
+    """A scalar as a formula; `names` are values that have a name."""
     texts: dict[Node, str] = {}
     for n in walk([root]):
         args = [texts[a] for a in n.args]

@@ -1,8 +1,8 @@
-"""Values that are a literal where a condition does not hold: what is computed of them is such a value, too.
+"""Selects between a value and a literal (masks), and their propagation through operations.
 
-A function of a choice is the choice of the function's values, so that logistic(where(c, x, -inf)) is where(c,
-logistic(x), 0). And what infinity is added to, or 0 is multiplied by, where a condition does not hold, is masked there:
-s + where(c, 0, -inf) is where(c, s, -inf), w * c is where(c, w, 0), though s or w may be infinite or NaN.
+A function of a select is the select of the function's values: logistic(where(c, x, -inf)) is where(c, logistic(x), 0).
+A value plus a masking infinity, or times a masking 0, is masked too: s + where(c, 0, -inf) is where(c, s, -inf), and w
+* c is where(c, w, 0), although s or w may be infinite or NaN.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..ir.graph import Node, constant, is_literal, node, resolve, value_of
 from ..ir.interp import evaluate_node
 from ..ir.ops import CASTS, OPS
 from ..ir.types import BOOL, numpy_dtype
-from .comparisons import ordered
+from .comparisons import simplify_comparison
 from .intervals.three_valued_logic import both, either, invert
 from .scalar_builder import is_positive
 from .scalar_builder import scalar_op as op
@@ -28,74 +28,77 @@ RISING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum"
 
 
 @dataclass(frozen=True)
-class Choice:
-    """`value` where `condition` holds, else the literal `other`."""
+class Select:
+    """`value` if `condition` holds, else the literal `other`."""
 
     condition: Node
     value: Node
     other: Node
 
-    def with_other(self, number: float) -> Choice | None:
-        """The same with this number as the literal, if it is one of the sides."""
-        if stands_for(self.other, number):
+    def with_other(self, number: float) -> Select | None:
+        """The select with this number as the literal, if one side is this number."""
+        if is_number(self.other, number):
             return self
-        turned = Choice(contrary(self.condition), self.other, self.value)
-        return turned if stands_for(self.value, number) else None
+        turned = Select(negation(self.condition), self.other, self.value)
+        return turned if is_number(self.value, number) else None
 
     @property
-    def infinite(self) -> Choice | None:
-        """The same with an infinity as the literal."""
+    def infinite(self) -> Select | None:
+        """The select with an infinity as the literal."""
         return self.with_other(-inf) or self.with_other(inf)
 
 
-def contrary(condition: Node) -> Node:
-    """Where a condition does not hold."""
-    return ordered(invert(condition))
+def negation(condition: Node) -> Node:
+    """The opposite condition."""
+    return simplify_comparison(invert(condition))
 
 
-def picked(c: Choice) -> Node:
-    """A choice as a node."""
+def select_node(c: Select) -> Node:
+    """A select as a node."""
     return pick(c.condition, c.value, c.other)
 
 
-class Choices:
-    """The choices that values are; `apart(n)` says of a value that it may be NaN or infinite all along a row, as what
-    is folded of a row may: masks are not taken out of what is computed with it, so that it stays so."""
+class SelectAnalysis:
+    """Values as selects between a value and a literal.
+
+    `apart(n)` says that a value may be NaN or infinite for a whole row, as folds of a row may: masks are not hoisted
+    from values computed with it, so that these stay NaN or infinite.
+    """
 
     def __init__(self, apart: Callable[[Node], bool]):
         self.apart = apart
-        self._known: dict[Node, Choice | None] = {}
+        self._known: dict[Node, Select | None] = {}
 
-    def of(self, root: Node) -> Choice | None:
-        """The choice that a value is, by its operation; None where it is none."""
-        return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._made)
+    def of(self, root: Node) -> Select | None:
+        """The select that a value is by its operation, or None."""
+        return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._analyse)
 
     def condition(self, c: Node) -> Node:
-        """A condition as logic of conditions, where it is a choice of literals, or of one."""
-        found = self.of(c)
-        if found is None:
-            return ordered(c)
-        if not value_of(found.other):
-            return both(found.condition, found.value)
-        return either(contrary(found.condition), found.value)
+        """A condition as logic of conditions, if it is a select of literals."""
+        select = self.of(c)
+        if select is None:
+            return simplify_comparison(c)
+        if not value_of(select.other):
+            return both(select.condition, select.value)
+        return either(negation(select.condition), select.value)
 
-    def alike(self, n: Node) -> Choice | None:
-        """The choice that an operation of choices by one condition, and of literals, is: exactly."""
+    def alike(self, n: Node) -> Select | None:
+        """The exact select that an operation of selects by one condition, and of literals, is."""
         args = [literal(a) for a in n.args]
-        found = [self.of(a) for a in args]
-        conditions = {c.condition for c in found if c is not None}
-        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(found, args)):
+        selects = [self.of(a) for a in args]
+        conditions = {c.condition for c in selects if c is not None}
+        if len(conditions) != 1 or any(c is None and a.op != "const" for c, a in zip(selects, args)):
             return None
-        values = tuple(a if c is None else c.value for c, a in zip(found, args))
-        other = _folded(n, tuple(a if c is None else c.other for c, a in zip(found, args)))
+        values = tuple(a if c is None else c.value for c, a in zip(selects, args))
+        other = _folded(n, tuple(a if c is None else c.other for c, a in zip(selects, args)))
         if other is None:
             return None
         value = _folded(n, values) if all(v.op == "const" for v in values) else None
         value = value if value is not None else node(n.op, values, n.attr, n.type)
-        return None if value is other else Choice(conditions.pop(), value, other)
+        return None if value is other else Select(conditions.pop(), value, other)
 
     def may_be_infinite(self, n: Node) -> bool:
-        """Whether a mask may make a value infinite: 0 times it is NaN, and so is it less an infinity."""
+        """Whether a mask may make a value infinite: 0 times it, or its difference with an infinity, is NaN."""
         stack, seen = [(n, False)], set[tuple[Node, bool]]()
         while stack:
             place = stack.pop()
@@ -103,11 +106,11 @@ class Choices:
                 continue
             seen.add(place)
             x, under = place
-            found = self.of(x)
-            if found is not None:
-                if found.with_other(0.0) if under else not isfinite(value_of(found.other)):
+            select = self.of(x)
+            if select is not None:
+                if select.with_other(0.0) if under else not isfinite(value_of(select.other)):
                     return True
-                stack.append((found.value, under))
+                stack.append((select.value, under))
             elif (x := literal(x)).op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
                 return True
             elif x.op in RISING:
@@ -115,30 +118,30 @@ class Choices:
         return False
 
     def finite(self, n: Node) -> bool:
-        """Whether a value is taken for a finite one where a mask leaves it out, whatever memory holds."""
+        """Whether a value counts as finite where a mask excludes it, whatever memory holds."""
         return not self.apart(n) and not self.may_be_infinite(n)
 
-    def _made(self, n: Node) -> Choice | None:
+    def _analyse(self, n: Node) -> Select | None:
         if n.op in CASTS:
             return self._cast(n)
         if n.op not in OPS:
             return None
-        found = self.alike(n)
-        if found is None and n.op in RULES:
-            found = RULES[n.op](self, n)
-        return found
+        select = self.alike(n)
+        if select is None and n.op in RULES:
+            select = RULES[n.op](self, n)
+        return select
 
-    def _cast(self, n: Node) -> Choice | None:
+    def _cast(self, n: Node) -> Select | None:
         """A condition is 1 or 0; float8 may have no infinity."""
         (x,), to = n.args, n.type.dtype
         if x.type.dtype is BOOL and to is not BOOL and x.op != "const":
-            return Choice(self.condition(x), constant(1, to), constant(0, to))
+            return Select(self.condition(x), constant(1, to), constant(0, to))
         exact = to.kind in "fb" and not to.storage and not x.type.dtype.storage
         return self.alike(n) if exact and x.type.dtype is not BOOL else None
 
 
 def literal(n: Node) -> Node:
-    """A literal that is cast, as one; all else as it is."""
+    """A cast literal as a literal; other nodes unchanged."""
     inner = n
     while inner.op in CASTS:
         (inner,) = inner.args
@@ -148,127 +151,127 @@ def literal(n: Node) -> Node:
     return constant(convert(value_of(inner), to), to)
 
 
-def stands_for(n: Node, number: float) -> bool:
+def is_number(n: Node, number: float) -> bool:
     """Whether a node is this number, cast or not."""
     return is_literal(literal(n), number)
 
 
 def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
-    """An operation on literals: of integers as their dtype has them, of floats before they are rounded to theirs."""
+    """An operation on literals: integers in their dtype, floats unrounded."""
     if n.op in CASTS or all(a.type.dtype.kind != "f" for a in args):
         values = [np.asarray(value_of(a), numpy_dtype(a.type.dtype.compute)) for a in args]
         with np.errstate(all="ignore"):
             return constant(evaluate_node(n, values, (), {}).item(), n.type.dtype)
-    found = fold(OPS[n.op], args)
-    return None if found is None else constant(found, n.type.dtype)
+    value = fold(OPS[n.op], args)
+    return None if value is None else constant(value, n.type.dtype)
 
 
 # -- a rule for each operation whose operands are not all choices by one condition
 
 
-def _where(choices: Choices, n: Node) -> Choice | None:
-    """A choice by hand, and one between choices with the same literal, or with a value."""
+def _where(choices: SelectAnalysis, n: Node) -> Select | None:
+    """An explicit select, and one between selects with the same literal, or with a value."""
     c, yes, no = choices.condition(n.args[0]), *map(literal, n.args[1:])
     if yes.op == no.op == "const":
-        return Choice(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Choice(contrary(c), no, yes)
+        return Select(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Select(negation(c), no, yes)
     if yes.op == "const":
-        c, yes, no = contrary(c), no, yes
+        c, yes, no = negation(c), no, yes
     inner = choices.of(yes)
     if no.op == "const":
         same = inner is not None and inner.with_other(value_of(no))
-        return Choice(both(c, same.condition), same.value, no) if same else Choice(c, yes, no)
+        return Select(both(c, same.condition), same.value, no) if same else Select(c, yes, no)
     outer = choices.of(no)
     if inner is None and outer is None:
         return None
     if inner is None or outer is None:
-        return _beside(c, yes, no, inner, outer)
+        return _nested_select(c, yes, no, inner, outer)
     same = outer.with_other(value_of(inner.other))
     if same is None:
         return None
-    return Choice(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
+    return Select(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
 
 
-def _beside(c: Node, yes: Node, no: Node, inner: Choice | None, outer: Choice | None) -> Choice:
-    """A choice on one side of another, and what is none on the other side."""
+def _nested_select(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
+    """A select on one side of another one."""
     if inner is None:
         assert outer is not None
-        return Choice(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
-    return Choice(either(contrary(c), inner.condition), _chosen(c, inner.value, no), inner.other)
+        return Select(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
+    return Select(either(negation(c), inner.condition), _chosen(c, inner.value, no), inner.other)
 
 
 def _either_way(c: Node, yes: Node, no: Node) -> Node:
-    return yes if yes is no else either(both(c, yes), both(contrary(c), no))
+    return yes if yes is no else either(both(c, yes), both(negation(c), no))
 
 
 def _chosen(c: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else pick(c, yes, no)
 
 
-def _sum(choices: Choices, n: Node) -> Choice | None:
-    """What an infinity is added to, or subtracted from, is infinite."""
+def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
+    """A sum with an infinite addend is infinite."""
     sides = [choices.of(a) for a in n.args]
     sides = [None if c is None else c.infinite for c in sides]
-    for k, found in enumerate(sides):
-        if found is None:
+    for k, select in enumerate(sides):
+        if select is None:
             continue
-        other = found.other if k == 0 or n.op == "add" else constant(-value_of(found.other), n.type.dtype)
-        rest, condition = n.args[1 - k], found.condition
+        other = select.other if k == 0 or n.op == "add" else constant(-value_of(select.other), n.type.dtype)
+        rest, condition = n.args[1 - k], select.condition
         beside = sides[1 - k]
         if beside is not None:
-            if not stands_for(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
+            if not is_number(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
                 return None
             rest, condition = beside.value, both(condition, beside.condition)
-        if not choices.finite(rest) or choices.may_be_infinite(found.value):
+        if not choices.finite(rest) or choices.may_be_infinite(select.value):
             return None
-        values = (found.value, rest) if k == 0 else (rest, found.value)
-        return Choice(condition, _added(n, *values), other)
+        values = (select.value, rest) if k == 0 else (rest, select.value)
+        return Select(condition, _added(n, *values), other)
     return None
 
 
 def _added(n: Node, x: Node, y: Node) -> Node:
-    """A sum; nothing is added where one of them is 0."""
-    if stands_for(y, 0.0) and x.type == n.type:
+    """A sum; an addend of 0 is dropped."""
+    if is_number(y, 0.0) and x.type == n.type:
         return x
-    if stands_for(x, 0.0) and y.type == n.type:
+    if is_number(x, 0.0) and y.type == n.type:
         return y if n.op == "add" else op("negative", y)
     return node(n.op, (x, y), n.attr, n.type)
 
 
-def _least(choices: Choices, n: Node) -> Choice | None:
-    """Nothing is less than -inf, and nothing more than inf."""
+def _least(choices: SelectAnalysis, n: Node) -> Select | None:
+    """No value is below -inf, none above inf."""
     number = -inf if n.op in ("minimum", "fmin") else inf
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x)
-        found = None if one is None else one.with_other(number)
-        if found is not None and choices.finite(y):
-            value = y if stands_for(found.value, -number) else _of_two(n, k, found.value, y)
-            return Choice(found.condition, value, found.other)
+        select = None if one is None else one.with_other(number)
+        if select is not None and choices.finite(y):
+            value = y if is_number(select.value, -number) else _of_two(n, k, select.value, y)
+            return Select(select.condition, value, select.other)
     return None
 
 
-def _product(choices: Choices, n: Node) -> Choice | None:
-    """What is multiplied by 0, or what is 0 and is divided, is 0; infinity times what is positive is infinite."""
+def _product(choices: SelectAnalysis, n: Node) -> Select | None:
+    """A product with 0 is 0, 0 divided is 0, infinity times a positive number is infinite."""
     if n.type.dtype.kind != "f":
         return None
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
         one = choices.of(x) if k == 0 or n.op == "multiply" else None
         if one is None:
             continue
-        found = one.infinite if is_positive(y) else None
-        if found is None and choices.finite(y):
-            found = one.with_other(0.0)
-        if found is not None:
-            alone = n.op == "multiply" and stands_for(found.value, 1.0) and y.type == n.type
-            return Choice(found.condition, y if alone else _of_two(n, k, found.value, y), found.other)
+        select = one.infinite if is_positive(y) else None
+        if select is None and choices.finite(y):
+            select = one.with_other(0.0)
+        if select is not None:
+            alone = n.op == "multiply" and is_number(select.value, 1.0) and y.type == n.type
+            return Select(select.condition, y if alone else _of_two(n, k, select.value, y), select.other)
     return None
 
 
 def _of_two(n: Node, k: int, x: Node, y: Node) -> Node:
-    """An operation of two, with x as operand k."""
+    """A binary operation, with x as operand k."""
     return node(n.op, (y, x) if k else (x, y), n.attr, n.type)
 
 
-RULES: dict[str, Callable[[Choices, Node], Choice | None]] = {
+RULES: dict[str, Callable[[SelectAnalysis, Node], Select | None]] = {
     "where": _where,
     **dict.fromkeys(("add", "subtract"), _sum),
     **dict.fromkeys(("minimum", "fmin", "maximum", "fmax"), _least),

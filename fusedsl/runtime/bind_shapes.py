@@ -128,7 +128,7 @@ def bind(
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
     streamed = None
     if not plan.is_elementwise and not plan.column_epilogue:
-        streamed = replace(kernel, phases=plan.streamed, resident=False)
+        streamed = replace(kernel, phases=plan.looped, resident=False)
     across = None
     if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
         across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))

@@ -12,7 +12,7 @@ import numpy as np
 from ..config import Options
 from ..errors import ArgumentError, DTypeError, FusedslError, LimitError, TraceError
 from ..ir import shapes
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
 from ..ir.interp import evaluate_node
@@ -78,7 +78,7 @@ class Recorder:
         self.array_class = np.ndarray if example is None else type(example)
         self.kind = _kind(self.array_class)
         self.limits = options.limits
-        self.builder = Builder(parameters, self.extents, options.rounding)
+        self.builder = GraphBuilder(parameters, self.extents, options.rounding)
         self.evaluator = Evaluator(self.builder, None, options.limits)
         self.captures: list[Any] = []
         self.conditions: dict[Node, bool | int | float] = {}

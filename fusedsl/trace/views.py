@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir import shapes
-from ..ir.builder import Builder
+from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim
 from ..ir.gathers import GUARDED, before_axes, gather
 from ..ir.graph import Node
@@ -26,7 +26,7 @@ class View:
     certain: bool = True
 
 
-def transposed(b: Builder, axes: Sequence[int] | None) -> View:
+def transposed(b: GraphBuilder, axes: Sequence[int] | None) -> View:
     """The axes in another order."""
 
     def write(base: Node, value: Node) -> Node:
@@ -37,7 +37,7 @@ def transposed(b: Builder, axes: Sequence[int] | None) -> View:
     return View(lambda x: shapes.transpose(b, x, axes), write)
 
 
-def reshaped(b: Builder, read: Callable[[Node], Node], base: Node) -> View:
+def reshaped(b: GraphBuilder, read: Callable[[Node], Node], base: Node) -> View:
     """The same elements under another shape; a view for sure where only axes of extent 1 come and go."""
     long = [[d for d in x.type.shape if not b.is_unit(d)] for x in (base, read(base))]
     if long[0] == long[1]:
@@ -45,12 +45,12 @@ def reshaped(b: Builder, read: Callable[[Node], Node], base: Node) -> View:
     return View(read, certain=False)
 
 
-def indexed(b: Builder, key: tuple) -> View:
+def indexed(b: GraphBuilder, key: tuple) -> View:
     """`x[key]` of integers, slices, None and `...`."""
     return View(lambda x: shapes.index(b, x, key), lambda base, value: put(b, base, key, value))
 
 
-def put(b: Builder, base: Node, key: tuple, value: Node) -> Node:
+def put(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
     """`base` after `base[key] = value`: at each position, what the value holds there, or what there was."""
     entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
     kept = [entry for entry in entries if entry[0] != "int"]
@@ -83,7 +83,7 @@ def put(b: Builder, base: Node, key: tuple, value: Node) -> Node:
     return b.elementwise("where", condition, moved, base)
 
 
-def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple[Node, Node]:
+def _within(b: GraphBuilder, line: Node, start: Dim, step: int, extent: Dim) -> tuple[Node, Node]:
     """(the position in a slice of each position of an axis, whether it has one)."""
     offset = b.elementwise("subtract", line, b.extent(start))
     position = offset if step == 1 else b.elementwise("floor_divide", offset, b.literal(step))
@@ -98,7 +98,7 @@ def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple
     return position, hit
 
 
-def masked(b: Builder, base: Node, mask: Node, value: Node) -> Node:
+def masked(b: GraphBuilder, base: Node, mask: Node, value: Node) -> Node:
     """`base` after `base[mask] = value`, for a value that does not depend on which elements the mask picks."""
     behind = base.type.rank - mask.type.rank
     axes = [mask.type.rank + k for k in range(behind)]

@@ -36,7 +36,6 @@ COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
 CYCLES = {
     "backends.cuda.attention.emit_nonfinite_fallback backends.cuda.attention.emit_softmax",
-    "kernel_ir.build.looped_phases kernel_ir.build.phases",
     "lang.diagnose lang.lexer",
     "lang.score_mask_reads lang.score_mask_texts",
     "runtime.device_facts runtime.driver",

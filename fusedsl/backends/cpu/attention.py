@@ -103,15 +103,15 @@ class AttentionEmitter:
     @cached_property
     def rows(self) -> dict[str, Value]:
         """Row values: the states of a tile, the running states, and values computed from them."""
-        values = [v for phase in self.stream.tile_phases for use in phase.folds for v in use.state]
+        values = [v for phase in self.stream.tile_phases for use in phase.folds for v in use.accumulators]
         values += [v for phase in self.stream.tile_phases if phase.row for v in phase.row.results]
-        values += [*self.stream.state.state, *self.stream.state.merge.results]
+        values += [*self.stream.state.accumulators, *self.stream.state.combine.results]
         values += list(self.stream.row_epilogue.results) if self.stream.row_epilogue else []
         return {v.name: v for v in values}
 
     def contiguous_operand(self, body: Body, d: DType) -> int | None:
         """1 + the operand that a k or v body only loads, in dtype d, so that the matmul reads it in place."""
-        if body.lines or len(body.results) != 1:
+        if body.instructions or len(body.results) != 1:
             return None
         name = body.results[0].name
         operand = next((load.operand for load in self.kernel.loads if load.value.name == name), None)
@@ -151,8 +151,8 @@ class AttentionEmitter:
     def body(self, body: Body, tiles: Mapping[str, str] | None = None) -> list[str]:
         """A body, after the loads of its arguments."""
         wanted = {v.name for v in (*body.args, *body.results)}
-        defined = {line.partition(" = ")[0] for line in body.lines}
-        return [*self.read(wanted - defined, tiles), *body.lines]
+        defined = {line.partition(" = ")[0] for line in body.instructions}
+        return [*self.read(wanted - defined, tiles), *body.instructions]
 
     def lane_loop(self, lines: Sequence[str], count: str = str(ATTENTION_ROWS)) -> list[str]:
         """A loop over lanes; lanes beyond the last row repeat it."""
@@ -189,7 +189,7 @@ class AttentionEmitter:
     def init_state(self) -> list[str]:
         """Reset the running state."""
         use = self.stream.state
-        lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.state, use.identity)]
+        lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.accumulators, use.identity)]
         lines = [f"for lane in range({ATTENTION_ROWS}):", *indented(lines)] if lines else []
         for w in self.stream.weighted_sums:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
@@ -346,11 +346,11 @@ class AttentionEmitter:
     def merge_states(self) -> list[str]:
         """Merge the running states with those of the tile."""
         use = self.stream.state
-        merged = use.merge.results[: len(use.state)]
-        moving = use.merge.results[len(use.state) :]
-        lines = self.body(use.merge) + self.store_row_values(v for v in moving)
-        lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.state, merged)]
-        lines = self.lane_loop(lines) if use.state else []
+        merged = use.combine.results[: len(use.accumulators)]
+        moving = use.combine.results[len(use.accumulators) :]
+        lines = self.body(use.combine) + self.store_row_values(v for v in moving)
+        lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.accumulators, merged)]
+        lines = self.lane_loop(lines) if use.accumulators else []
         for w in self.stream.weighted_sums:
             inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]

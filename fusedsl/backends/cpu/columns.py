@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import Body, FoldUse, Value
+from ...kernel_ir.phase import Body, Reduction, Value
 from . import loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, counted_loop, extents, free
@@ -66,7 +66,7 @@ class StripEmitter:
         if self.roles.scratch_values:
             return MIN_STRIP
         uses = [(*phase.folds, *scan.uses(phase)) for phase in self.kernel.phases]
-        size = max(sum(v.dtype.itemsize for use in some for v in use.state) for some in uses)
+        size = max(sum(v.dtype.itemsize for use in some for v in use.accumulators) for some in uses)
         return max(MIN_STRIP, STATE_BYTES // max(size, 1) // STRIP_MULTIPLE * STRIP_MULTIPLE)
 
     def arrays(self) -> list[ScratchArray]:
@@ -151,7 +151,7 @@ class StripEmitter:
         """True if loads and stores of states dominate the element body, so that several columns are merged at once."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
-        few = len(phase.element.lines) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
+        few = len(phase.element.instructions) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
         return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:
@@ -176,7 +176,7 @@ class StripEmitter:
             inner += renamed(each, place)
             for f in folds:
                 fresh = [f"{name}_next" for name in reduce.state_names(f)]
-                inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.lifted], fresh)
+                inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.inputs], fresh)
         for f in folds:
             inner += reduce.put_state(f, "lane", "lane", [f"{name}_next" for name in reduce.state_names(f)])
         return [*starts, *self.lanes(inner)]
@@ -206,13 +206,13 @@ class StripEmitter:
         lines += self.reads(used, p)
         place = "column * widest + lane"
         lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.scratch_before(p) if name in used]
-        lines += [*phase.element.lines, *scan.element_lines(phase, scan.in_strip)]
+        lines += [*phase.element.instructions, *scan.element_lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [reduce.put(v.name, place, v.name) for v in self.roles.scratch_of(p)]
 
     # -- the tree of blocks
 
-    def push(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    def push(self, folds: tuple[Reduction, ...], part: str) -> list[str]:
         """Push the states of a block to the tree of every row."""
         keep = []
         for f in folds:
@@ -220,7 +220,7 @@ class StripEmitter:
         loop = [*self.lanes(self.from_tree(folds, part)), "level = level + 1", "rest = rest >> 1"]
         return ["level = 0", "rest = block", "while (rest & 1) != 0:", *indented(loop), *self.lanes(keep)]
 
-    def join(self, folds: tuple[FoldUse, ...], part: str, into: str, count: str) -> list[str]:
+    def join(self, folds: tuple[Reduction, ...], part: str, into: str, count: str) -> list[str]:
         """Reduce the tree of every row after the last block."""
         nothing = [line for f in folds for line in reduce.put_state(f, part, "lane", list(f.identity))]
         keep = [line for f in folds for line in reduce.put_state(f, into, "lane", reduce.get_state(f, part, "lane"))]
@@ -228,7 +228,7 @@ class StripEmitter:
         loop = ["while rest != 0:", *indented([*some, "level = level + 1", "rest = rest >> 1"])]
         return [*self.lanes(nothing), "level = 0", f"rest = {count}", *loop, *self.lanes(keep)]
 
-    def from_tree(self, folds: tuple[FoldUse, ...], part: str) -> list[str]:
+    def from_tree(self, folds: tuple[Reduction, ...], part: str) -> list[str]:
         """Merge the tree's states at a level into a partial state."""
         merges = []
         for f in folds:
@@ -253,15 +253,15 @@ class StripEmitter:
         """The row body of a phase and its stores, for all rows of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        defined = {line.partition(" = ")[0] for line in body.lines}  # a result may be a state itself
+        defined = {line.partition(" = ")[0] for line in body.instructions}  # a result may be a state itself
         states = {v.name for v in self.roles.row_results(p)} - defined
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
         lines += [
-            *body.lines,
+            *body.instructions,
             *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in defined),
         ]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]
-        return self.lanes(lines) if body.lines or phase.row_stores else []
+        return self.lanes(lines) if body.instructions or phase.row_stores else []

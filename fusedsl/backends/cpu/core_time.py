@@ -13,7 +13,7 @@ from ...ir.op_cost import instructions
 from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
-from ...kernel_ir.phase import Body, FoldUse
+from ...kernel_ir.phase import Body, Reduction
 from ..cuda.scan_sort.sort_method import sort_of
 
 CACHE_BYTE, MEMORY_BYTE = 1.2e-11, 3e-11  # seconds for a byte from a cache, from memory
@@ -38,7 +38,9 @@ def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     total = 0
     for operand in kernel.operands:
         total += prod(n for n, letter in zip(extents, operand.strides) if letter != "0") * operand.dtype.itemsize
-    reads = sum(line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.lines)
+    reads = sum(
+        line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.instructions
+    )
     total += reads * prod(extents) * _width(kernel)
     return total * (CACHE_BYTE if total <= CACHE_SIZE else MEMORY_BYTE)
 
@@ -53,7 +55,7 @@ def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
         return elements * len(kernel.products) * width * MULTIPLICATION
     total = 0.0
     for phase in kernel.phases:
-        bodies = [*phase.bodies, *(use.merge for use in (*phase.folds, *phase.column_reductions))]
+        bodies = [*phase.bodies, *(use.combine for use in (*phase.folds, *phase.column_reductions))]
         total += elements * _body_seconds(bodies, width) + rows * _body_seconds([phase.row] if phase.row else [], width)
         total += elements * SCAN_STEP * sum(len(step.scans) for step in phase.scans)
     return total + elements * _sort_seconds(kernel, prod(extents[kernel.row_axes :]))
@@ -73,8 +75,8 @@ def _attention_seconds(kernel: KernelIR, extents: Sequence[int], width: int) -> 
     assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
-    uses: Iterable[FoldUse] = [use for phase in stream.tile_phases for use in phase.folds]
-    bodies = [*(phase.element for phase in stream.tile_phases), *(use.merge for use in uses), *stream.mask_inputs]
+    uses: Iterable[Reduction] = [use for phase in stream.tile_phases for use in phase.folds]
+    bodies = [*(phase.element for phase in stream.tile_phases), *(use.combine for use in uses), *stream.mask_inputs]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _body_seconds(bodies, width))
 
 
@@ -82,8 +84,8 @@ def _body_seconds(bodies: Iterable[Body], width: int) -> float:
     """The time of one run of each body."""
     total = 0.0
     for body in bodies:
-        calls = sum(any(f"{name}(" in line for name in LIBRARY_CALLS) for line in body.lines)
-        total += instructions(body.lines) * width * INSTRUCTION + calls * LIBRARY_CALL
+        calls = sum(any(f"{name}(" in line for name in LIBRARY_CALLS) for line in body.instructions)
+        total += instructions(body.instructions) * width * INSTRUCTION + calls * LIBRARY_CALL
     return total
 
 

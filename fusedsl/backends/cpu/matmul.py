@@ -70,7 +70,7 @@ class MatmulEmitter:
 
     def tile_shape(self) -> tuple[int, int]:
         """(rows, columns) that block shapes are multiples of."""
-        shapes = [tile_shape(use.state[0].dtype, self.vectors) for use in self.folds]
+        shapes = [tile_shape(use.accumulators[0].dtype, self.vectors) for use in self.folds]
         return shapes[0][0], max(wide for _, wide in shapes)
 
     def arrays(self) -> list[ScratchArray]:
@@ -79,7 +79,7 @@ class MatmulEmitter:
                  for k, (kind, body) in enumerate(self.packed_operands)]  # fmt: skip
         for k, use in enumerate(self.folds):
             arrays += [
-                ScratchArray(label, use.state[0].dtype, "row_most * column_most") for label in self.accumulators(k)
+                ScratchArray(label, use.accumulators[0].dtype, "row_most * column_most") for label in self.accumulators(k)
             ]
         for kind in (ROW, COLUMN, STEP):
             arrays += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]
@@ -187,7 +187,7 @@ class MatmulEmitter:
         for kind in (ROW, COLUMN):
             lines += [*self.start(everyone, "b", "b", kind), *self.fill_tables(kind)]
         for k, use in enumerate(self.folds):
-            zero = [put(label, "place", f"{use.state[0].dtype}(0)") for label in self.accumulators(k)]
+            zero = [put(label, "place", f"{use.accumulators[0].dtype}(0)") for label in self.accumulators(k)]
             lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
             lines += [f"if {TWO_LEVELS}:", *indented(["for place in range(row_most * column_most):"])]
             lines += indented(zero[1:], 2)
@@ -209,7 +209,7 @@ class MatmulEmitter:
         """Add the sums of the last k blocks to those before (0), or the other way (1)."""
         lines = []
         for k, use in enumerate(self.folds):
-            parts, d = self.accumulators(k), use.state[0].dtype
+            parts, d = self.accumulators(k), use.accumulators[0].dtype
             total = " + ".join(get(label, "place") for label in parts)
             to, rest = (parts[1], parts[0]) if into == 0 else parts
             lines += [put(to, "place", total if d.kind == "f" else f"{d}({total})"), put(rest, "place", f"{d}(0)")]
@@ -276,13 +276,13 @@ class MatmulEmitter:
             if self.varies(load):
                 lines.append(load_line(load, f"e{load.operand}", self.offset(inner, load.operand, local[inner])))
         lines += self.positions((outer, inner), names, index)
-        return [*lines, *body.lines, put(label, place, body.results[0].name)]
+        return [*lines, *body.instructions, put(label, place, body.results[0].name)]
 
     def macrokernel(self) -> list[str]:
         """The macrokernel: add the products of packed blocks to the sums, tile by tile."""
         lines = []
         for k, (use, pair) in enumerate(zip(self.folds, self.sides.factors)):
-            d = use.state[0].dtype
+            d = use.accumulators[0].dtype
             high, wide = tile_shape(d, self.vectors)
             left, right = (
                 self.packed(self.packed_operands.index((kind, body))) for kind, body in zip((ROW, COLUMN), pair)
@@ -312,9 +312,9 @@ class MatmulEmitter:
         outer += self.positions((ROW,), names, index)
         inner = [load_line(load, f"e{load.operand}", self.offset(COLUMN, load.operand, "column")) for load in across]
         inner += self.positions((COLUMN,), names, index)
-        inner += [f"{use.state[0].name} = {get(self.accumulator(k), 'row * column_most + column')}"
+        inner += [f"{use.accumulators[0].name} = {get(self.accumulator(k), 'row * column_most + column')}"
                   for k, use in enumerate(self.folds)]  # fmt: skip
-        inner += body.lines
+        inner += body.instructions
         inner += [store_line(s, f"e{s.operand}", self.offset(COLUMN, s.operand, "column")) for s in phase.row_stores]
         loop = ["for column in range(column_count):", *indented(inner)]
         return ["", "for row in range(row_count):", *indented([*outer, *loop])]

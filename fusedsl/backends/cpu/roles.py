@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ...ir.types import FLOAT64, DType
 from ...kernel_ir.kernel import KernelIR, Load, Position
-from ...kernel_ir.phase import FoldUse, Phase, Value
+from ...kernel_ir.phase import Phase, Reduction, Value
 
 # c = int64(a + b), c = a + b, c = maximum(a, b)
 SIMPLE = re.compile(
@@ -64,7 +64,7 @@ class ValueRoles:
     def used(phase: Phase) -> set[str]:
         """The names that the element part of a phase reads."""
         names = {value.name for value in phase.reads} | {store.value for store in phase.stores}
-        return names | {value.name for fold in phase.folds + phase.column_reductions for value in fold.lifted}
+        return names | {value.name for fold in phase.folds + phase.column_reductions for value in fold.inputs}
 
     @staticmethod
     def used_by_row(phase: Phase) -> set[str]:
@@ -114,7 +114,7 @@ class ValueRoles:
         near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
         double = any(value.dtype is FLOAT64 for value in (*phase.element.args, *phase.element.results))
         scalar = [SCALAR, SCALAR_DOUBLE] if double else [SCALAR]
-        lines = phase.element.lines
+        lines = phase.element.instructions
         return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
 
     def accumulates_in_memory(self, p: int) -> bool:
@@ -131,7 +131,7 @@ class ValueRoles:
     def row_results(self, p: int) -> tuple[Value, ...]:
         """The row values that a phase defines: fold states and results of its row body."""
         phase = self.kernel.phases[p]
-        states = tuple(value for fold in phase.folds for value in fold.state)
+        states = tuple(value for fold in phase.folds for value in fold.accumulators)
         states += tuple(value for _, _, value in phase.select.places) if phase.select else ()
         return tuple(dict.fromkeys(states + (phase.row.results if phase.row else ())))
 
@@ -143,22 +143,22 @@ class ValueRoles:
         return tuple(dict.fromkeys(values))
 
 
-def is_vectorisable_merge(fold: FoldUse) -> bool:
+def is_vectorisable_merge(fold: Reduction) -> bool:
     """True if LLVM vectorises a loop over this merge: a single sum, product, extremum, or, and."""
-    if len(fold.state) != 1 or len(fold.merge.lines) != 1:
+    if len(fold.accumulators) != 1 or len(fold.combine.instructions) != 1:
         return False
-    match = SIMPLE.match(fold.merge.lines[0])
-    names = {v.name for v in fold.merge.args}
+    match = SIMPLE.match(fold.combine.instructions[0])
+    names = {v.name for v in fold.combine.args}
     return (
         match is not None
         and {g for g in match.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
     )
 
 
-def reassociable_merge(fold: FoldUse) -> str | None:
+def reassociable_merge(fold: Reduction) -> str | None:
     """The word for a float sum or product that LLVM may reassociate; None for other merges."""
-    match = SIMPLE.match(fold.merge.lines[0])
-    if fold.state[0].dtype.kind != "f" or not match or match.group(6) not in ("+", "*"):
+    match = SIMPLE.match(fold.combine.instructions[0])
+    if fold.accumulators[0].dtype.kind != "f" or not match or match.group(6) not in ("+", "*"):
         return None
     return {"+": "accumulate_add", "*": "accumulate_mul"}[match.group(6)]
 

@@ -135,21 +135,21 @@ def element_lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[st
     lines = []
     for part in phase.scans:
         lines += [line for use in part.scans for line in step(use)]
-        lines += part.element.lines
+        lines += part.element.instructions
     return lines
 
 
 def in_row(use: ScanUse) -> list[str]:
     """The inclusive prefix of an element: the prefix of its block merged with the block so far."""
     block = reduce.part_names(use, "block")
-    lines = reduce.merge(use, block, [value.name for value in use.lifted], block)
+    lines = reduce.merge(use, block, [value.name for value in use.inputs], block)
     return lines + reduce.merge(use, reduce.part_names(use, "base"), block, reduce.state_names(use))
 
 
 def in_strip(use: ScanUse) -> list[str]:
     """The inclusive prefix for a row of a strip, whose states are in scratch arrays."""
     fresh = reduce.part_names(use, "next")
-    lines = reduce.merge(use, reduce.get_state(use, "part", "lane"), [value.name for value in use.lifted], fresh)
+    lines = reduce.merge(use, reduce.get_state(use, "part", "lane"), [value.name for value in use.inputs], fresh)
     lines += reduce.put_state(use, "part", "lane", fresh)
     return lines + reduce.merge(use, reduce.get_state(use, "before", "lane"), fresh, reduce.state_names(use))
 

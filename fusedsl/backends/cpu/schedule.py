@@ -100,7 +100,7 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     count = prod(extents[first:])
     if not first or not 1 < count <= SHORT_COLUMNS or extents[first - 1] < SHORT_ROWS or prod(extents[:first]) < 256:
         return None
-    lines = sum(len(body.lines) for phase in kernel.phases for body in phase.bodies)
+    lines = sum(len(body.instructions) for phase in kernel.phases for body in phase.bodies)
     if lines * count > SHORT_LINES:
         return None
     near = [[step if abs(step) <= MAX_LITERAL_STRIDE else None for step in line[first - 1 :]] for line in strides]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.phase import FoldUse
+from ...kernel_ir.phase import Reduction
 from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK, ShortRows
 from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line
@@ -34,8 +34,8 @@ class _ShortRowsEmitter:
         self.column_names = {load.value.name for load in self.loads}  # names that are renamed for each column
         for phase in kernel.phases:
             for body in phase.bodies:
-                self.column_names |= {line.partition(" = ")[0] for line in body.lines}
-            self.column_names |= {v.name for use in scan.uses(phase) for v in use.state}
+                self.column_names |= {line.partition(" = ")[0] for line in body.instructions}
+            self.column_names |= {v.name for use in scan.uses(phase) for v in use.accumulators}
         self.column_names |= {p.value.name for p in kernel.positions if p.axis in self.column_axes}
 
     # -- operands
@@ -123,20 +123,20 @@ class _ShortRowsEmitter:
             lines += scan.init_short_row(phase)
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
-                each = [*phase.element.lines, *scan.element_lines(phase, scan.in_row)]
+                each = [*phase.element.instructions, *scan.element_lines(phase, scan.in_row)]
                 each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
                 lines += self.for_column(each, number)
             for f in phase.folds:
                 lines += self.folded(f)
-            lines += phase.row.lines if phase.row else []
+            lines += phase.row.instructions if phase.row else []
             lines += [store_line(s, f"r{s.operand}", self.place(s.operand, None)) for s in phase.row_stores]
         return lines
 
-    def folded(self, f: FoldUse) -> list[str]:
+    def folded(self, f: Reduction) -> list[str]:
         """A fold over all columns, in order."""
         before, lines, last = list(f.identity), [], len(self.columns) - 1
         for number in range(len(self.columns)):
-            lifted = self.for_column([v.name for v in f.lifted], number)
+            lifted = self.for_column([v.name for v in f.inputs], number)
             after = [name if number == last else f"{name}_with{number}" for name in reduce.state_names(f)]
             merged = reduce.merge(f, before, lifted, after)
             defined = {line.partition(" = ")[0] for line in merged} - set(after)

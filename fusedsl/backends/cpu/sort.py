@@ -20,7 +20,7 @@ def arrays(kernel: KernelIR) -> list[ScratchArray]:
     if select is None:
         return []
     count = str(select.count) if _is_top_k(select) else "2 * columns"
-    return [ScratchArray("order", _scratch_dtype(select.lifted.dtype), count), ScratchArray("place", INT64, count)]
+    return [ScratchArray("order", _scratch_dtype(select.key.dtype), count), ScratchArray("place", INT64, count)]
 
 
 def _is_top_k(select: Selection) -> bool:
@@ -41,8 +41,8 @@ def store_element(phase: Phase, index: str) -> list[str]:
     select = phase.select
     if select is None:
         return []
-    name = select.lifted.name
-    value = f"uint8({name})" if select.lifted.dtype is BOOL else name
+    name = select.key.name
+    value = f"uint8({name})" if select.key.dtype is BOOL else name
     return _insert_top_k(select, value, index) if _is_top_k(select) else [reduce.put("order", index, value)]
 
 
@@ -125,7 +125,7 @@ def _read_row_values(select: Selection) -> list[str]:
 
 def _before(select: Selection) -> str:
     """The comparison: true if the right run's element comes before the left's."""
-    d = select.lifted.dtype
+    d = select.key.dtype
     first, second = ("old", "new") if select.descending else ("new", "old")
     less = "new > old" if select.descending else "new < old"
     return f"({less}) | (isnan({second}) & not_(isnan({first})))" if d.kind == "f" else less
@@ -135,7 +135,7 @@ def _read(select: Selection, part: str, index: str) -> str:
     if part == "positions":
         return reduce.get("place", index)
     element = reduce.get("order", index)
-    return f"bool_({element})" if select.lifted.dtype is BOOL else element
+    return f"bool_({element})" if select.key.dtype is BOOL else element
 
 
 def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
@@ -146,14 +146,14 @@ def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
     for part, value in (("values", select.values), ("positions", select.positions)):
         if value is not None and value.name in used:
             inner.append(f"{value.name} = {_read(select, part, 'here + rank')}")
-    inner += phase.element.lines
+    inner += phase.element.instructions
     for store in phase.stores:
         letter = kernel.operands[store.operand].rank
         stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter
         inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
     for use in phase.folds:
         inner += reduce.merge(
-            use, reduce.state_names(use), [value.name for value in use.lifted], reduce.state_names(use)
+            use, reduce.state_names(use), [value.name for value in use.inputs], reduce.state_names(use)
         )
     count = "columns" if select.count is None else str(select.count)
     if not phase.folds:

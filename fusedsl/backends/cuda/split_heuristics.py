@@ -30,12 +30,12 @@ def choose_blocks_per_row(items: int, steps: int, slots: int) -> int:
 def fold_bytes(kernel: KernelIR) -> int:
     """Bytes of the largest state of one fold."""
     uses = [use for phase in kernel.phases for use in phase.folds]
-    return max(sum(value.dtype.itemsize for value in use.state) for use in uses)
+    return max(sum(value.dtype.itemsize for value in use.accumulators) for use in uses)
 
 
 def state_words(phases: Sequence[Phase]) -> int:
     """32-bit registers of the states that a thread collects for one row, in the phase with most."""
-    return max((sum(max(1, v.dtype.bits // 32) for u in p.folds for v in u.state) for p in phases), default=0)
+    return max((sum(max(1, v.dtype.bits // 32) for u in p.folds for v in u.accumulators) for p in phases), default=0)
 
 
 def finishes_at_once(kernel: KernelIR) -> bool:

@@ -8,10 +8,10 @@ from functools import partial
 
 from ...ir.graph import Node, node, rebuild, resolve, walk
 from ...rewrite.online.masks import Masks
-from ...rewrite.scalar_builder import free_axes, replaced
-from ...rewrite.selects import Choices
-from ..coordinates import Axis, Computed
-from ..scalar_program import Root
+from ...rewrite.scalar_builder import free_axes, replace_nodes
+from ...rewrite.selects import SelectAnalysis
+from ..coordinates import Axis, ComputedIndex
+from ..scalar_program import ScalarStore
 from .score_products import direct_reductions, hoist_score_factors, scores, split_weight
 
 
@@ -28,10 +28,10 @@ Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
 
 
 def group_reductions(
-    roots: Sequence[Root], apart: set[Node], level: bool
+    roots: Sequence[ScalarStore], apart: set[Node], level: bool
 ) -> tuple[dict[Node, Node], list[ReductionSet]]:
     """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone. For
-    `level` see StreamFold.
+    `level` see OnlineReduction.
 
     Streams get tags that no axis of the program has, a higher one for each level of nesting, and where a group would
     need its own results by way of a temporary.
@@ -54,8 +54,8 @@ def group_reductions(
         while True:
             stream = Axis(along.extent, tag + depth)
             value = hoist_score_factors(rename_axis(whole.args[0], along, stream, free), stream, level)
-            kept = masks.setdefault(stream, Masks(Choices(partial(_reads_reduction, stream))))
-            value = kept.brought_out(value, made.attr[0])
+            kept = masks.setdefault(stream, Masks(SelectAnalysis(partial(_reads_reduction, stream))))
+            value = kept.hoist_masks(value, made.attr[0])
             free.update(free_axes([value]))
             own, rows = frozenset[Axis](), free[value]
             if made.attr[0] == "sum":
@@ -84,18 +84,18 @@ def group_reductions(
     return new, list(groups.values())
 
 
-def in_dependency_order(roots: Sequence[Root]) -> list[Root]:
+def in_dependency_order(roots: Sequence[ScalarStore]) -> list[ScalarStore]:
     """The roots, each after those of the temporaries that it reads."""
-    stores: dict[int, list[Root]] = {}
+    stores: dict[int, list[ScalarStore]] = {}
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
-    found: dict[Root, None] = {}
+    found: dict[ScalarStore, None] = {}
 
-    def needs(r: Root) -> list[Root]:
+    def needs(r: ScalarStore) -> list[ScalarStore]:
         return [s for t in temporaries_read([r.value]) for s in stores.get(t, ()) if s is not r]
 
-    done: dict[Root, bool] = {}
+    done: dict[ScalarStore, bool] = {}
     for r in roots:
         resolve(done, r, needs, lambda r: found.setdefault(r) is None)
     return list(found)
@@ -200,7 +200,7 @@ def split_by_weighted_sum(
             written = {old: new[f] for old, made in group.rewritten.items() if made is f}
             found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.value_axes & free[f]))
         found.append(group)
-    new_values = replaced(values, moved)
+    new_values = replace_nodes(values, moved)
     values = [new_values[v] for v in values]
     needed = set(walk(values))
     return [part for group in found if (part := _subset(group, needed)).folds], values, list(moved.values())
@@ -239,7 +239,7 @@ def rename_axis(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -
     """A value with another name for one of the axes that it depends on."""
 
     def coordinate(c):
-        if isinstance(c, Computed):
+        if isinstance(c, ComputedIndex):
             return replace(c, value=rename_axis(c.value, old, new, free_axes([c.value])))
         return replace(c, axis=new) if c.axis == old else c
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...ir.graph import Node
-from ..alpha_equivalence import share_alike
+from ..alpha_equivalence import share_equivalent
 from ..fusion_group import Decision
-from ..messages import STORED, called
-from ..scalar_program import Lowered
+from ..messages import STORED, describe_fold
+from ..scalar_program import ScalarProgram
 from .find_attention import AttentionMatches, AttentionPattern, Fits, match_attention
 from .score_products import direct_reductions, reachable_reductions
 from .staged_operands import stage_operands
@@ -18,12 +18,12 @@ from .staged_operands import stage_operands
 class AttentionChoice:
     """The program that attention kernels read, the pattern of each of their folds, and refusals."""
 
-    program: Lowered
+    program: ScalarProgram
     pattern_of: dict[Node, AttentionPattern]
     refused: tuple[Decision, ...]
 
 
-def choose_attention(program: Lowered, fits: Fits, scores: str) -> AttentionChoice:
+def choose_attention(program: ScalarProgram, fits: Fits, scores: str) -> AttentionChoice:
     """The passes of a lowered program, in which folds that are alike are stored once.
 
     `scores` that are folded are "stored" first; or each tile of them is folded where it is computed, measured from
@@ -38,10 +38,10 @@ def choose_attention(program: Lowered, fits: Fits, scores: str) -> AttentionChoi
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
         found = match_attention(staged, fits, level) if operands else found
-    refused = [*(Decision(False, (called(f),), reason) for f, reason in found.refused), *refused]
+    refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in found.refused), *refused]
     if scores == "stored":
         stored = dict.fromkeys(p.fold for one in found.patterns for p in one.score_products)
-        refused += [Decision(False, (called(f),), f"it is stored, because {STORED}") for f in stored]
+        refused += [Decision(False, (describe_fold(f),), f"it is stored, because {STORED}") for f in stored]
         found = AttentionMatches(program, (), ())
     return _share_equal_values(found, fits, level, tuple(refused))
 
@@ -51,16 +51,16 @@ def _share_equal_values(
 ) -> AttentionChoice:
     """The attention kernels of a program in which equal values are computed once."""
     streaming = {f: one for one in found.patterns for f in one.folds}
-    shared = share_alike(found.program, found.patterns, needed_folds(found.program, streaming))
+    shared = share_equivalent(found.program, found.patterns, needed_folds(found.program, streaming))
     if shared is found.program:
         return AttentionChoice(shared, streaming, refused)
     again = match_attention(shared, fits, level) if found.patterns else AttentionMatches(shared, (), ())
     return AttentionChoice(again.program, {f: one for one in again.patterns for f in one.folds}, refused)
 
 
-def needed_folds(program: Lowered, streaming: dict[Node, AttentionPattern]) -> list[Node]:
+def needed_folds(program: ScalarProgram, streaming: dict[Node, AttentionPattern]) -> list[Node]:
     """The folds, scans and orders that kernels have to find: those within a pass are its own."""
-    roots, found = [r.value for r in program.roots], dict[Node, None]()
+    roots, found = [r.value for r in program.stores], dict[Node, None]()
     taken: set[AttentionPattern] = set()
     while roots:
         needed = reachable_reductions(roots, streaming.__contains__)

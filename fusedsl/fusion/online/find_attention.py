@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 from ...ir.folds import FOLDS, pick
 from ...ir.graph import Node, constant, walk
 from ...rewrite.online.components import Component
-from ...rewrite.online.discover import WEIGHED, passes
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.discover import WEIGHED, find_passes
+from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op
 from ..coordinates import Axis, memory_order
 from ..materialize import WIDEST, Fits
-from ..scalar_program import Lowered
+from ..scalar_program import ScalarProgram
 from .candidates import ReductionSet, group_reductions, rename_axis, split_by_scores, split_by_weighted_sum
 from .score_products import (
     Factors,
@@ -56,7 +56,7 @@ class ValueProduct:
 class AttentionPattern:
     """Attention pattern over one kv axis; no k and no v depends on the `query_axes`."""
 
-    reduction: StreamFold
+    reduction: OnlineReduction
     rows: tuple[Axis, ...]
     query_axes: tuple[Axis, ...]
     score_products: tuple[ScoreProduct, ...]
@@ -85,14 +85,14 @@ class AttentionPattern:
 class AttentionMatches:
     """The program with the folds of one stream on one axis, the passes that stream, and why others do not."""
 
-    program: Lowered
+    program: ScalarProgram
     patterns: tuple[AttentionPattern, ...]
     refused: tuple[tuple[Node, str], ...]
 
 
-def match_attention(program: Lowered, fits: Fits, level: bool = False) -> AttentionMatches:
-    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see StreamFold."""
-    roots = list(program.roots)
+def match_attention(program: ScalarProgram, fits: Fits, level: bool = False) -> AttentionMatches:
+    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see OnlineReduction."""
+    roots = list(program.stores)
     if level:
         roots = [replace(r, value=v) for r, v in zip(roots, distribute_sums([r.value for r in roots]))]
     apart: set[Node] = set()
@@ -107,9 +107,9 @@ def match_attention(program: Lowered, fits: Fits, level: bool = False) -> Attent
             )
         made, later, failed = _match_sets(groups, values, fits, level)
         if not failed:
-            moved = tuple(replace(r, value=v) for r, v in zip(program.roots, values))
+            moved = tuple(replace(r, value=v) for r, v in zip(program.stores, values))
             told = [*((f, reason) for reason, f in refused.items()), *((f, WEIGHED) for f in others), *later]
-            return AttentionMatches(replace(program, roots=moved), tuple(made), tuple(told))
+            return AttentionMatches(replace(program, stores=moved), tuple(made), tuple(told))
         for group, reason in failed:
             apart |= set(group.rewritten)
             refused.setdefault(reason, next(reversed(group.rewritten)))
@@ -161,10 +161,10 @@ def _match_set(
         if any(g in folds for n in others for g in walk([n])):
             return "a result of the stream is folded along other axes before it is used"
     made = []
-    found, refusals = passes(folds, own, level)
+    found, refusals = find_passes(folds, own, level)
     for one in found:
         stream = one.stream or _independent_reduction(one.folds, own)
-        stream = replace(stream, level=level and not stream.factors and not stream.means)
+        stream = replace(stream, running_reference=level and not stream.factors and not stream.means)
         built = _pattern(stream, own, fits)
         if isinstance(built, str):
             return built
@@ -172,16 +172,16 @@ def _match_set(
     return made, [(r.fold, r.reason) for r in refusals]
 
 
-def _independent_reduction(folds: tuple[Node, ...], own: frozenset) -> StreamFold:
+def _independent_reduction(folds: tuple[Node, ...], own: frozenset) -> OnlineReduction:
     """Folds that need nothing of one another, as a stream fold."""
     free = free_axes(folds)
     rows = frozenset().union(*(free[f] for f in folds)) - own
-    stream = StreamFold(rows, folds[0].attr[1], folds, (), ())
+    stream = OnlineReduction(rows, folds[0].attr[1], folds, (), ())
     finish = tuple((f, stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish]) for f in folds)
     return replace(stream, finish=finish)
 
 
-def _pattern(stream: StreamFold, own: frozenset, fits: Fits) -> AttentionPattern | str:
+def _pattern(stream: OnlineReduction, own: frozenset, fits: Fits) -> AttentionPattern | str:
     (along,) = stream.stream
     if fits(along.extent, 0):
         return "its stream has no elements: a sum of none is 0, whatever it is divided by"
@@ -190,7 +190,7 @@ def _pattern(stream: StreamFold, own: frozenset, fits: Fits) -> AttentionPattern
     values = [f.args[0] for f, _ in stream.finish]
     free = free_axes(values)
     products = [
-        _score_product(g, along, free, stream.level)
+        _score_product(g, along, free, stream.running_reference)
         for g in dict.fromkeys(g for v in values for g in scores(v, along, free))
     ]
     weighted = [_value_product(c, stream) for c in stream.components if _value_axes(c, stream)]
@@ -205,7 +205,7 @@ def _pattern(stream: StreamFold, own: frozenset, fits: Fits) -> AttentionPattern
     lanes = stream.rows.difference(*(used[r] for r in rights))
     if any(f.type.dtype.kind != "f" for f in (*(p.fold for p in products), *(w.v for w in weighted))):  # type: ignore[union-attr]
         return "its products are of integers"
-    if not lanes and not stream.level:
+    if not lanes and not stream.running_reference:
         return "its scores are those of a single row, and tiles are of several"
     axes = [one.axis for one in (*products, *weighted)]  # type: ignore[union-attr]
     if not all(fits(a.extent, WIDEST) for a in axes):
@@ -241,18 +241,18 @@ def _score_product(g: Node, along: Axis, free: dict[Node, frozenset], level: boo
     return ScoreProduct(g, g.attr[1][0], left, right)
 
 
-def _value_axes(c: Component, stream: StreamFold) -> frozenset:
+def _value_axes(c: Component, stream: OnlineReduction) -> frozenset:
     if c.weight is None:
         return frozenset()
     return free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream)
 
 
-def _value_product(c: Component, stream: StreamFold) -> ValueProduct | str:
+def _value_product(c: Component, stream: OnlineReduction) -> ValueProduct | str:
     own = _value_axes(c, stream)
     if len(own) != 1:
         return "a result has several axes of its own"
     assert c.weight is not None
-    parts, free = factors_of(c.weight, lambda n: stream.level and is_operand(n)), free_axes([c.weight])
+    parts, free = factors_of(c.weight, lambda n: stream.running_reference and is_operand(n)), free_axes([c.weight])
     free |= free_axes([*parts.over, *parts.under, *parts.where])
     right = [n for n in parts.over if free[n] & own]
     rest = product_of([n for n in parts.over if n not in right])
@@ -263,6 +263,6 @@ def _value_product(c: Component, stream: StreamFold) -> ValueProduct | str:
     for condition in parts.where:
         one = rest if rest is not None else constant(1.0, c.dtype)
         rest = pick(condition, one, constant(0.0, c.dtype))
-    weighed = parts.product(right) if stream.level else product_of(right)
+    weighed = parts.product(right) if stream.running_reference else product_of(right)
     assert weighed is not None
     return ValueProduct(c, next(iter(own)), replace(c, weight=rest), weighed)

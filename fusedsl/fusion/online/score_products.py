@@ -77,7 +77,7 @@ class Factors:
         found, kinds = product_of(factors), {self.rounded.get(n) for n in factors}
         if found is None or len(kinds) > 1 or (d := kinds.pop()) is None:
             return found
-        stands = found.op in ("load", "fetch") and found.attr[0].holds(found.type.dtype) is d
+        stands = found.op in ("load", "fetch") and found.attr[0].stored_dtype(found.type.dtype) is d
         return found if stands else node("cast", (found,), None, Type(d))
 
 

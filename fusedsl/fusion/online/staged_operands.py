@@ -11,9 +11,9 @@ from ...ir.graph import Node, Type, constant, node, rebuild, resolve, walk
 from ...ir.types import DType, promote
 from ...rewrite.scalar_builder import free_axes, scalar_op
 from ..coordinates import Axis, memory_order
-from ..fusion_group import loaded
-from ..mask_conditions import counts, read_where
-from ..scalar_program import Lowered, Root
+from ..fusion_group import load_of
+from ..mask_conditions import may_contribute, predicate_reads
+from ..scalar_program import ScalarProgram, ScalarStore
 from .find_attention import AttentionPattern
 from .score_products import is_rounding
 
@@ -28,16 +28,16 @@ class StagedOperand:
 
 
 def stage_operands(
-    program: Lowered, passes: Sequence[AttentionPattern], computed: bool
-) -> tuple[Lowered, tuple[Root, ...]]:
+    program: ScalarProgram, passes: Sequence[AttentionPattern], computed: bool
+) -> tuple[ScalarProgram, tuple[ScalarStore, ...]]:
     """The program with operands of its passes stored by kernels of their own, and those stores: where operands are
     `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
-    stored: dict[StagedOperand, Root] = {}
+    stored: dict[StagedOperand, ScalarStore] = {}
 
     def kept(operand: StagedOperand) -> Node:
         if operand not in stored:
             stored[operand] = _root(operand, len(program.temporaries) + len(stored))
-        return loaded(stored[operand])
+        return load_of(stored[operand])
 
     def left(operand: StagedOperand) -> Node:
         wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
@@ -65,10 +65,10 @@ def stage_operands(
             args = (scalar_op("multiply", args[0].args[0], weighed[old]),)
         return node(old.op, args, old.attr, old.type) if args != old.args else old
 
-    new = rebuild([r.value for r in program.roots], change)
-    roots = [replace(r, value=new[r.value]) for r in program.roots]
+    new = rebuild([r.value for r in program.stores], change)
+    roots = [replace(r, value=new[r.value]) for r in program.stores]
     types = [r.type for r in stored.values()]
-    made = replace(program, roots=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
+    made = replace(program, stores=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
     return made, tuple(stored.values())
 
 
@@ -85,17 +85,17 @@ def _weighted_folds(one: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
 def _is_converted(operand: StagedOperand) -> bool:
     """Whether an array holds other bits than the 16 that its product multiplies."""
     n, d = operand.value, operand.dtype
-    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].holds(n.type.dtype) is not d
+    return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].stored_dtype(n.type.dtype) is not d
 
 
 def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
     """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
     if all(n.op != "fetch" for n in walk([value])):
         return value
-    condition = counts([one.reduction for one in users], free_axes([value])[value])
+    condition = may_contribute([one.reduction for one in users], free_axes([value])[value])
     if condition is None:
         return value
-    return pick(condition, read_where(condition, value), constant(0.0, value.type.dtype))
+    return pick(condition, predicate_reads(condition, value), constant(0.0, value.type.dtype))
 
 
 def _narrowest(root: Node) -> DType:
@@ -107,7 +107,7 @@ def _narrowest(root: Node) -> DType:
 
     def make(n: Node) -> DType:
         if n.op in ("load", "fetch"):
-            return n.attr[0].holds(n.type.dtype)
+            return n.attr[0].stored_dtype(n.type.dtype)
         if n.op == "where":
             return promote(done[n.args[1]], done[n.args[2]])
         if n.op == "convert" and done[n.args[0]].kind == n.type.dtype.kind == "f":
@@ -117,7 +117,7 @@ def _narrowest(root: Node) -> DType:
     return resolve(done, root, below, make)
 
 
-def _root(operand: StagedOperand, index: int) -> Root:
+def _root(operand: StagedOperand, index: int) -> ScalarStore:
     """The store of an operand: lines along the axis of its product."""
     own = _narrowest(operand.value)
     narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
@@ -125,4 +125,4 @@ def _root(operand: StagedOperand, index: int) -> Root:
     order = (*memory_order([operand.value], sorted(axes, key=str)), operand.axis)
     shape = tuple(a.extent for a in order)
     kind = Type(own if narrow else operand.dtype, shape)
-    return Root("temporary", index, shape, shape, order, operand.value, kind, rounded=True)
+    return ScalarStore("temporary", index, shape, shape, order, operand.value, kind, rounded=True)

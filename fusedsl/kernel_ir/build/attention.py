@@ -7,29 +7,29 @@ from collections.abc import Sequence
 
 from ... import debug
 from ...fusion.coordinates import Axis
-from ...fusion.scalar_program import Root
+from ...fusion.scalar_program import ScalarStore
 from ...fusion.online.find_attention import AttentionPattern
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, node, rebuild
-from ...rewrite.scalar_builder import free_axes, positive_factor, replaced, scalar_op
-from ...rewrite.online.online_reduction import Lift
+from ...rewrite.scalar_builder import free_axes, positive_factor, replace_nodes, scalar_op
+from ...rewrite.online.online_reduction import TileReduction
 from ...rewrite.online.printer import check, show
 from ..phase import Body, Phase, Store
 from ..plan import KernelPlan
 from ..attention import OutputEpilogue, Score, AttentionBody
 from .mask_inputs import computed, mask_inputs
 from .hoisting import TileLeaves, hoistable
-from .fold_bodies import fold_use
+from .fold_bodies import build_reduction
 from .kernel_frame import position, stored
 from .paged_operands import paged_operands, with_paged_operands, find_paged_loads, weight_if_valid
-from .rematerialization import WORTH_HOLDING, dearness
+from .rematerialization import RECOMPUTE_BELOW, recompute_cost
 from .attention_merge import StateCombiner, live_ins
-from .node_map import mapped, nodes_of
-from .phases import PhaseEmitter
+from .node_map import map_nodes, all_nodes
+from .phases import PhaseBuilder
 from .block_mask import PhaseNodes, block_mask
 
 
-class AttentionBuilder(PhaseEmitter):
+class AttentionBuilder(PhaseBuilder):
     """Builds the plan of a group with an attention pattern."""
 
     pattern: AttentionPattern
@@ -61,14 +61,14 @@ class AttentionBuilder(PhaseEmitter):
         assert one is not None
         places = find_paged_loads(one)
         one, moved = with_paged_operands(one, places, [r.value for r in g.all_stores], g.imports)
-        roots = [*one.folds, *one.values, *nodes_of(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
+        roots = [*one.folds, *one.values, *all_nodes(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        self.pattern, self.paged = mapped(one, new.__getitem__), places.mapped(new)
+        self.pattern, self.paged = map_nodes(one, new.__getitem__), places.mapped(new)
         self.folds, self.cross = list(self.pattern.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
-        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.own_stores]
+        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.value_axis_stores]
         self.stores = self.rank_stores = self.cross_stores = []
         self._state()
 
@@ -79,29 +79,29 @@ class AttentionBuilder(PhaseEmitter):
         slots = {stream.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
         kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
         self.scaled_extrema: dict[Node, Node] = {}
-        self.lifts: tuple[list[Lift], list[Lift]] = (list(map(self._unscaled_lift, kept[0])), kept[1])
+        self.lifts: tuple[list[TileReduction], list[TileReduction]] = (list(map(self._unscaled_lift, kept[0])), kept[1])
         self.points = points
         weighted, places = self.pattern.value_products, self.paged
         self.weights = {w: weight_if_valid(w, stream.element(w.p, self.tile_state), places) for w in weighted}
         done: dict[Node, Node] = {}
         for f, value in stream.finish:
-            done[f] = replaced([value], done)[value]
+            done[f] = replace_nodes([value], done)[value]
         values = [v for _, v in self.row_stores + self.own_stores]
-        final = replaced(values, done)
+        final = replace_nodes(values, done)
         self.row_stores = [(r, final[v]) for r, v in self.row_stores]
         self.own_stores = [(r, final[v]) for r, v in self.own_stores]
 
-    def _unscaled_lift(self, lift: Lift) -> Lift:
+    def _unscaled_lift(self, lift: TileReduction) -> TileReduction:
         """Extremum of products with a positive number: reduce without the factor, multiply the result by it."""
         factor, rest = positive_factor(lift.value)
-        if not self.pattern.reduction.level or lift.fold not in ("max", "min") or factor is None:
+        if not self.pattern.reduction.running_reference or lift.fold not in ("max", "min") or factor is None:
             return lift
         (slot,) = lift.slots
         raw = node("state", (), ("raw", *slot.attr), slot.type)
         self.scaled_extrema[slot] = scalar_op("multiply", raw, factor)
-        return Lift(lift.fold, rest, (raw,))
+        return TileReduction(lift.fold, rest, (raw,))
 
-    def _all_stores(self) -> list[tuple[Root, Node]]:
+    def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
         return self.row_stores + self.own_stores
 
     def _roots(self) -> list[Node]:
@@ -115,7 +115,7 @@ class AttentionBuilder(PhaseEmitter):
             found.append(position(one.reduction.stream[0]))
         self.values = found
         leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
-        return list(replaced(found, leaves).values())
+        return list(replace_nodes(found, leaves).values())
 
     # -- attention body
 
@@ -129,25 +129,25 @@ class AttentionBuilder(PhaseEmitter):
         merging = StateCombiner(self)
         state, weighings, parts = merging.states()
         row, endings = self._epilogue(merging)
-        row_stores = tuple(Store(self.scribe.names[v], self.places[r]) for r, v in self.row_stores)
+        row_stores = tuple(Store(self.builder.names[v], self.places[r]) for r, v in self.row_stores)
         lanes = tuple(self.axes.index(a) for a in self.query_axes)
         asked, told = block_mask(self, self.phase_nodes)
-        read = tuple(tuple(self.scribe.body((), [n], self.known()) for n in found) for found in self.inputs)
-        join, rise = (merging.update_row_max(), merging.choose_reference()) if one.reduction.level else (None, None)
+        read = tuple(tuple(self.builder.body((), [n], self.known()) for n in found) for found in self.inputs)
+        join, rise = (merging.update_row_max(), merging.choose_reference()) if one.reduction.running_reference else (None, None)
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
         return AttentionBody(*found, inputs, row_inputs, join, rise, parts, paged_operands(self), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
-            self.scribe.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.scribe.comment(n))
+            self.builder.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.builder.comment(n))
         for n in self.paged.valid:
-            self.scribe.name(n, "there", "there")
+            self.builder.name(n, "there", "there")
 
     def _score(self, k: int) -> Score:
         p = self.pattern.score_products[k]
-        value = self.scribe.name(p.fold, "score", "score")
-        left, right = (self.scribe.body((), [n], self.known()) for n in (p.q, p.k))
+        value = self.builder.name(p.fold, "score", "score")
+        left, right = (self.builder.body((), [n], self.known()) for n in (p.q, p.k))
         return Score(value, self.axes.index(p.axis), left, right)
 
     def _tile(self) -> tuple[Phase, ...]:
@@ -155,9 +155,9 @@ class AttentionBuilder(PhaseEmitter):
         first, second = self.lifts
         for lift in (*first, *second):
             for slot in lift.slots:
-                self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
+                self.builder.name(slot, f"tile_{lift.fold}", lift.fold)
         for slot in self.scaled_extrema:
-            self.scribe.name(slot, "raised", "raised")
+            self.builder.name(slot, "raised", "raised")
         slots = [*(slot for lift in first for slot in lift.slots), *self.scaled_extrema]
         known = self.leaves
         weights = list(self.weights.values())
@@ -176,7 +176,7 @@ class AttentionBuilder(PhaseEmitter):
         before = self.elements(first, held, known)
         measured = {slot for lift in second for slot in lift.slots} | set(slots) | set(self._output_slots())
         wanted = [n for n in dict.fromkeys([*self.points, *self.tile_state]) if n not in measured and n not in known]
-        row = self.scribe.body((), wanted, [*known, *slots]) if wanted else None
+        row = self.builder.body((), wanted, [*known, *slots]) if wanted else None
         before = dataclasses.replace(before, row=row)
         later = [*known, *held, *slots, *wanted]
         folded = [x.value for x in second]
@@ -220,7 +220,7 @@ class AttentionBuilder(PhaseEmitter):
         early = set(computed(before, stop))
         late = computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]
-        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING or not read_before.isdisjoint(n.args)]
+        dear = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW or not read_before.isdisjoint(n.args)]
         dear += [n for n in both if n in before and n not in dear and self._stands_for_scores(n, after, known)]
         read = {a for n in late if n not in dear for a in n.args} | set(after)
         return [n for n in dear if n in read]
@@ -229,19 +229,19 @@ class AttentionBuilder(PhaseEmitter):
         """True if later phases read scores through this value alone: it takes over the registers of the scores."""
         scores = {p.fold for p in self.pattern.score_products}
         rest = [m for m in known if m not in scores]
-        return self.pattern.reduction.level and scores.isdisjoint(computed(after, {*rest, n}))
+        return self.pattern.reduction.running_reference and scores.isdisjoint(computed(after, {*rest, n}))
 
-    def elements(self, lifts: Sequence[Lift], others: Sequence[Node], known: Sequence[Node]) -> Phase:
+    def elements(self, lifts: Sequence[TileReduction], others: Sequence[Node], known: Sequence[Node]) -> Phase:
         """A phase with reductions over a tile's elements, and with other element values as results."""
         lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
         results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
-        body = self.scribe.body((), results, known)
+        body = self.builder.body((), results, known)
         names = {n: value.name for n, value in zip(results, body.results)}
-        self.scribe.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
+        self.builder.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
         uses = []
         for lift, state in zip(lifts, lifted):
-            states = tuple(map(self.scribe.value, lift.slots))
-            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+            states = tuple(map(self.builder.value, lift.slots))
+            uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
         return Phase(body, (), tuple(uses))
 
     # -- results
@@ -261,15 +261,15 @@ class AttentionBuilder(PhaseEmitter):
         wanted = [n for n in dict.fromkeys([*(v for _, v in self.row_stores), *rows]) if n not in given]
         row = None
         if wanted:
-            row = self.scribe.body((), wanted, given)
+            row = self.builder.body((), wanted, given)
             for n, value in zip(wanted, row.results):
-                self.scribe.names[n] = value.name
+                self.builder.names[n] = value.name
         known, found = [*given, *wanted], []
         for axis in one.value_axes:
             stores = [(r, v) for r, v in self.own_stores if axis in r.axes]
             if stores:
                 results = list(dict.fromkeys(v for _, v in stores))
-                body = self.scribe.body((), results, known)
+                body = self.builder.body((), results, known)
                 names = {n: value.name for n, value in zip(results, body.results)}
                 made = tuple(Store(names[v], self.places[r]) for r, v in stores)
                 found.append(OutputEpilogue(self.axes.index(axis), body, made))

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ...fusion.cost_model import computed
+from ...fusion.cost_model import computed_nodes
 from ...fusion.online.find_attention import ValueProduct
 from ...ir.graph import Node, value_of, walk
-from ...rewrite.scalar_builder import replaced
-from ..phase import Body, FoldUse, Value
+from ...rewrite.scalar_builder import replace_nodes
+from ..phase import Body, Reduction, Value
 from ..attention import WeightedSum
 from .instructions import literal
 from .paged_operands import is_nan_if_invalid
@@ -24,39 +24,41 @@ class StateCombiner:
 
     def __init__(self, emitter: AttentionBuilder):
         self.builder = emitter
-        self.scribe = emitter.scribe
+        self.builder = emitter.builder
         self.stream = emitter.pattern.reduction
         places = {w: self._state_index(w) for w in emitter.pattern.value_products}
         self.outputs = {k: w for k in range(len(self.stream.identity)) for w, place in places.items() if place == k}
         """Weighted sums by their index in the state."""
 
-    def states(self) -> tuple[FoldUse, tuple[WeightedSum, ...], FoldUse | None]:
+    def states(self) -> tuple[Reduction, tuple[WeightedSum, ...], Reduction | None]:
         """(combines row states with a tile, the weighted sums, combines row states of splits: None without them)"""
         stream, own = self.stream, self.outputs
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
-            self.scribe.name(before, "weighed" if k in own else "stream", f"state {k}")
+            self.builder.name(before, "weighed" if k in own else "stream", f"state {k}")
             if k in own:
-                self.scribe.name(tile, "tile_weighed", f"state {k} of the tile")
+                self.builder.name(tile, "tile_weighed", f"state {k} of the tile")
             else:
-                self.scribe.rename(tile, self.builder.tile_state[k])
-            self.scribe.rename(after, before)
-        merged = list(stream.merge())
-        if stream.level:
+                self.builder.rename(tile, self.builder.tile_state[k])
+            self.builder.rename(after, before)
+        merged = list(stream.combine())
+        if stream.running_reference:
             for k, w in own.items():
-                merged[k] = stream.moved(w.component)
+                merged[k] = stream.rescaled(w.component)
         use, bodies = self._combine("stream", a, b, merged)
-        if not stream.level:
+        if not stream.running_reference:
             return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
         other = stream.state("part")
         for k, n in enumerate(other):
-            self.scribe.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
-        parts, moving = self._combine("parts", a, other, dataclasses.replace(stream, level=False).merge("part"))
+            self.builder.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
+        parts, moving = self._combine(
+            "parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part")
+        )
         return use, tuple(self._weighted_sum(k, bodies[k], moving[k]) for k in own), parts
 
     def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
-    ) -> tuple[FoldUse, dict[int, Body]]:
+    ) -> tuple[Reduction, dict[int, Body]]:
         """(the reduction of the row states and the row values that weighted sums are rescaled by, bodies of the sums)"""
         stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
@@ -64,37 +66,37 @@ class StateCombiner:
         moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
-        body = self.scribe.body([x for x in rows if x.op == "state"], results, [*self.builder.known(), *rows])
-        use = FoldUse(
+        body = self.builder.body([x for x in rows if x.op == "state"], results, [*self.builder.known(), *rows])
+        use = Reduction(
             name,
-            tuple(self.scribe.value(b[k]) for k in plain),
-            tuple(self.scribe.value(a[k]) for k in plain),
+            tuple(self.builder.value(b[k]) for k in plain),
+            tuple(self.builder.value(a[k]) for k in plain),
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
         known = [*self.builder.known(), *rows, *moving, *a, *b]
-        return use, {k: self.scribe.body((), [merged[k]], known) for k in own}
+        return use, {k: self.builder.body((), [merged[k]], known) for k in own}
 
     def update_row_max(self) -> Body:
         """The running row maximum, updated with that of a tile."""
         stream = self.stream
-        joined = stream.joined()
+        joined = stream.combine_folds()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
         own = dict(zip(tile, self.builder.tile_state))
-        new = replaced(joined, own)
-        folded = replaced([new[n] for n in joined], self.builder.scaled_extrema)
+        new = replace_nodes(joined, own)
+        folded = replace_nodes([new[n] for n in joined], self.builder.scaled_extrema)
         results = [folded[new[n]] for n in joined]
         given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.builder.lifts[0]]
         known = [*self.builder.known(), *before, *own.values(), *(n for n in given if n is not None)]
-        return self.scribe.body([], results, known)
+        return self.builder.body([], results, known)
 
     def choose_reference(self) -> Body:
         """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by the threshold."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
         own = dict(zip(tile, self.builder.tile_state))
-        results = [replaced([n], own)[n] for n in stream.risen()]
-        return self.scribe.body([], results, [*self.builder.known(), *before, *own.values()])
+        results = [replace_nodes([n], own)[n] for n in stream.update_references()]
+        return self.builder.body([], results, [*self.builder.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The combined state in its order, then the row values that weighted sums are rescaled by."""
@@ -111,10 +113,10 @@ class StateCombiner:
         before, tile = stream.state("a")[k], stream.state("b")[k]
         return WeightedSum(
             emitter.axes.index(w.axis),
-            self.scribe.value(emitter.weights[w]),
-            self.scribe.body((), [w.v], emitter.known()),
-            self.scribe.value(before),
-            (self.scribe.value(before), self.scribe.value(tile)),
+            self.builder.value(emitter.weights[w]),
+            self.builder.body((), [w.v], emitter.known()),
+            self.builder.value(before),
+            (self.builder.value(before), self.builder.value(tile)),
             merge,
             self._is_active(w),
             parts,
@@ -125,13 +127,13 @@ class StateCombiner:
         kept = w.p.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
-        return self.scribe.body((), [kept], self.builder.leaves)
+        return self.builder.body((), [kept], self.builder.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
         """True if the mask is `score != -inf` and no select makes the score -inf."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        below = computed([kept], frozenset(self.builder.leaves))
+        below = computed_nodes([kept], frozenset(self.builder.leaves))
         return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ...fusion.mask_conditions import Condition, conditions, parts_of
+from ...fusion.mask_conditions import Condition, conditions, conjuncts
 from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
 from ...ir.ops import CASTS
 from ...ir.types import BOOL, INT64
 from ...rewrite.intervals.interval_analysis import Intervals
 from ...rewrite.scalar_builder import free_axes
-from ...rewrite.online.online_reduction import Lift
+from ...rewrite.online.online_reduction import TileReduction
 from ...rewrite.intervals.three_valued_logic import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
 from ..phase import Phase
 from ..attention import TileBounds, BlockMask
@@ -21,7 +21,9 @@ from .block_mask_text import describe_finite_mask, describe_tiles
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
 
-PhaseNodes = tuple[Sequence[Lift], Sequence[Node], Sequence[Node], Phase]  # (reductions, other results, live-ins, the phase)
+PhaseNodes = tuple[
+    Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase
+]  # (reductions, other results, live-ins, the phase)
 
 
 def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
@@ -35,7 +37,7 @@ def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[
     free = free_axes(c for found in counted for c, _ in found)
     intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.stream))  # type: ignore[arg-type]
     somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
-    words = describe_tiles(emitter.scribe, intervals, counted, (somewhere, everywhere))
+    words = describe_tiles(emitter.builder, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):
         return None, words
     made = _mask_body(emitter, intervals, (somewhere, everywhere))
@@ -45,9 +47,9 @@ def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[
 
 def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
     """The block mask with its ranges, bounds and body, still without full phases."""
-    scribe, axes = emitter.scribe, emitter.axes
+    builder, axes = emitter.builder, emitter.axes
     named = tuple(
-        (axes.index(a), scribe.name(first, "first", f"first {a}"), scribe.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
+        (axes.index(a), builder.name(first, "first", f"first {a}"), builder.name(last, "last", f"last {a}"))  # type: ignore[arg-type]
         for a, (first, last) in intervals.ends.items()
     )
     extremes, asked = [], set(walk(answers))
@@ -55,11 +57,11 @@ def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) 
         if asked.isdisjoint((least, greatest)):
             continue
         (axis,) = intervals.varies(n)
-        values = (scribe.name(least, "least", "least"), scribe.name(greatest, "greatest", "greatest"))
-        extremes.append(TileBounds(axes.index(axis), scribe.body((), [n], emitter.known()), *values))
+        values = (builder.name(least, "least", "least"), builder.name(greatest, "greatest", "greatest"))
+        extremes.append(TileBounds(axes.index(axis), builder.body((), [n], emitter.known()), *values))
     pairs = (*intervals.ends.values(), *intervals.extremes.values())
     known = [*emitter.known(), *(n for pair in pairs for n in pair)]
-    return BlockMask(named, tuple(extremes), scribe.body((), answers, known), (), ())
+    return BlockMask(named, tuple(extremes), builder.body((), answers, known), (), ())
 
 
 def _any_and_all_active(
@@ -86,7 +88,7 @@ def _any_and_all_active(
 
 def _condition_terms(intervals: Intervals, condition: Condition) -> list[Condition]:
     """The condition, or the terms of its conjunction if it is not known to hold in any whole tile."""
-    found = parts_of(condition, lambda part: _truth(intervals, part)[1] is NO)
+    found = conjuncts(condition, lambda part: _truth(intervals, part)[1] is NO)
     return found if len(found) > 1 else [condition]
 
 
@@ -108,15 +110,15 @@ def _full_tile_phases(
     new = rebuild(roots, lambda old, args: old if old in stay else _simplify_known(old, args, known))
     results = dict.fromkeys(n for _, others, _, _ in parts for n in others)
     if any(new[n].op == "const" for n in emitter.weights.values()):  # no phase computes a literal for each element
-        return tuple(phase for *_, phase in parts), tuple((emitter.scribe.names[n],) * 2 for n in results)
+        return tuple(phase for *_, phase in parts), tuple((emitter.builder.names[n],) * 2 for n in results)
     phases: list[Phase] = []
     names: dict[str, str] = {}
     for lifts, others, given, partial in parts:
-        moved = [Lift(x.fold, new[x.value], x.slots) for x in lifts]
+        moved = [TileReduction(x.fold, new[x.value], x.slots) for x in lifts]
         others = [n for n in others if new[n].op != "const"]
         made = emitter.elements(moved, [new[n] for n in others], _without_constants(new[n] for n in given))
         phases.append(Phase(made.element, (), made.folds, row=partial.row))
-        names |= {emitter.scribe.names[n]: emitter.scribe.names[new[n]] for n in others}
+        names |= {emitter.builder.names[n]: emitter.builder.names[new[n]] for n in others}
     return tuple(phases), tuple(names.items())
 
 

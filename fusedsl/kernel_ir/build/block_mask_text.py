@@ -8,16 +8,16 @@ from math import inf
 from ...ir.graph import Node, value_of
 from ...ir.printer import show_literal
 from ...rewrite.intervals.interval_analysis import Intervals
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
-from .instructions import Scribe
+from .instructions import BodyBuilder
 
 FINITE_MASK = 1e4  # constants beyond this magnitude are meant as masks
 LOADS = ("load", "fetch")
 
 
 def describe_tiles(
-    scribe: Scribe, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
+    builder: BodyBuilder, intervals: Intervals, counted: Sequence[Sequence[tuple[Node, bool]]], answers: Truth
 ) -> str:
     """Describe skipped and full tiles; `answers` is (any element active, all elements active)."""
     some, every = answers
@@ -33,20 +33,20 @@ def describe_tiles(
     unknown = [c for found in counted for c, _ in found if intervals.truth(c) == UNKNOWN]
     why = "each has something that counts"
     if unknown:
-        why = f"nothing is known beforehand of {_source_name(scribe, intervals.obstacle(unknown[0]))}"
+        why = f"nothing is known beforehand of {_source_name(builder, intervals.obstacle(unknown[0]))}"
     return f"all tiles are computed: {why}"
 
 
-def _source_name(scribe: Scribe, n: Node) -> str:
+def _source_name(builder: BodyBuilder, n: Node) -> str:
     """A value by its name in the source."""
     if n.op.startswith("philox"):
         return "random numbers"
     if n.op in LOADS:
-        return scribe.comment(n)
+        return builder.comment(n)
     return "scores" if n.op == "fold" else n.op.replace("_", " ")
 
 
-def describe_finite_mask(stream: StreamFold) -> str:
+def describe_finite_mask(stream: OnlineReduction) -> str:
     """Describe a maximum over values that are masked by a finite number: no tile can be skipped."""
     found = next(_large_constants(f.args[0] for f in stream.folds if f.attr[0] == "max"), None)
     if found is None:

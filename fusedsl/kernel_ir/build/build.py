@@ -1,4 +1,4 @@
-"""Turns a group of the partition into a kernel plan: phases over rows or elements, or a pass over scores."""
+"""Builds the kernel plan of a fusion group: phases over rows or elements, or attention."""
 
 from __future__ import annotations
 
@@ -7,28 +7,32 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-from ...fusion.fusion_group import Group
+from ...fusion.fusion_group import FusionGroup
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
-from .phases import PhaseEmitter
+from .looped_phases import LoopedPhases
+from .phases import PhaseBuilder
 from .attention import AttentionBuilder
-from .uncontracted import uncontracted
+from .uncontracted import forbid_contraction
 
 
-def emit(
-    group: Group, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
+def build_plan(
+    group: FusionGroup, name: str, header: Sequence[str], parameters: Sequence[Parameter], contract: bool = True
 ) -> KernelPlan:
-    """The kernel plan of a group; products may be contracted into sums where `contract` says so."""
-    emitter = PhaseEmitter if group.attention is None else AttentionBuilder
-    made = emitter(group, parameters).plan(name, tuple(header))
-    made = made if contract else uncontracted(made)
-    return dataclasses.replace(made, digest=_digest(made))
+    """Kernel plan of a group; `contract` allows products to be contracted with sums (fused multiply-add)."""
+    builder = PhaseBuilder(group, parameters) if group.attention is None else AttentionBuilder(group, parameters)
+    plan = builder.plan(name, tuple(header))
+    if not (group.attention or group.is_elementwise or group.column_folds):
+        loops = LoopedPhases(builder)
+        plan = dataclasses.replace(plan, looped=loops.phases(), rereads=loops.reasons)
+    plan = plan if contract else forbid_contraction(plan)
+    return dataclasses.replace(plan, digest=_digest(plan))
 
 
 def _digest(plan: KernelPlan) -> str:
-    """A name for the computation, whatever the program's name and text."""
+    """Hash of the computation, independent of the program's name and text."""
     parts: tuple = (plan.is_elementwise, plan.inputs, plan.loads, tuple(p.value for p in plan.positions))
-    parts += (plan.resident, plan.streamed, plan.column_epilogue, plan.pointers)
+    parts += (plan.resident, plan.looped, plan.column_epilogue, plan.pointers)
     parts += (tuple(s.value for s in plan.scalars), tuple((a.name, a.dtype) for a in plan.arrays))
     parts += (plan.attention,) if plan.attention else ()
     return hashlib.sha256(json.dumps(plan_to_json(parts)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Divisions of many elements by one number: the reciprocal once, a few multiply-adds an element."""
+"""Division of many elements by one number: one reciprocal, then a few multiply-adds per element."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from ...ir.types import FLOAT32
 from ...rewrite.scalar_builder import free_axes
 
 
-def shared_divisors(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:
-    """Divisions of many elements by one number (a row value, a scalar, a literal) become `quotient`s: the reciprocal is
-    taken once, and each element costs a few multiply-adds. The result is the correctly rounded quotient all the same
-    (within 2 ulp where the remainder is subnormal: of numbers below 2**-102, and in subnormal quotients).
+def multiply_by_reciprocals(roots: list[Node], columns: set[Axis]) -> dict[Node, Node]:
+    """Replace divisions of elements by a row value, a scalar or a literal by `quotient`s.
+
+    The reciprocal is computed once; each element takes a few multiply-adds. The result is still the correctly rounded
+    quotient. It is within 2 ulp if the remainder is subnormal: for numbers below 2**-102, and for subnormal quotients.
     """
     free = free_axes(roots)
 
@@ -31,7 +32,7 @@ def _power_of_two(n: Node) -> bool:
 
 
 def _quotient(x: Node, y: Node) -> Node:
-    """x / y by the reciprocal of y, which is first scaled by a power of two into the middle of the exponents."""
+    """x / y by the reciprocal of y, which is scaled first by a power of two to the middle of the exponent range."""
     scale = node("divisor_scale", (y,), None, y.type)
     divisor = node("multiply", (y, scale), None, y.type)
     inverse = node("divide", (constant(1.0, y.type.dtype), divisor), None, y.type)

@@ -1,4 +1,4 @@
-"""Folds in bodies: the state that elements are lifted to, and how two states merge."""
+"""Reductions of a kernel from the table of folds: element states, identity, and combine bodies."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from collections.abc import Sequence
 from ...ir.folds import FOLDS, State
 from ...ir.graph import node
 from ...ir.types import DType
-from ..phase import Body, FoldUse, Value
-from .instructions import Scribe, literal
+from ..phase import Body, Reduction, Value
+from .instructions import BodyBuilder, literal
 
 
-def fold_use(name: str, d: DType, lifted: Sequence[str], states: tuple[Value, ...]) -> FoldUse:
-    """A fold of the table over elements of this compute type, from the names of what they are lifted to."""
+def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Value, ...]) -> Reduction:
+    """Reduction by a fold of the table in this compute dtype, from the names of its element states."""
     fold = FOLDS[name]
     identity = fold.identity(d)
     types = [x.type for x in identity]
     lifts = tuple(Value(x, t.dtype) for x, t in zip(lifted, types))
     a, b = (tuple(node("state", (), (side, k), t) for k, t in enumerate(types)) for side in "ab")
-    follow = merging(a, b, fold.follow(a, b)) if fold.follow else None
-    return FoldUse(fold.name, lifts, states, tuple(map(literal, identity)), merging(a, b, fold.merge(a, b)), follow)
+    follow = combine_body(a, b, fold.follow(a, b)) if fold.follow else None
+    return Reduction(
+        fold.name, lifts, states, tuple(map(literal, identity)), combine_body(a, b, fold.merge(a, b)), follow
+    )
 
 
-def merging(a: State, b: State, merged: State) -> Body:
-    """The body that merges state a with state b."""
-    scribe = Scribe()
+def combine_body(a: State, b: State, merged: State) -> Body:
+    """Body that combines state a with state b."""
+    builder = BodyBuilder()
     for side, state in zip("ab", (a, b)):
         for x in state:
-            scribe.name(x, side, side)
-    return scribe.body([*a, *b], merged, [*a, *b])
+            builder.name(x, side, side)
+    return builder.body([*a, *b], merged, [*a, *b])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...fusion.cost_model import computed
+from ...fusion.cost_model import computed_nodes
 from ...ir.graph import Node, walk
 from ...ir.types import FLOAT32
-from .rematerialization import closure, dearness
+from .rematerialization import computed_below, recompute_cost
 
 WORTH_HOISTING = 16  # instructions that are worth emitting only once
 
@@ -39,12 +39,12 @@ def hoistable(roots: Sequence[Node], leaves: TileLeaves) -> Node | None:
         if n in seen or n.op == "const":
             continue
         seen.add(n)
-        if n in plain and n.type.dtype.compute is FLOAT32 and dearness(n, stop) >= WORTH_HOISTING:
+        if n in plain and n.type.dtype.compute is FLOAT32 and recompute_cost(n, stop) >= WORTH_HOISTING:
             taken[n] = None
         else:
             stack += n.args
-    found = [n for n in taken if not any(m in taken for m in closure(n.args, stop))]
-    if len(found) != 1 or not leaves.scores.isdisjoint(computed(roots, frozenset(found))):
+    found = [n for n in taken if not any(m in taken for m in computed_below(n.args, stop))]
+    if len(found) != 1 or not leaves.scores.isdisjoint(computed_nodes(roots, frozenset(found))):
         return None
     return None if _has_expensive_columns(found[0], leaves, stop) else found[0]
 
@@ -65,6 +65,6 @@ def _without_selects(roots: Sequence[Node], leaves: TileLeaves) -> set[Node]:
 
 def _has_expensive_columns(n: Node, leaves: TileLeaves, stop: set[Node]) -> bool:
     """True if expensive values below a node are the same in all rows."""
-    axes = {m: leaves.free.get(m, leaves.query_axes) for m in closure([n], stop)}
+    axes = {m: leaves.free.get(m, leaves.query_axes) for m in computed_below([n], stop)}
     same = [m for m, free in axes.items() if leaves.query_axes.isdisjoint(free) and not leaves.kv_axes.isdisjoint(free)]
-    return any(dearness(m, stop) >= WORTH_HOISTING for m in same)
+    return any(recompute_cost(m, stop) >= WORTH_HOISTING for m in same)

@@ -1,4 +1,4 @@
-"""Writes scalar nodes as three-address Python, one operation a line: the bodies that every target shares."""
+"""Builds bodies: scalar nodes as three-address Python, one operation per line, in a vocabulary that all targets share."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ...ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ...rewrite.fp_contract import ROUNDED
 from ..phase import Body, Value
 
-# One row per operation: how it is written for floats (f), integers (i) and bools (b); "{t}" is the computing dtype.
-# The names are the vocabulary that each target provides. A missing letter means that the type rules exclude it.
+# One row per operation: its code for floats (f), integers (i) and bools (b); "{t}" is the compute dtype.
+# The names are the vocabulary that each target provides. A missing column: the type rules exclude it.
 _CALL = {"f": "{op}({args})", "i": "{op}({args})"}
 
 
@@ -74,13 +74,13 @@ ABBREVIATIONS = {
 }
 
 
-def letter(d: DType) -> str:
-    """The column of the table for a dtype."""
+def dtype_column(d: DType) -> str:
+    """The table's column for a dtype."""
     return {"f": "f", "b": "b"}.get(d.kind, "i")
 
 
 def literal(n: Node) -> str:
-    """A constant in the vocabulary of bodies: typed, so that no float64 creeps in."""
+    """A constant in the vocabulary of bodies, typed, so that nothing becomes float64."""
     value, d = value_of(n), n.type.dtype.compute
     if d is BOOL:
         return str(bool(value))
@@ -93,16 +93,16 @@ def literal(n: Node) -> str:
     return f"{d.name}({float(value)!r})"
 
 
-class Scribe:
-    """Mints the names of one kernel's values and writes their lines."""
+class BodyBuilder:
+    """Names the values of one kernel and builds its bodies."""
 
     def __init__(self) -> None:
         self.names: dict[Node, str] = {}
         self.comments: dict[Node, str] = {}
         self.used: set[str] = set()
 
-    def mint(self, stem: str) -> str:
-        """A new identifier: a checked stem and a number."""
+    def fresh_name(self, stem: str) -> str:
+        """A new identifier: a sanitised stem and a number."""
         stem = re.sub(r"[^A-Za-z0-9_]", "", stem)[:24] or "t"
         if stem[0].isdigit() or stem[0] == "_":
             stem = "t" + stem
@@ -113,32 +113,32 @@ class Scribe:
         return name
 
     def name(self, n: Node, stem: str, comment: str) -> Value:
-        """Give a leaf (a load, a fold, a scalar, a position) its name, and how people write it."""
+        """Name a leaf (load, fold, scalar, position) and set its comment."""
         if n not in self.names:
-            self.names[n] = self.mint(stem)
+            self.names[n] = self.fresh_name(stem)
             self.comments[n] = comment
         return self.value(n)
 
     def describe(self, n: Node, comment: str) -> None:
-        """How people write a value that gets its name when it is computed."""
+        """Set the comment of a value that is named when it is computed."""
         self.comments[n] = comment
 
     def rename(self, n: Node, other: Node) -> None:
-        """From here on a node is the value that another one has."""
+        """Make a node an alias of another one."""
         self.names[n], self.comments[n] = self.names[other], self.comment(other)
 
     def value(self, n: Node) -> Value:
-        """The name and computing dtype of a node that has a name."""
+        """Name and compute dtype of a named node."""
         return Value(self.names[n], n.type.dtype.compute)
 
     def comment(self, n: Node) -> str:
-        """The node as people write it, in terms of named values, at most 60 characters."""
+        """The node as an expression of named values, at most 60 characters."""
         if n.op == "const":
             return show_literal(n)
         return self.comments.get(n, self.names.get(n, n.op))
 
     def body(self, args: Iterable[Node], results: Iterable[Node], known: Iterable[Node]) -> Body:
-        """The straight-line code from `known` values to `results`; only the known values that it reads become `args`.
+        """Straight-line code from `known` values to `results`; known values that it reads become arguments.
 
         `args` are always arguments, read or not.
         """
@@ -151,22 +151,22 @@ class Scribe:
                 self.comments[n] = self.comment(n.args[0])
                 continue
             if n not in self.names:
-                self.names[n] = self.mint(ABBREVIATIONS.get(n.op, n.op))
+                self.names[n] = self.fresh_name(ABBREVIATIONS.get(n.op, n.op))
                 self.comments.setdefault(n, self._describe(n))
             lines.append(f"{self.names[n]} = {self._line(n)}  # {self.comments[n]}")
         fixed = list(args)
-        taken = {
+        arguments = {
             self.names[n]: n for n in [*fixed, *read]
         }  # one name for a value and its change of dtype: one argument
         outputs = []
         for n in results:
             if n.op == "const":
-                name = self.mint("constant")
+                name = self.fresh_name("constant")
                 lines.append(f"{name} = {literal(n)}")
                 outputs.append(Value(name, n.type.dtype.compute))
             else:
                 outputs.append(self.value(n))
-        return Body(tuple(map(self.value, taken.values())), tuple(outputs), tuple(lines))
+        return Body(tuple(map(self.value, arguments.values())), tuple(outputs), tuple(lines))
 
     def _ref(self, n: Node) -> str:
         return literal(n) if n.op == "const" else self.names[n]
@@ -182,7 +182,7 @@ class Scribe:
         if n.attr == ROUNDED:
             return f"mul_rn({', '.join(args)})"
         d = n.args[-1].type.dtype.compute
-        return LINES[n.op][letter(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
+        return LINES[n.op][dtype_column(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
 
     def _describe(self, n: Node) -> str:
         parts = [self.comment(a) for a in n.args]
@@ -207,10 +207,10 @@ def _bracket(text: str) -> str:
 
 
 def conversion(x: str, source: DType, to: DType, rounding: bool) -> str:
-    """`x` in another dtype; an explicit cast to a narrow float rounds through it."""
+    """`x` converted to another dtype; a cast to a narrow float rounds to it."""
     a, b = source.compute, to.compute
     if rounding and a is FLOAT64 and to is FLOAT16:
-        return f"float16_round({x})"  # by way of float32 it would be rounded twice
+        return f"float16_round({x})"  # via float32 it would be rounded twice
     if a is b:
         result = x
     elif b is BOOL:
@@ -223,12 +223,12 @@ def conversion(x: str, source: DType, to: DType, rounding: bool) -> str:
 
 
 def _is_alias(n: Node) -> bool:
-    """A change of dtype that the computing type does not see, such as bfloat16 to float32."""
+    """Whether a convert leaves the compute dtype unchanged, such as bfloat16 to float32."""
     return n.op == "convert" and n.args[0].op != "const" and n.args[0].type.dtype.compute is n.type.dtype.compute
 
 
 def _schedule(results: list[Node], known: set[Node]) -> tuple[list[Node], list[Node]]:
-    """The nodes to write, arguments first, and the known values that they read."""
+    """Nodes to compute, operands first, and the known values that they read."""
     order: list[Node] = []
     read: list[Node] = []
     seen: set[Node] = set()

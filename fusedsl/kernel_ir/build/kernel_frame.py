@@ -1,33 +1,33 @@
-"""What a kernel's plan says before its work: its axes, its arrays, and the names of what is read."""
+"""Frame of a kernel's plan: its axes, its operands, and the names of everything that it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from ...fusion.coordinates import Axis
-from ...fusion.fusion_group import Group
-from ...fusion.scalar_program import Root
+from ...fusion.fusion_group import FusionGroup
+from ...fusion.scalar_program import ScalarStore
 from ...ir.folds import FOLDS
 from ...ir.graph import Node, Parameter, Type, node, rebuild, walk
 from ...ir.types import FLOAT32, INT64
 from ...rewrite.scalar_builder import free_axes
 from ..kernel import Load, Position
-from ..plan import ArrayUse, Coordinate, KernelPlan, ScalarUse
-from .instructions import Scribe
-from .division import shared_divisors
+from ..plan import ArrayUse, IterationIndex, KernelPlan, ScalarUse
+from .instructions import BodyBuilder
+from .division import multiply_by_reciprocals
 
 
-class Frame:
-    """The nodes of a group under their names, and the plan without its work."""
+class KernelFrame:
+    """The nodes of a fusion group under their names, and the plan without phases."""
 
-    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+    def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         self.group = group
         self.parameters = parameters
         self.ranks = (group.ranks,) if group.ranks else ()
         self.columns = self._columns()
         self.rows = self._row_axes()
         self.axes = (*self.rows, *self.columns, *self.ranks)
-        self.scribe = Scribe()
+        self.builder = BodyBuilder()
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
@@ -35,29 +35,29 @@ class Frame:
         self._name_leaves()
 
     def _row_axes(self) -> tuple[Axis, ...]:
-        """The axes of the rows."""
+        """Row axes of the iteration."""
         return self.group.rows
 
     def _columns(self) -> tuple[Axis, ...]:
-        """The axes of the iteration behind the rows."""
+        """Axes of the iteration after the rows."""
         return self.group.columns
 
     def _import(self) -> None:
         """Replace the folds of other groups by loads of their temporaries."""
         g = self.group
-        roots = [*g.folds, *g.cross, *(r.value for r in g.all_stores)]
+        roots = [*g.folds, *g.column_folds, *(r.value for r in g.all_stores)]
         new = rebuild(
             roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
         )
-        divided = shared_divisors(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
+        divided = multiply_by_reciprocals(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
-        self.cross = [divided[new[f]] for f in g.cross]
+        self.cross = [divided[new[f]] for f in g.column_folds]
         self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
             [(r, stored(divided[new[r.value]], r)) for r in roots]
-            for roots in (g.stores, g.row_stores, g.rank_stores, g.cross_stores)
+            for roots in (g.stores, g.row_stores, g.rank_stores, g.column_stores)
         )
 
-    def _all_stores(self) -> list[tuple[Root, Node]]:
+    def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
         return self.stores + self.row_stores + self.rank_stores + self.cross_stores
 
     def _roots(self) -> list[Node]:
@@ -70,36 +70,36 @@ class Frame:
         self.numbers: list[Node] = []
         for n in self.nodes:
             if n.op == "load":
-                self.scribe.name(n, *self._load_name(n))
+                self.builder.name(n, *self._load_name(n))
                 self.loads.append(n)
             elif n.op == "pointer":
                 name, shown = self._load_name(n)
-                self.scribe.name(n, f"{name}_base", f"&{shown}")
+                self.builder.name(n, f"{name}_base", f"&{shown}")
                 self.pointers.append(n)
             elif n.op == "stride":
                 name, shown = self._load_name(n)
-                self.scribe.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
+                self.builder.name(n, f"{name}_step", f"stride {n.attr[1]} of {shown}")
                 self.numbers.append(n)
             elif n.op == "fetch":
-                self.scribe.describe(n, f"{self._load_name(n)[1]}[...]")
+                self.builder.describe(n, f"{self._load_name(n)[1]}[...]")
             elif n.op in ("scalar", "size"):
                 stem = self.parameters[n.attr].name if n.op == "scalar" else "size"
-                self.scribe.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
+                self.builder.name(n, stem, stem if n.op == "scalar" else f"size {n.attr}")
                 self.numbers.append(n)
             elif n.op == "literal":
-                self.scribe.name(n, "literal", f"literal {n.attr[0]}")
+                self.builder.name(n, "literal", f"literal {n.attr[0]}")
                 self.numbers.append(n)
             elif n.op == "fold":
-                self.scribe.name(n, n.attr[0], n.attr[0])
+                self.builder.name(n, n.attr[0], n.attr[0])
             elif n.op == "ranked":
-                self.scribe.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
+                self.builder.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
             elif n.op == "scan":
-                self.scribe.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
+                self.builder.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")
         for n in self.nodes:
             if n.op == "position" or (n.op == "fold" and FOLDS[n.attr[0]].positional):
                 p = n if n.op == "position" else position(n.attr[1][0])
                 if p not in self.positions:
-                    self.scribe.name(p, "i", "position")
+                    self.builder.name(p, "i", "position")
                     self.positions.append(p)
 
     def _load_name(self, n: Node) -> tuple[str, str]:
@@ -112,14 +112,14 @@ class Frame:
         return everything or bool(self.free.get(n, frozenset()) & set(self.group.columns))
 
     def varies(self, n: Node) -> bool:
-        """Whether a value differs within a row: from column to column, or from place to place in the order."""
+        """Whether a value differs within a row: between columns, or between sorted elements."""
         return self.is_element(n) or bool(self.free.get(n, frozenset()) & set(self.ranks))
 
     def known(self) -> list[Node]:
         return [*self.loads, *self.pointers, *self.positions, *self.numbers]
 
     def frame(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        """The plan without its work: axes, arrays, and what is read of them."""
+        """The plan without phases: axes, operands, loads and scalars."""
         arrays = [*map(self._input, self.loads), *map(self._gathered, self.pointers)]
         gathered = len(self.loads)
         places = {}
@@ -134,50 +134,50 @@ class Frame:
             tuple(a.extent for a in self.columns),
             len(self.loads) + len(self.pointers),
             tuple(arrays),
-            tuple(Load(self.scribe.value(n), k) for k, n in enumerate(self.loads)),
-            tuple(Position(self.scribe.value(n), self.axes.index(n.attr)) for n in self.positions),
+            tuple(Load(self.builder.value(n), k) for k, n in enumerate(self.loads)),
+            tuple(Position(self.builder.value(n), self.axes.index(n.attr)) for n in self.positions),
             tuple(self._scalar(n) for n in self.numbers),
             (),
-            pointers=tuple(Load(self.scribe.value(n), gathered + k) for k, n in enumerate(self.pointers)),
+            pointers=tuple(Load(self.builder.value(n), gathered + k) for k, n in enumerate(self.pointers)),
             ranks=tuple(a.extent for a in self.ranks),
         )
 
     def _input(self, n: Node) -> ArrayUse:
         source, at = n.attr
         where = tuple(self._coordinate(c.start, c.step, c.axis) for c in at)
-        d = source.holds(n.type.dtype)
-        return ArrayUse(self.scribe.names[n], d, source.kind, source.index, source.views, where)
+        d = source.stored_dtype(n.type.dtype)
+        return ArrayUse(self.builder.names[n], d, source.kind, source.index, source.views, where)
 
     def _gathered(self, n: Node) -> ArrayUse:
-        """The array behind a pointer, and the axes along which the addresses vary that are computed from it."""
+        """Operand behind a pointer, and the axes along which its computed addresses vary."""
         (source,) = n.attr
         fetches = [f for f in self.nodes if f.op == "fetch" and f.attr[0] == source]
         free = frozenset().union(*(self.free[f] for f in fetches))
         axes = tuple(k for k, a in enumerate(self.axes) if a in free)
-        return ArrayUse(self.scribe.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
+        return ArrayUse(self.builder.names[n], fetches[0].attr[2], source.kind, source.index, source.views, (), axes)
 
-    def _output(self, root: Root) -> ArrayUse:
-        starts = root.starts or (0,) * len(root.axes)
+    def _output(self, root: ScalarStore) -> ArrayUse:
+        starts = root.offsets or (0,) * len(root.axes)
         where = tuple(self._coordinate(s, 1, a) for s, a in zip(starts, root.axes))
         views = (("reshape", root.viewed),) if root.viewed != root.shape else ()
         stem = "out" if root.kind == "result" else "part"
-        return ArrayUse(self.scribe.mint(stem), root.held, root.kind, root.index, views, where)
+        return ArrayUse(self.builder.fresh_name(stem), root.stored_dtype, root.kind, root.index, views, where)
 
-    def _coordinate(self, start, step: int, axis: Axis | None) -> Coordinate:
-        return Coordinate(start, step, None if axis is None else self.axes.index(axis))
+    def _coordinate(self, start, step: int, axis: Axis | None) -> IterationIndex:
+        return IterationIndex(start, step, None if axis is None else self.axes.index(axis))
 
     def _scalar(self, n: Node) -> ScalarUse:
         if n.op == "stride":
             source, axis = n.attr
             array = next(k for k, p in enumerate(self.pointers) if p.attr[0] == source)
-            return ScalarUse(self.scribe.value(n), "stride", (len(self.loads) + array, axis))
+            return ScalarUse(self.builder.value(n), "stride", (len(self.loads) + array, axis))
         if n.op == "literal":
-            return ScalarUse(self.scribe.value(n), "literal", n.attr[1])
-        return ScalarUse(self.scribe.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
+            return ScalarUse(self.builder.value(n), "literal", n.attr[1])
+        return ScalarUse(self.builder.value(n), "argument" if n.op == "scalar" else "extent", n.attr)
 
 
-def stored(value: Node, root: Root) -> Node:
-    """What to store for a value: the store rounds, so that it needs no rounding to the same narrow type before."""
+def stored(value: Node, root: ScalarStore) -> Node:
+    """The value without a rounding that the store does anyway."""
     d = root.type.dtype
     rounds = value.op == "cast" and value.type.dtype is d and root.kind == "result" and d.compute is FLOAT32
     return value.args[0] if rounds and value.args[0].type.dtype.compute is FLOAT32 else value

@@ -1,77 +1,74 @@
-"""The phases of rows that do not stay on the chip: as few passes over the columns as the laws of streaming allow."""
+"""Phases of rows that exceed the chip: as few loops over the columns as the laws of online reductions allow."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ... import debug
 from ...ir.graph import Node, walk
-from ...rewrite.online.discover import Pass, passes
-from ...rewrite.scalar_builder import replaced
-from ...rewrite.online.online_reduction import Lift, StreamFold
+from ...rewrite.online.discover import OnlinePass, find_passes
+from ...rewrite.scalar_builder import replace_nodes
+from ...rewrite.online.online_reduction import TileReduction, OnlineReduction
 from ...rewrite.online.printer import check, show
-from ..phase import Body, FoldUse, Implied, Phase, Store
+from ..phase import Body, Reduction, DerivedAccumulators, Phase, Store
 from .instructions import literal
-from .fold_bodies import fold_use, merging
-
-if TYPE_CHECKING:
-    from .phases import PhaseEmitter
+from .fold_bodies import build_reduction, combine_body
+from .phases import PhaseBuilder
 
 NO_WORK = Body((), (), ())
 
 
-class Streamed:
-    """Writes the streamed phases of one kernel with the names of its emitter.
+class LoopedPhases:
+    """Builds the looped phases of one kernel with the names of its builder.
 
-    Element stores wait for the last phase: a store may be to an array that earlier phases read.
+    Element stores wait for the last phase: a store may overwrite an array that earlier phases read.
     """
 
-    def __init__(self, emitter: PhaseEmitter):
-        self.emitter = emitter
-        self.scribe = emitter.scribe
-        self.passes, self.reasons = _passes(emitter)
-        found = {f: p for p, one in enumerate(self.passes) for f in one.folds}
-        self.depth = emitter.depths(found, 0 if _after_order(emitter) else len(self.passes))
-        self.count = max(len(self.passes), emitter.count(self.depth))
+    def __init__(self, owner: PhaseBuilder):
+        self.owner = owner
+        self.builder = owner.builder
+        self.passes, self.reasons = _online_passes(owner)
+        pass_of = {f: p for p, one in enumerate(self.passes) for f in one.folds}
+        self.depth = owner.depths(pass_of, 0 if _after_order(owner) else len(self.passes))
+        self.count = max(len(self.passes), owner.count(self.depth))
 
     def phases(self) -> tuple[Phase, ...]:
-        """One for each pass, and one for the stores of elements where they need the last of them."""
-        made: list[Phase] = []
+        """One phase per pass, and one for element stores that need the last pass."""
+        phases: list[Phase] = []
         rows: dict[Node, None] = {}
         for p in range(self.count):
-            one = self.passes[p] if p < len(self.passes) else Pass(())
-            stores = self.emitter.stores if p == self.count - 1 else []
+            one = self.passes[p] if p < len(self.passes) else OnlinePass(())
+            stores = self.owner.stores if p == self.count - 1 else []
             if one.stream is None:
-                made += self._plain(p, one, stores, rows)
+                phases += self._plain_phases(p, one, stores, rows)
             else:
-                made.append(self._streaming(p, one.stream, stores, rows))
-        return tuple(made)
+                phases.append(self._online_phase(p, one.stream, stores, rows))
+        return tuple(phases)
 
-    def _plain(self, p: int, one: Pass, stores, rows: dict[Node, None]) -> list[Phase]:
-        """A pass whose folds need nothing of one another, and what is done with the order that it finds."""
-        emitter = self.emitter
-        lifts = [Lift(f.attr[0], f.args[0], emitter.state_of(f)) for f in one.folds]
-        selects = [n for n in emitter.selects if self.depth[n] == p + 1]
-        found = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
-        found += emitter.rank_phase(p, self.depth, [*emitter.known(), *rows])
-        found = found or [Phase(NO_WORK)]
-        folds = [f for f in emitter.folds if self.depth[f] == p + 1]
-        row, row_stores = self._row_work(p, folds + emitter.picked(p, self.depth), {}, rows)
-        found[-1] = replace(found[-1], row=row, row_stores=row_stores)
-        return found
+    def _plain_phases(self, p: int, one: OnlinePass, stores, rows: dict[Node, None]) -> list[Phase]:
+        """Phase of independent folds, and the phase over the sorted axis."""
+        owner = self.owner
+        lifts = [TileReduction(f.attr[0], f.args[0], owner.state_of(f)) for f in one.folds]
+        selects = [n for n in owner.selects if self.depth[n] == p + 1]
+        phases = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
+        phases += owner.rank_phase(p, self.depth, [*owner.known(), *rows])
+        phases = phases or [Phase(NO_WORK)]
+        folds = [f for f in owner.folds if self.depth[f] == p + 1]
+        row, row_stores = self._row_work(p, folds + owner.picked(p, self.depth), {}, rows)
+        phases[-1] = replace(phases[-1], row=row, row_stores=row_stores)
+        return phases
 
     # -- a pass with a joint state
 
-    def _streaming(self, p: int, stream: StreamFold, stores, rows: dict[Node, None]) -> Phase:
-        """A pass that works every tile as if it were a row, and merges the tiles' states."""
+    def _online_phase(self, p: int, stream: OnlineReduction, stores, rows: dict[Node, None]) -> Phase:
+        """Phase of an online reduction: each tile runs the tile phases, then its state is combined into the row's."""
         check(stream)
         debug.say(debug.DECISIONS, "folds that stream", show(stream))
         first, points, second, state = stream.lift()
         for lift in (*first, *second):
             for slot in lift.slots:
-                self.scribe.name(slot, f"tile_{lift.fold}", lift.fold)
+                self.builder.name(slot, f"tile_{lift.fold}", lift.fold)
         slots = [slot for lift in first for slot in lift.slots]
         tile = [self._elements(first, stores, rows)]
         held = {slot for lift in second for slot in lift.slots} | set(slots)
@@ -80,87 +77,93 @@ class Streamed:
         tile[0] = replace(tile[0], row=row)
         if second:
             tile.append(self._elements(second, [], [*rows, *slots, *wanted]))
-        follow = dict(stream.implied(state)) if stream.lasting else {}
-        implied = self._implied(follow, [*rows, *slots, *held, *wanted]) if follow else None
+        values = dict(stream.derived(state)) if stream.reuses_reference else {}
+        derived = self._derived(values, [*rows, *slots, *held, *wanted]) if values else None
         whole = stream.state()
         for k, s in enumerate(whole):
-            self.scribe.name(s, "stream", f"stream {k}")
-        use = FoldUse(
+            self.builder.name(s, "stream", f"stream {k}")
+        use = Reduction(
             "stream",
-            tuple(map(self.scribe.value, state)),
-            tuple(map(self.scribe.value, whole)),
+            tuple(map(self.builder.value, state)),
+            tuple(map(self.builder.value, whole)),
             tuple(map(literal, stream.identity)),
-            merging(stream.state("a"), stream.state("b"), stream.merge()),
+            combine_body(stream.state("a"), stream.state("b"), stream.combine()),
         )
         folds = [f for f, _ in stream.finish]
         row, row_stores = self._row_work(p, folds, dict(stream.finish), rows, whole)
-        return Phase(NO_WORK, (), (use,), row, row_stores, tuple(tile), lasting=stream.lasting, implied=implied)
+        return Phase(
+            NO_WORK, (), (use,), row, row_stores, tuple(tile), reuses_reference=stream.reuses_reference, derived=derived
+        )
 
-    def _implied(self, follow: dict[Node, Node], rows: Iterable[Node]) -> Implied:
-        return Implied(tuple(map(self.scribe.value, follow)), self._body(list(follow.values()), rows))
+    def _derived(self, values: dict[Node, Node], rows: Iterable[Node]) -> DerivedAccumulators:
+        return DerivedAccumulators(tuple(map(self.builder.value, values)), self._body(list(values.values()), rows))
 
     # -- elements and rows
 
-    def _elements(self, lifts: Sequence[Lift], stores, rows: Iterable[Node], selects: Sequence[Node] = ()) -> Phase:
-        """Element work: what is folded, what is stored, and what is put in order."""
-        lifted = [self.emitter.lifted(lift.fold, lift.value) for lift in lifts]
+    def _elements(
+        self, lifts: Sequence[TileReduction], stores, rows: Iterable[Node], selects: Sequence[Node] = ()
+    ) -> Phase:
+        """Element work: reductions, stores and sorts."""
+        lifted = [self.owner.lifted(lift.fold, lift.value) for lift in lifts]
         results = dict.fromkeys([*(x for state in lifted for x in state), *(v for _, v in stores)])
         results.update(dict.fromkeys(n.args[0] for n in selects))
-        element, scans, names = self.emitter.element(list(results), [*self.emitter.known(), *rows])
+        element, scans, names = self.owner.element(list(results), [*self.owner.known(), *rows])
         uses = []
         for lift, state in zip(lifts, lifted):
-            states = tuple(map(self.scribe.value, lift.slots))
-            uses.append(fold_use(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
-        element_stores = tuple(Store(names[v], self.emitter.places[r]) for r, v in stores)
-        select = self.emitter.selection(selects[0], names[selects[0].args[0]]) if selects else None
+            states = tuple(map(self.builder.value, lift.slots))
+            uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
+        element_stores = tuple(Store(names[v], self.owner.places[r]) for r, v in stores)
+        select = self.owner.selection(selects[0], names[selects[0].args[0]]) if selects else None
         return Phase(element, element_stores, tuple(uses), scans=scans, select=select)
 
     def _body(self, results: Sequence[Node], rows: Iterable[Node]) -> Body:
-        return self.scribe.body((), list(results), [*self.emitter.known(), *rows])
+        return self.builder.body((), list(results), [*self.owner.known(), *rows])
 
     def _row_work(self, p: int, folds: Sequence[Node], finish: dict[Node, Node], rows: dict[Node, None], state=()):
         """(row body, row stores) after pass p; `finish` gives folds from a joint `state`."""
-        due = [(r, v) for r, v in self.emitter.row_stores if max(self.depth[v] - 1, 0) == p]
+        due = [(r, v) for r, v in self.owner.row_stores if max(self.depth[v] - 1, 0) == p]
         wanted = [*folds, *self._later_values(p), *(v for _, v in due)]
         final = self._finished(wanted, finish)
-        available = [*self.emitter.known(), *rows, *state, *(f for f in folds if f not in finish)]
+        available = [*self.owner.known(), *rows, *state, *(f for f in folds if f not in finish)]
         results = [n for n in dict.fromkeys(final[w] for w in wanted) if n not in available]
-        body = self.scribe.body((), results, available) if results else None
+        body = self.builder.body((), results, available) if results else None
         names = {n: value.name for n, value in zip(results, body.results)} if body else {}
         for n in wanted:
             if final[n] is not n:
-                self.scribe.rename(n, final[n])
-        stores = tuple(Store(names.get(final[v]) or self.scribe.names[v], self.emitter.places[r]) for r, v in due)
+                self.builder.rename(n, final[n])
+        stores = tuple(Store(names.get(final[v]) or self.builder.names[v], self.owner.places[r]) for r, v in due)
         rows.update(dict.fromkeys([*folds, *self._later_values(p)]))
         return body, stores
 
     def _finished(self, wanted: Sequence[Node], finish: dict[Node, Node]) -> dict[Node, Node]:
-        """Row values with the folds of a stream written out as what its state gives."""
+        """Row values with the folds of an online reduction replaced by expressions of its state."""
         done: dict[Node, Node] = {}
 
         for f, value in finish.items():
-            done[f] = replaced([value], done)[value]
-        return replaced(wanted, done)
+            done[f] = replace_nodes([value], done)[value]
+        return replace_nodes(wanted, done)
 
     def _later_values(self, p: int) -> list[Node]:
-        """The once-a-row values that become computable after pass p and that elements of later passes read."""
-        return self.emitter.row_values(p, self.depth)
+        """Row values that become computable after pass p and that elements of later passes read."""
+        return self.owner.row_values(p, self.depth)
 
 
-def _passes(emitter: PhaseEmitter) -> tuple[tuple[Pass, ...], tuple[str, ...]]:
-    """The passes of a kernel's folds over its columns, and why they are not fewer; scans stand in the way of all
-    streaming, and so do orders that a fold depends on."""
-    folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
-    if not any(n.op == "scan" for n in emitter.nodes) and not _after_order(emitter):
-        found, refusals = passes(folds)
-        return found, tuple(dict.fromkeys(r.reason for r in refusals))
-    count = max((emitter.depth[f] for f in folds), default=0)
-    layers = [tuple(f for f in folds if emitter.depth[f] == p + 1) for p in range(count)]
-    beside = "behind orders" if emitter.selects else "beside scans"
-    return tuple(map(Pass, layers)), (f"folds are not streamed {beside}",) if count > 1 else ()
+def _online_passes(owner: PhaseBuilder) -> tuple[tuple[OnlinePass, ...], tuple[str, ...]]:
+    """Passes of a kernel's folds over its columns, and why there are not fewer.
+
+    Scans prevent online reductions, and so do sorts that a fold depends on.
+    """
+    folds = [f for f in owner.folds if f.attr[1] != owner.ranks]
+    if not any(n.op == "scan" for n in owner.nodes) and not _after_order(owner):
+        passes, obstacles = find_passes(folds)
+        return passes, tuple(dict.fromkeys(r.reason for r in obstacles))
+    count = max((owner.depth[f] for f in folds), default=0)
+    layers = [tuple(f for f in folds if owner.depth[f] == p + 1) for p in range(count)]
+    where = "behind sorts" if owner.selects else "beside scans"
+    return tuple(map(OnlinePass, layers)), (f"folds do not share passes {where}",) if count > 1 else ()
 
 
-def _after_order(emitter: PhaseEmitter) -> bool:
-    """Whether a fold over the columns depends on an order of theirs."""
-    folds = [f for f in emitter.folds if f.attr[1] != emitter.ranks]
+def _after_order(owner: PhaseBuilder) -> bool:
+    """Whether a fold over the columns depends on a sort of them."""
+    folds = [f for f in owner.folds if f.attr[1] != owner.ranks]
     return any(n.op == "ranked" for n in walk(folds))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...fusion import cost_model
 from ...ir.graph import Node
 from ...ir.types import BOOL
-from .rematerialization import dearness
+from .rematerialization import recompute_cost
 
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
@@ -41,7 +41,7 @@ def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]
             continue
         seen.add(n)
         axes = free.get(n, frozenset())
-        if n.type.dtype is BOOL and axes & stream and axes & lanes and dearness(n, known) >= WORTH_A_LOOP:
+        if n.type.dtype is BOOL and axes & stream and axes & lanes and recompute_cost(n, known) >= WORTH_A_LOOP:
             below = computed([n], set())
             read = [m for m in below if m.op in ("load", "fetch") and free[m] & stream]
             if not read and scores.isdisjoint(below):
@@ -53,4 +53,4 @@ def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]
 
 def computed(roots: Iterable[Node], stop: Iterable[Node]) -> list[Node]:
     """All nodes below the roots down to those in `stop`, without constants."""
-    return [n for n in cost_model.computed(list(roots), frozenset(stop)) if n.op != "const"]
+    return [n for n in cost_model.computed_nodes(list(roots), frozenset(stop)) if n.op != "const"]

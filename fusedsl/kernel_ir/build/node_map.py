@@ -1,4 +1,4 @@
-"""A pass over scores as data that holds nodes: all of them, and the same pass with others in their places."""
+"""Maps over the nodes of an attention pattern: all of them, or the pattern with nodes replaced."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any
 from ...fusion.online.find_attention import ScoreProduct, AttentionPattern, ValueProduct
 from ...ir.graph import Node
 from ...rewrite.online.components import Component, Exponent, Reference
-from ...rewrite.online.online_reduction import StreamFold
+from ...rewrite.online.online_reduction import OnlineReduction
 
-PARTS = (AttentionPattern, ScoreProduct, ValueProduct, StreamFold, Component, Exponent, Reference)
+PARTS = (AttentionPattern, ScoreProduct, ValueProduct, OnlineReduction, Component, Exponent, Reference)
 
 
-def nodes_of(one: AttentionPattern) -> list[Node]:
-    """Every node that stands in a pass."""
-    found: list[Node] = []
+def all_nodes(pattern: AttentionPattern) -> list[Node]:
+    """Every node of an attention pattern."""
+    nodes: list[Node] = []
 
     def collect(n: Node) -> Node:
-        found.append(n)
+        nodes.append(n)
         return n
 
-    mapped(one, collect)
-    return found
+    map_nodes(pattern, collect)
+    return nodes
 
 
-def mapped(x: Any, change: Callable[[Node], Node]) -> Any:
+def map_nodes(x: Any, change: Callable[[Node], Node]) -> Any:
     """Frozen data with its nodes replaced."""
     if isinstance(x, Node):
         return change(x)
     if isinstance(x, tuple):
-        return tuple(mapped(part, change) for part in x)
+        return tuple(map_nodes(part, change) for part in x)
     if isinstance(x, PARTS):
-        return dataclasses.replace(x, **{f.name: mapped(getattr(x, f.name), change) for f in dataclasses.fields(x)})
+        return dataclasses.replace(x, **{f.name: map_nodes(getattr(x, f.name), change) for f in dataclasses.fields(x)})
     return x

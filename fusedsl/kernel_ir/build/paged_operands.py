@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from math import isnan
 from typing import TYPE_CHECKING
 
-from ...fusion.coordinates import Axis, Computed, Coordinate
-from ...fusion.mask_conditions import counts, read_where
+from ...fusion.coordinates import Axis, ComputedIndex, Coordinate
+from ...fusion.mask_conditions import may_contribute, predicate_reads
 from ...fusion.online.find_attention import AttentionPattern, ValueProduct
 from ...ir.folds import pick
 from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ...ir.types import BOOL, INT64
-from ...rewrite.scalar_builder import free_axes, replaced
+from ...rewrite.scalar_builder import free_axes, replace_nodes
 from ..attention import PagedOperands, PagedRow
 from ..memory_access import ACCESS_BYTES
-from .node_map import mapped, nodes_of
+from .node_map import map_nodes, all_nodes
 
 if TYPE_CHECKING:
     from .attention import AttentionBuilder
@@ -76,24 +76,24 @@ class PagedLoads:
 
 def find_paged_loads(one: AttentionPattern) -> PagedLoads:
     """Find the paged operands of a pattern."""
-    if not one.reduction.level or len(one.score_products) != 1 or len(one.value_products) > 1:
+    if not one.reduction.running_reference or len(one.score_products) != 1 or len(one.value_products) > 1:
         return PagedLoads()
     known = {*one.rows, *one.reduction.stream}.difference(one.query_axes)
-    condition = counts([one.reduction], known)
+    condition = may_contribute([one.reduction], known)
     sides = [(p.k, p.axis) for p in one.score_products] + [(w.v, w.axis) for w in one.value_products]
     return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))
 
 
 def _paged_load(value: Node, axis: Axis, condition: Node | None) -> PagedLoad | None:
     """The paged load of an operand, if its rows have computed addresses that do not vary along the axis."""
-    there, n = None, read_where(condition, value)
+    there, n = None, predicate_reads(condition, value)
     if is_nan_if_invalid(n):
         there, n, _ = n.args
     if n.op != "fetch":
         return None
     at = n.attr[1]
     free = free_axes([*n.args, *([] if there is None else [there])])
-    computed = [x for c in at if isinstance(c, Computed) for x in (c.value, c.inside) if x is not None]
+    computed = [x for c in at if isinstance(c, ComputedIndex) for x in (c.value, c.inside) if x is not None]
     known = free_axes(computed)
     if any(axis in known[x] for x in computed) or (there is not None and axis in free[there]):
         return None
@@ -109,7 +109,7 @@ def is_nan_if_invalid(n: Node) -> bool:
     return n.op == "where" and n.args[2].op == "const" and n.type.dtype.kind == "f" and isnan(value_of(n.args[2]))
 
 
-def _is_aligned_contiguous(c: Coordinate | Computed, size: int) -> bool:
+def _is_aligned_contiguous(c: Coordinate | ComputedIndex, size: int) -> bool:
     """True for stride 1 and a start that is aligned to one asynchronous copy."""
     return isinstance(c, Coordinate) and c.step == 1 and isinstance(c.start, int) and c.start * size % ACCESS_BYTES == 0
 
@@ -146,11 +146,11 @@ def with_paged_operands(
     for right, place in zip((p.k, *(w.v for w in one.value_products)), (places.k, places.v)):
         if place is not None:
             done[right] = place.fetch
-    bare = replaced([p.fold], done)[p.fold]
+    bare = replace_nodes([p.fold], done)[p.fold]
     if places.k is not None and places.k.valid is not None:
         done[p.fold] = pick(places.k.valid, bare, constant(float("nan"), bare.type.dtype))
-    new = replaced([*nodes_of(one), *values], done)
-    found = mapped(one, new.__getitem__)
+    new = replace_nodes([*all_nodes(one), *values], done)
+    found = map_nodes(one, new.__getitem__)
     return replace(found, score_products=(replace(found.score_products[0], fold=bare),)), new
 
 
@@ -184,12 +184,12 @@ def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
 
 def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
     """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
-    places, scribe = emitter.paged, emitter.scribe
+    places, builder = emitter.paged, emitter.builder
     if places == PagedLoads():
         return None
     results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
     results = list(dict.fromkeys([*results, *places.valid]))
-    body = scribe.body((), results, emitter.known())
+    body = builder.body((), results, emitter.known())
     values = dict(zip(results, body.results))
 
     def line(place: PagedLoad | None) -> PagedRow | None:

@@ -1,4 +1,4 @@
-"""The phases of a kernel over rows or elements: what each computes, folds, stores, and leaves for later ones."""
+"""Builds the phases of kernels over rows or elements: bodies, reductions, stores, and values held for later phases."""
 
 from __future__ import annotations
 
@@ -6,30 +6,31 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...fusion.coordinates import Axis
-from ...fusion.fusion_group import Group
-from ...fusion.contractions import factors
+from ...fusion.fusion_group import FusionGroup
+from ...fusion.contractions import matmul_factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import ColumnEpilogue
-from ..phase import Body, Phase, Product, ScanStep, ScanUse, Selection, Store, Value
+from ..phase import Body, Phase, MatrixProduct, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .instructions import literal
-from .fold_bodies import fold_use, merging
-from .kernel_frame import Frame, position
-from .rematerialization import READ, WORTH_HOLDING, closure, dearness
-from .looped_phases import Streamed
+from .fold_bodies import build_reduction, combine_body
+from .kernel_frame import KernelFrame, position
+from .rematerialization import READ, RECOMPUTE_BELOW, computed_below, recompute_cost
 
 
-class PhaseEmitter(Frame):
-    """Writes the plan of a group that does not stream."""
+class PhaseBuilder(KernelFrame):
+    """Builds the plan of a group that is not attention."""
 
-    def __init__(self, group: Group, parameters: Sequence[Parameter]):
+    def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         super().__init__(group, parameters)
         self.depth = self.depths()
 
     def depths(self, passes: Mapping[Node, int] | None = None, before: int = 0) -> dict[Node, int]:
-        """For each node, the number of phases that must be over before it can be computed: each fold's own phase, or
-        that of its pass, and what is before it; an order comes after `before` phases."""
+        """Number of phases that must be complete before each node can be computed.
+
+        A fold's own phase (or its pass) counts, and everything before it; a sort comes after `before` phases.
+        """
         depth: dict[Node, int] = {}
         for n in self.nodes:
             below = max((depth[a] for a in n.args), default=0)
@@ -42,14 +43,9 @@ class PhaseEmitter(Frame):
     # -- the plan
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
-        """The plan, with the phases of resident and of streamed rows."""
-        made = dataclasses.replace(self.frame(name, header), resident=self._phases())
-        if self.cross:
-            return dataclasses.replace(made, column_epilogue=self._finish())
-        if self.group.is_elementwise:
-            return made
-        streamed = Streamed(self)
-        return dataclasses.replace(made, streamed=streamed.phases(), rereads=streamed.reasons)
+        """The plan, with the phases of rows in registers; `LoopedPhases` has those of looped rows."""
+        plan = dataclasses.replace(self.frame(name, header), resident=self._phases())
+        return dataclasses.replace(plan, column_epilogue=self._finish()) if self.cross else plan
 
     # -- phases
 
@@ -59,23 +55,23 @@ class PhaseEmitter(Frame):
         phases: list[Phase] = []
         for p in range(self.count(self.depth)):
             stores = [s for s in self.stores if self.depth[s[1]] == p]
-            made, held = self._phase(p, stores, known, rows)
-            made += self.rank_phase(p, self.depth, [*known, *rows])
+            new, held = self._phase(p, stores, known, rows)
+            new += self.rank_phase(p, self.depth, [*known, *rows])
             folds = [f for f in self.folds if self.depth[f] == p + 1]
             row, values, row_stores = self._row(p, folds + self.picked(p, self.depth), rows)
-            made[-1] = dataclasses.replace(made[-1], row=row, row_stores=row_stores)
-            phases += made
+            new[-1] = dataclasses.replace(new[-1], row=row, row_stores=row_stores)
+            phases += new
             known.update(dict.fromkeys(held))
             rows.update(values)
         return tuple(phases)
 
     def count(self, depth: Mapping[Node, int]) -> int:
-        """How many phases there are."""
+        """Number of phases."""
         ends = [depth[v] + 1 for _, v in self.stores + self.rank_stores]
         return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.selects)])
 
     def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
-        """(the phase over the columns, if it has work; the element values that later phases may read)."""
+        """(the phase over the columns, if it has work; element values that later phases may read)."""
         available = [*known, *rows]
         folds = [f for f in self.folds if self.depth[f] == p + 1 and f.attr[1] != self.ranks]
         cross = [f for f in self.cross if self.depth[f] == p + 1]
@@ -91,7 +87,7 @@ class PhaseEmitter(Frame):
         element, scans, names = self.element(results, available)
         uses, across = (
             tuple(
-                fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+                build_reduction(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
                 for f in some
             )
             for some in (folds, cross)
@@ -99,35 +95,39 @@ class PhaseEmitter(Frame):
         element_stores = tuple(Store(names[v], self.places[r]) for r, v in stores)
         select = self.selection(selects[0], names[selects[0].args[0]]) if selects else None
         products = self._products(folds) if p == 0 and not (stores or scans or select or across or held) else ()
-        return [Phase(element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products)], held
+        return [
+            Phase(
+                element, element_stores, uses, scans=scans, select=select, column_reductions=across, products=products
+            )
+        ], held
 
-    def _products(self, folds: list[Node]) -> tuple[Product, ...]:
-        """What each fold sums, where all of them sum products of values with row axes of their own."""
-        found = []
+    def _products(self, folds: list[Node]) -> tuple[MatrixProduct, ...]:
+        """The factors of each fold, if all of them are matrix products."""
+        products = []
         for f in folds:
-            pair = factors(f, self.free, self.group.rows)
+            pair = matmul_factors(f, self.free, self.group.rows)
             if pair is None:
                 return ()
-            found.append(Product(*(self._body([a], self.known())[0] for a in pair)))
-        return tuple(found)
+            products.append(MatrixProduct(*(self._body([a], self.known())[0] for a in pair)))
+        return tuple(products)
 
     # -- orders
 
     def selection(self, n: Node, lifted: str) -> Selection:
-        """The order of a row, and what of it is read."""
+        """The sort of a row, and which of its values are read."""
         descending, _, count = n.attr
-        read = {m.attr: self.scribe.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
+        read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
         along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
         places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
         return Selection(value, descending, whole, along.get("values"), along.get("positions"), places)
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
-        """What is read of an order that phase p finds."""
+        """Elements that are read of the sort of phase p."""
         return [n for n in self.nodes if n.op == "ranked" and depth[n.args[0]] == p + 1]
 
     def rank_phase(self, p: int, depth: Mapping[Node, int], available: list[Node]) -> list[Phase]:
-        """The phase over the places of the order, if it has work."""
+        """Phase over the sorted axis, if it has work."""
         folds = [f for f in self.folds if depth[f] == p + 1 and self.ranks and f.attr[1] == self.ranks]
         stores = [(r, v) for r, v in self.rank_stores if depth[v] == p]
         if not folds and not stores:
@@ -137,121 +137,123 @@ class PhaseEmitter(Frame):
         wanted = [*(x for state in lifted.values() for x in state), *(v for _, v in stores)]
         element, names = self._body(list(dict.fromkeys(wanted)), available)
         uses = tuple(
-            fold_use(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
+            build_reduction(f.attr[0], f.args[0].type.dtype.compute, [names[x] for x in lifted[f]], self.states(f))
             for f in folds
         )
         return [Phase(element, tuple(Store(names[v], self.places[r]) for r, v in stores), uses, ranks=True)]
 
     def lifted(self, name: str, value: Node, along: Axis | None = None) -> State:
-        """The state that a fold along the columns, or `along` the rows, lifts an element to."""
+        """State of one element for a fold along the columns, or `along` the rows."""
         fold = FOLDS[name]
         return fold.lift(value, position(along or self.group.columns[0]) if fold.positional else None)
 
     def _finish(self) -> ColumnEpilogue:
-        """What becomes of the folds over rows, a column at a time."""
+        """Epilogue of the folds over rows, per column."""
         results = [v for _, v in self.cross_stores if v not in self.cross]
         body, names = self._body(list(dict.fromkeys(results)), [*self.known(), *self.cross])
-        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in self.cross_stores)
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in self.cross_stores)
         return ColumnEpilogue(body if results else None, stores)
 
     def element(self, results: list[Node], available: list[Node]):
-        """(the first body, the scans with the bodies between them, names of the results)."""
+        """(the first body, scans with the bodies between them, names of the results)."""
         level, known = self._levels(results, available), list(available)
         names: dict[Node, str] = {}
         bodies: list[Body] = []
         scans: list[tuple[ScanUse, ...]] = []
         for s in range(max(level.values(), default=0) + 1):
-            made = [n for n in level if n.op == "scan" and level[n] == s]
-            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in made))
-            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._crossing(level, s, known)
-            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in made]))
-            known += made
-            body, found = self._body(wanted, known)
-            names |= found | {n: self.scribe.names[n] for n in made}
+            here = [n for n in level if n.op == "scan" and level[n] == s]
+            scans.append(tuple(self._scan_use(n, names[n.args[0]]) for n in here))
+            due = [n.args[0] for n in level if n.op == "scan" and level[n] == s + 1] + self._held_over_scans(
+                level, s, known
+            )
+            wanted = list(dict.fromkeys(due + [n for n in results if level.get(n, 0) == s and n not in here]))
+            known += here
+            body, new = self._body(wanted, known)
+            names |= new | {n: self.builder.names[n] for n in here}
             bodies.append(body)
             known += [n for n in wanted if n not in known]
         return bodies[0], tuple(map(ScanStep, scans[1:], bodies[1:])), names
 
     def _levels(self, results: list[Node], available: list[Node]) -> dict[Node, int]:
-        """The scans that lie below each node that is computed here, one above the other."""
-        needed = closure(results, set(available))
+        """Nesting depth of scans below each node that is computed here."""
+        needed = computed_below(results, set(available))
         level: dict[Node, int] = {}
         for n in walk(needed):
             if n in needed:
                 level[n] = max((level.get(a, 0) for a in n.args), default=0) + (n.op == "scan")
         return level
 
-    def _crossing(self, level: dict[Node, int], s: int, known: list[Node]) -> list[Node]:
-        """What is computed before the next scans, read after them, and dear to compute again."""
+    def _held_over_scans(self, level: dict[Node, int], s: int, known: list[Node]) -> list[Node]:
+        """Values from before the next scans that are read after them and are expensive to recompute."""
         read = {a for n, above in level.items() if above > s and n.op != "scan" for a in n.args}
         stop = set(known)
         here = [n for n in level if level[n] == s and n in read and n.op != "scan"]
-        return [n for n in here if dearness(n, stop) >= WORTH_HOLDING]
+        return [n for n in here if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
 
     def _scan_use(self, n: Node, lifted: str) -> ScanUse:
-        """A fold's prefixes; the sum of nothing is -0.0 here, which changes no first element."""
+        """Scan of a fold; a float sum starts from -0.0, which changes no first element."""
         fold, (x,) = FOLDS[n.attr[0]], n.args
         (identity,) = fold.identity(x.type.dtype.compute)
         if fold.name == "sum" and identity.type.dtype.kind == "f":
             identity = constant(-0.0, identity.type.dtype)
-        value = self.scribe.value(n)
+        value = self.builder.value(n)
         a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
-        merge = merging((a,), (b,), fold.merge((a,), (b,)))
+        merge = combine_body((a,), (b,), fold.merge((a,), (b,)))
         lifts = (Value(lifted, value.dtype),)
         return ScanUse(fold.name, lifts, (value,), (literal(identity),), merge, reverse=n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
-        body = self.scribe.body((), results, available)
+        body = self.builder.body((), results, available)
         return body, {n: value.name for n, value in zip(results, body.results)}
 
     def _held(self, p: int, wanted: Iterable[Node], available: Iterable[Node]) -> list[Node]:
-        """The element values of this phase that later phases read and that are dear to compute again."""
+        """Element values of this phase that later phases read and that are expensive to recompute."""
         stop = set(available)
-        here = closure(wanted, stop)
+        here = computed_below(wanted, stop)
         later_roots = [f.args[0] for f in self.folds + self.cross if self.depth[f] > p + 1]
         later_roots += [v for _, v in self.stores if self.depth[v] > p]
         later_roots += [n.args[0] for n in self.selects if self.depth[n] > p + 1]
-        later = closure(later_roots, stop)
+        later = computed_below(later_roots, stop)
         both = [n for n in self.nodes if n in here and n in later and self.is_element(n)]
-        dear = [n for n in both if dearness(n, stop) >= WORTH_HOLDING]
-        needed = {a for n in later if n not in dear for a in n.args} | set(later_roots)
-        return [n for n in dear if n in needed]
+        expensive = [n for n in both if recompute_cost(n, stop) >= RECOMPUTE_BELOW]
+        needed = {a for n in later if n not in expensive for a in n.args} | set(later_roots)
+        return [n for n in expensive if n in needed]
 
     def state_of(self, f: Node) -> State:
-        """The state of a fold: itself for the result, others for what nobody reads by itself."""
-        found = []
+        """Accumulators of a fold: the fold itself for its result, extra nodes for the others."""
+        state = []
         for k, x in enumerate(FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)):
             side = f if k == FOLDS[f.attr[0]].finish else node("side", (f,), k, x.type)
-            self.scribe.name(side, f"{f.attr[0]}_state", f.attr[0])
-            found.append(side)
-        return tuple(found)
+            self.builder.name(side, f"{f.attr[0]}_state", f.attr[0])
+            state.append(side)
+        return tuple(state)
 
     def states(self, f: Node) -> tuple[Value, ...]:
-        """The names of a fold's state."""
-        return tuple(map(self.scribe.value, self.state_of(f)))
+        """Names of a fold's accumulators."""
+        return tuple(map(self.builder.value, self.state_of(f)))
 
     def _row(self, p: int, folds: list[Node], rows: dict[Node, None]):
-        """(row body, row values that it makes, row stores) after the folds of phase p, and what was picked there."""
-        made = self.row_values(p, self.depth)
+        """(row body, its row values, row stores) after the folds and sorts of phase p."""
+        values = self.row_values(p, self.depth)
         due = [(r, v) for r, v in self.row_stores if max(self.depth[v] - 1, 0) == p]
         available = [*self.known(), *rows, *folds]
-        results = [n for n in dict.fromkeys([*made, *(v for _, v in due)]) if n not in available]
+        results = [n for n in dict.fromkeys([*values, *(v for _, v in due)]) if n not in available]
         body, names = self._body(results, available) if results else (None, {})
-        stores = tuple(Store(names.get(v) or self.scribe.names[v], self.places[r]) for r, v in due)
-        return body, dict.fromkeys([*folds, *made]), stores
+        stores = tuple(Store(names.get(v) or self.builder.names[v], self.places[r]) for r, v in due)
+        return body, dict.fromkeys([*folds, *values]), stores
 
     def row_values(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
-        """The once-a-row values that become computable after phase p and that elements of later phases read."""
-        frontier: dict[Node, None] = {}
+        """Row values that become computable after phase p and that elements of later phases read."""
+        live_ins: dict[Node, None] = {}
         later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
         later += [v for _, v in self.stores + self.rank_stores]
         later += [n.args[0] for n in self.selects if depth[n] > p + 1]
-        for n in closure(later, set()):
+        for n in computed_below(later, set()):
             if self.varies(n) and n.op not in READ:
                 for a in n.args:
                     if not self.varies(a) and depth[a] == p + 1 and a.op not in READ:
-                        frontier[a] = None
+                        live_ins[a] = None
         for v in later:
             if not self.varies(v) and depth[v] == p + 1 and v.op not in READ:
-                frontier[v] = None
-        return list(frontier)
+                live_ins[v] = None
+        return list(live_ins)

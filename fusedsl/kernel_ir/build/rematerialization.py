@@ -1,4 +1,4 @@
-"""What is dear to compute again, and so worth a register from one phase to a later one."""
+"""Rematerialisation: values that are cheap to recompute are not held in registers between phases."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from ...ir.op_cost import FETCH_COST
 from ...ir.graph import Node
 from ...ir.ops import OPS
 
-WORTH_HOLDING = 8  # instructions: computing less than this again is cheaper than a register
-READ = ("fold", "ranked")  # nodes whose values a row's work leaves by name
-PRICED = {"scan": 100, "fetch": FETCH_COST}  # a scan: all threads of a row wait for each other
+RECOMPUTE_BELOW = 8  # instructions; cheaper values are recomputed
+READ = ("fold", "ranked")  # row values that are read by name
+PRICED = {"scan": 100, "fetch": FETCH_COST}  # instructions; a scan synchronises all threads of a row
 
 
-def closure(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
-    """The nodes below the roots that are computed: those in `stop`, folds and places of an order are read.
+def computed_below(roots: Iterable[Node], stop: set[Node]) -> dict[Node, None]:
+    """Nodes below the roots that are computed: not those in `stop`, folds, sorted elements or constants.
 
-    They come in an order that is the same in every process, and so is the file that is made of them.
+    The order is the same in every process, and so are the generated files.
     """
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     stack = list(roots)
     while stack:
         n = stack.pop()
-        if n in found or n in stop or n.op in READ or n.op == "const":
+        if n in nodes or n in stop or n.op in READ or n.op == "const":
             continue
-        found[n] = None
+        nodes[n] = None
         stack.extend(n.args)
-    return found
+    return nodes
 
 
-def dearness(n: Node, stop: set[Node]) -> int:
-    """Instructions of computing a value from those in `stop`."""
-    return sum(PRICED.get(m.op) or OPS[m.op].cost for m in closure([n], stop) if m.op in OPS or m.op in PRICED)
+def recompute_cost(n: Node, stop: set[Node]) -> int:
+    """Instructions to recompute a value from those in `stop`."""
+    return sum(PRICED.get(m.op) or OPS[m.op].cost for m in computed_below([n], stop) if m.op in OPS or m.op in PRICED)

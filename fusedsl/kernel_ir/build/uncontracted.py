@@ -1,4 +1,4 @@
-"""The option fp_contract=False: in the bodies of a plan every product is rounded before it is added to."""
+"""Option fp_contract=False: every product in a plan's bodies is rounded before it is added."""
 
 from __future__ import annotations
 
@@ -10,27 +10,32 @@ from ...ir.types import DType
 from ..phase import Body
 from ..plan import KernelPlan
 
-_OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal: products of integers stand in a call of their type
+_OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal; integer products are inside a call of their dtype
+COMBINERS = ("combine", "merge")  # fields of Reduction and of Weighing: their bodies combine two states
 PRODUCT = re.compile(rf"(\w+) = ({_OPERAND}) \* ({_OPERAND})(?=$|  #)")
 
 
-def uncontracted(plan: KernelPlan) -> KernelPlan:
-    """The plan with `mul_rn` for products of floats, which neither LLVM nor PTX contracts."""
+def forbid_contraction(plan: KernelPlan) -> KernelPlan:
+    """The plan with `mul_rn` for float products, which neither LLVM nor PTX contracts."""
     return _changed(plan)
 
 
 def _changed(part: Any) -> Any:
     if isinstance(part, tuple):
         return tuple(map(_changed, part))
-    if not dataclasses.is_dataclass(part) or isinstance(part, (type, DType)):  # a dtype is known by its identity
+    if not dataclasses.is_dataclass(part) or isinstance(part, (type, DType)):  # dtypes are compared by identity
         return part
     if isinstance(part, Body):
-        return dataclasses.replace(part, lines=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.lines))
+        return dataclasses.replace(
+            part, instructions=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.instructions)
+        )
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
-    changed = {name: _changed(old) for name, old in fields.items() if not (name == "merge" and _merges_alone(old))}
+    changed = {
+        name: _changed(old) for name, old in fields.items() if not (name in COMBINERS and _is_single_product(old))
+    }
     return dataclasses.replace(part, **changed)
 
 
-def _merges_alone(merge: Body) -> bool:
-    """Whether a product is all that a merge does: nothing is added, and skeletons know its form."""
-    return len(merge.lines) == 1
+def _is_single_product(combine: Body) -> bool:
+    """Whether a combine body is one product: nothing is added to it, and emitters match its form."""
+    return len(combine.instructions) == 1

@@ -1,1 +1,1 @@
-"""What a condition is on a whole tile: intervals and three-valued logic."""
+"""Block-mask analysis: conditions on a whole tile, by interval arithmetic and three-valued logic."""

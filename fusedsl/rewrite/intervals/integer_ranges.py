@@ -1,8 +1,4 @@
-"""What integers of a tile can be whatever the numbers of a call, and where their arithmetic may wrap.
-
-Bounds of a sum are the sums of bounds only where no element wraps. Of positions, extents and literals the ranges show
-that none does; of a number of the call, which may be any, the kernel asks it of the ends of each tile.
-"""
+"""Integer ranges on a tile for all calls, and where integer arithmetic may wrap."""
 
 from __future__ import annotations
 
@@ -16,47 +12,49 @@ from .three_valued_logic import all_hold
 from .value_ranges import Bounds
 
 Range = tuple[int, int]
-POSITIONS: Range = (0, 1 << 47)  # on an axis: the bytes that a process has addresses for
+POSITIONS: Range = (0, 1 << 47)  # on an axis: bytes of an address space
 
 
 class Ranges:
-    """The ranges of the integers of a program."""
+    """Ranges of the integers of a program."""
 
     def __init__(self) -> None:
         self._known: dict[Node, Range] = {}
 
     def of(self, root: Node) -> Range:
-        """The least and the greatest that an integer can be."""
-        return resolve(self._known, root, lambda n: n.args, self._found)
+        """(least, greatest) value of an integer."""
+        return resolve(self._known, root, lambda n: n.args, self._range_of)
 
     def may_wrap(self, n: Node) -> bool:
-        """Whether an operation on integers may have a result that its dtype does not hold."""
+        """Whether an operation may exceed its dtype."""
         exact = self._exact(n)
-        return exact is None or not _within(exact, whole(n.type.dtype))
+        return exact is None or not _within(exact, dtype_range(n.type.dtype))
 
-    def _found(self, n: Node) -> Range:
+    def _range_of(self, n: Node) -> Range:
         if n.type.dtype.kind not in "biu":
             return 0, 0
-        limits = whole(n.type.dtype)
+        limits = dtype_range(n.type.dtype)
         exact = self._exact(n)
         return limits if exact is None or not _within(exact, limits) else exact
 
     def _exact(self, n: Node) -> Range | None:
-        """The range of the result as it would be without a width; None where nothing is known of it."""
+        """Range of the result without a width; None if unknown."""
         if n.op == "const":
             return (int(value_of(n)),) * 2
         if n.op in ("position", "size"):
             return POSITIONS
-        if n.op == "convert" and n.args[0].op == "position":  # these fit every integer that they are computed in
-            return 0, min(POSITIONS[1], whole(n.type.dtype)[1])
+        if (
+            n.op == "convert" and n.args[0].op == "position"
+        ):  # indices fit every integer dtype that they are computed in
+            return 0, min(POSITIONS[1], dtype_range(n.type.dtype)[1])
         rule = RULES.get(n.op)
         if rule is None or any(a.type.dtype.kind == "f" for a in n.args):
             return None
         return rule(*(self.of(a) for a in n.args))
 
 
-def whole(d: DType) -> Range:
-    """All that a dtype of integers holds."""
+def dtype_range(d: DType) -> Range:
+    """Range of an integer dtype."""
     if d is BOOL:
         return 0, 1
     return (-(1 << (d.bits - 1)), (1 << (d.bits - 1)) - 1) if d.kind == "i" else (0, (1 << d.bits) - 1)
@@ -114,7 +112,7 @@ RULES: dict[str, Callable[..., Range | None]] = {
 
 
 def wraps_nowhere(n: Node, args: list[Bounds]) -> Node:
-    """Whether the results at the ends of the operands' bounds, and so all between them, are held by the dtype."""
+    """Condition that the results at the ends of the operands' bounds, and so all between, fit the dtype."""
     d = n.type.dtype
     match n.op:
         case "add":
@@ -123,16 +121,18 @@ def wraps_nowhere(n: Node, args: list[Bounds]) -> Node:
             return all_hold(_difference_fits(x, y) for x, y in zip(args[0], args[1][::-1]))
         case "multiply":
             return all_hold(_product_fits(x, y, d) for x in dict.fromkeys(args[0]) for y in dict.fromkeys(args[1]))
-    return op("not_equal", args[0][0], constant(whole(d)[0], d), dtype=BOOL)  # of -x and |x|: all but the least do
+    return op(
+        "not_equal", args[0][0], constant(dtype_range(d)[0], d), dtype=BOOL
+    )  # -x and |x| fit for all but the least value
 
 
 def _sum_fits(x: Node, y: Node) -> Node:
-    """x + y < x exactly where y < 0."""
+    """x + y < x exactly if y < 0."""
     return _equal(op("less", op("add", x, y), x, dtype=BOOL), _is_negative(y))
 
 
 def _difference_fits(x: Node, y: Node) -> Node:
-    """x - y > x exactly where y < 0."""
+    """x - y > x exactly if y < 0."""
     return _equal(op("greater", op("subtract", x, y), x, dtype=BOOL), _is_negative(y))
 
 
@@ -145,7 +145,7 @@ def _equal(x: Node, y: Node) -> Node:
 
 
 def _product_fits(x: Node, y: Node, d: DType) -> Node:
-    """|x y| in float64, whose rounding is far below what is left out."""
+    """|x y| in float64, whose rounding error is far below the margin."""
     x, y = (op("convert", v, dtype=FLOAT64) for v in (x, y))
     size = op("absolute", op("multiply", x, y))
     return op("less", size, constant(2.0 ** (d.bits - 1 - (d.kind == "i")), FLOAT64), dtype=BOOL)

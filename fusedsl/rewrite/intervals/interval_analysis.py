@@ -1,9 +1,4 @@
-"""What a condition is on a whole tile of positions, by interval arithmetic: true somewhere, and true everywhere.
-
-The answers are scalar nodes of the tile's ends, so that a kernel asks before it works: a tile where nothing counts is
-skipped, and one where everything does needs no mask. Both are safe: "somewhere" may say True where it is not so, and
-"everywhere" False.
-"""
+"""Interval analysis of conditions on a tile of indices: whether they are true somewhere, and true everywhere."""
 
 from __future__ import annotations
 
@@ -20,15 +15,15 @@ PARTED = (*AND, *OR, *NOT, *CASTS)
 STEPS = ("add", "subtract", "negative", "convert")
 SUMS = (*STEPS, "cast")
 EXTREMES = ("least", "greatest")
-RUN = 16  # consecutive positions of a stream that every tile of one holds, but its last
+RUN = 16  # consecutive key indices that every tile holds, except the last one
 
 
 class Intervals:
-    """Intervals of values on a tile: `ends` are the first and last position on each of its axes.
+    """Bounds of values on a tile; `ends` are the first and last index on each of its axes.
 
-    `free` says which axes a value depends on; along axes of `runs` a tile holds at least RUN positions. Of an integer
-    or a condition that depends on one of the tile's axes alone and has no other bounds, the kernel finds the least and
-    the greatest itself: they are kept in `extremes`.
+    `free` gives the axes that a value depends on; along axes of `runs` a tile has at least RUN indices. For an integer
+    or a condition that depends on only one tile axis and has no other bounds, the kernel computes the extremes itself:
+    these are in `extremes`.
     """
 
     def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):
@@ -37,26 +32,26 @@ class Intervals:
         self.runs = runs
         self.extremes: dict[Node, Bounds] = {}
         self._known: dict[Node, Bounds | None] = {}
-        self._certain: dict[Node, Node] = {}  # bounds that hold only where this does: where no arithmetic wraps
+        self._certain: dict[Node, Node] = {}  # condition under which bounds hold: no arithmetic wraps
         self._ranges = Ranges()
         self._stepped: dict[Node, frozenset] = {}
 
     def varies(self, n: Node) -> frozenset:
-        """The tile's axes that a value depends on."""
+        """Axes of the tile that a value depends on."""
         return self.free(n) & self.ends.keys()
 
     def truth(self, root: Node) -> Truth:
-        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)"""
-        found = resolve(self._known, root, self._needed, self._found)
-        assert found is not None
-        return found
+        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)."""
+        bounds = resolve(self._known, root, self._needed, self._bounds_of)
+        assert bounds is not None
+        return bounds
 
     def bounds(self, root: Node) -> Bounds | None:
-        """The least and the greatest value on the tile, or None where they are not known."""
-        return resolve(self._known, root, self._needed, self._found)
+        """(least, greatest) value on the tile, or None if unknown."""
+        return resolve(self._known, root, self._needed, self._bounds_of)
 
     def obstacle(self, condition: Node) -> Node:
-        """The first value that keeps a condition from being known of tiles: itself, or one that it is made of."""
+        """The first value that prevents a condition from being known per tile: itself, or one of its operands."""
         n = condition
         while True:
             below = [a for a in self._needed(n) if self.bounds(a) in (None, UNKNOWN)]
@@ -65,29 +60,29 @@ class Intervals:
             n = below[0]
 
     def _needed(self, n: Node) -> tuple[Node, ...]:
-        """What the truth of a condition, or the bounds of a number, follow from."""
+        """Values that a condition's truth, or a number's bounds, follow from."""
         if not self.varies(n):
             return ()
         if is_logic(n):
             return n.args
         if n.type.dtype is not BOOL:
             return n.args if n.op in RULES else ()
-        return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # what stands on the left is found first
+        return n.args[::-1] if n.op in (*COMPARISONS, *CASTS) else ()  # the left operand first
 
-    def _found(self, n: Node) -> Bounds | None:
+    def _bounds_of(self, n: Node) -> Bounds | None:
         if not self.varies(n):
             return n, n
         return self._truth(n) if n.type.dtype is BOOL else self._bound(n)
 
     def _truth(self, n: Node) -> Truth:
-        found = self._joined(n)
-        if len(self.varies(n)) == 1 and (found is None or (n.op not in PARTED and self._asks_twice(n, found))):
+        joined = self._joined(n)
+        if len(self.varies(n)) == 1 and (joined is None or (n.op not in PARTED and self._asks_twice(n, joined))):
             low, high = self._extreme(n)
             return high, low
-        return UNKNOWN if found is None else found
+        return UNKNOWN if joined is None else joined
 
     def _joined(self, n: Node) -> Truth | None:
-        """What follows for a condition from what is known of its operands."""
+        """Truth of a condition from its operands."""
         args: list = [self._known.get(a) for a in n.args]
         if is_logic(n):
             return LOGIC[n.op](*args)
@@ -101,7 +96,7 @@ class Intervals:
         return either(some, invert(certain)), both(every, certain)
 
     def _certainty(self, n: Node) -> Node:
-        """Where the bounds of a value's operands hold."""
+        """Condition under which the bounds of a value's operands hold."""
         return all_hold(self._certain.get(a, YES) for a in n.args)
 
     def _asks_twice(self, n: Node, answers: Truth) -> bool:
@@ -111,37 +106,39 @@ class Intervals:
     def _bound(self, n: Node) -> Bounds | None:
         if n.op == "position":
             return self.ends[n.attr]
-        made: Bounds | None = None
+        bounds: Bounds | None = None
         if n.op == "remainder" and (divisor := divisor_of(n) or RUN + 1) <= RUN and self.steps(n.args[0]):
             return constant(0, n.type.dtype), constant(divisor - 1, n.type.dtype)
         if n.op in RULES and not self._may_wrap(n):
             args: list = [self._known.get(a) for a in n.args]
-            made = RULES[n.op](n, args)
-            made = None if made is None else without_nan(n, made)
+            bounds = RULES[n.op](n, args)
+            bounds = None if bounds is None else without_nan(n, bounds)
             self._certain[n] = self._certainty(n)
-            if made is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
+            if bounds is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
                 self._certain[n] = both(self._certain[n], wraps_nowhere(n, args))
         whole = n.type.dtype.kind in "iu"
-        return self._extreme(n) if made is None and whole and len(self.varies(n)) == 1 else made
+        return self._extreme(n) if bounds is None and whole and len(self.varies(n)) == 1 else bounds
 
     def steps(self, root: Node) -> frozenset:
         """The axes of `runs` along which a value rises or falls by one from position to position."""
         return resolve(self._stepped, root, lambda n: n.args if n.op in STEPS else (), self._steps)
 
     def _steps(self, n: Node) -> frozenset:
+        """Axes of `runs` along which a value changes by one from index to index."""
         if n.op == "position":
             return self.runs & {n.attr}
         if n.op not in STEPS or n.type.dtype.kind != "i":
             return frozenset()
-        found = frozenset().union(*(self._stepped[a] for a in n.args))
-        return frozenset(axis for axis in found if sum(axis in self.varies(a) for a in n.args) == 1)
+        axes = frozenset().union(*(self._stepped[a] for a in n.args))
+        return frozenset(axis for axis in axes if sum(axis in self.varies(a) for a in n.args) == 1)
 
     def _may_wrap(self, n: Node) -> bool:
         """Whether integers that come from memory are computed with: they may be as large as their type allows."""
         return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
 
     def _reads(self, root: Node, user: Node) -> bool:
-        """Whether a value is made of memory, of integers as wide as its user's: sums of narrower ones do not wrap."""
+        """Whether a value is computed from memory, in integers as wide as its user's: sums of narrower ones do not
+        wrap."""
         stack, seen = [(root, user)], set[tuple[Node, Node]]()
         while stack:
             place = stack.pop()

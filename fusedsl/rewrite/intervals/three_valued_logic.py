@@ -1,9 +1,4 @@
-"""Conditions of which is known whether they may hold somewhere on a tile, and whether they hold everywhere there.
-
-Logic of three values: a truth is a pair of conditions that say so, (somewhere, everywhere), and every operation of
-bools is one of pairs. What follows from the pairs alone is exact; "somewhere" may still say True where it is not so,
-and "everywhere" False, as of `a & b` where both hold, but nowhere together.
-"""
+"""Three-valued logic on a tile: whether a condition may hold somewhere, and whether it holds everywhere."""
 
 from __future__ import annotations
 
@@ -41,11 +36,11 @@ def either(x: Node, y: Node) -> Node:
 
 
 def all_hold(conditions: Iterable[Node]) -> Node:
-    """Whether all of these hold."""
-    found = YES
+    """Conjunction of conditions."""
+    total = YES
     for c in conditions:
-        found = both(found, c)
-    return found
+        total = both(total, c)
+    return total
 
 
 def opposite(a: Truth) -> Truth:
@@ -64,13 +59,13 @@ def disjunction(a: Truth, b: Truth) -> Truth:
 
 
 def difference(a: Truth, b: Truth) -> Truth:
-    """Exactly one of them."""
+    """Exclusive or."""
     somewhere = either(both(a[0], invert(b[1])), both(invert(a[1]), b[0]))
     return somewhere, either(both(a[1], invert(b[0])), both(invert(a[0]), b[1]))
 
 
 def choice(c: Truth, a: Truth, b: Truth) -> Truth:
-    """a where c holds, else b."""
+    """a if c holds, else b."""
     for side, other, here, elsewhere in ((a, b, c, opposite(c)), (b, a, opposite(c), c)):
         if side in (ALWAYS, NEVER):
             return disjunction(here, other) if side == ALWAYS else conjunction(elsewhere, other)
@@ -96,5 +91,5 @@ LOGIC: dict[str, Callable[..., Truth]] = {
 
 
 def is_logic(n: Node) -> bool:
-    """Whether a node is an operation of conditions."""
+    """Whether a node is a logical operation."""
     return n.op in LOGIC and all(a.type.dtype is BOOL for a in (n, *n.args))

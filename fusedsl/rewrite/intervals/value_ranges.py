@@ -1,4 +1,4 @@
-"""What is known of numbers on a tile: the least and the greatest of an operation from those of its operands."""
+"""Value ranges on a tile: (least, greatest) of an operation from those of its operands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Bounds = tuple[Node, Node]
 
 
 def _compared(name: str, x: Node, y: Node) -> Node:
-    """A comparison; of literals, and of a choice of literals with one, what it comes to."""
+    """A comparison; constant if its operands are literals, or a select of literals."""
     if x.op == y.op == "const":
         return YES if OPS[name].meaning(value_of(x), value_of(y)) else NO
     if y.op == "where" and x.op == "const":
@@ -30,14 +30,14 @@ def _compared(name: str, x: Node, y: Node) -> Node:
 
 
 def _may(name: str, x: Node, y: Node) -> Node:
-    """A comparison that holds of NaN too, which bounds of floats may be: of infinity less infinity."""
+    """A comparison that is true for NaN too, which bounds of floats may be (inf - inf)."""
     if x.type.dtype.kind != "f":
         return _compared(name, x, y)
     return invert(_compared(CONTRARY[name], x, y))
 
 
 def _ordered(name: str) -> Callable[[Bounds, Bounds], Truth]:
-    """A comparison by order: at best of the least with the greatest, at worst the other way round."""
+    """An order comparison: at best least with greatest, at worst the other way round."""
     low = int(name.startswith("greater"))
 
     def rule(a: Bounds, b: Bounds) -> Truth:
@@ -73,7 +73,7 @@ ARITHMETIC = ("add", "subtract", "multiply", "negative", "absolute", "fma")
 
 
 def _monotone(n: Node, args: list) -> Bounds | None:
-    """The operation of both least and of both greatest."""
+    """The operation on both lower and both upper bounds."""
     if None in args:
         return None
     low, high = (node(n.op, tuple(a[k] for a in args), n.attr, n.type) for k in (0, 1))
@@ -110,7 +110,7 @@ def _absolute(n: Node, args: list) -> Bounds | None:
 
 
 def divisor_of(n: Node) -> int | None:
-    """A literal that is divided by and is positive."""
+    """A positive literal divisor."""
     divisor = n.args[1]
     value = value_of(divisor) if divisor.op == "const" and n.type.dtype.kind in "iu" else 0
     return int(value) if value > 0 else None
@@ -136,7 +136,7 @@ def _shift(n: Node, args: list) -> Bounds | None:
 
 
 def _convert(n: Node, args: list) -> Bounds | None:
-    """Positions fit every signed integer that a call computes them in; nothing is known of negative unsigned ones."""
+    """Indices fit every signed integer dtype of a call; negative indices as unsigned integers are unknown."""
     source, to = n.args[0].type.dtype, n.type.dtype
     if source is BOOL:
         return _of_condition(n, args)
@@ -145,12 +145,12 @@ def _convert(n: Node, args: list) -> Bounds | None:
 
 
 def _of_condition(n: Node, args: list) -> Bounds | None:
-    """1 where a condition holds, else 0; other values that are cast may wrap."""
+    """1 if a condition holds, else 0; other casts may wrap."""
     if n.args[0].type.dtype is not BOOL:
         return None
     some, every = args[0]
     one, zero = constant(1, n.type.dtype), constant(0, n.type.dtype)
-    return _picked(every, one, zero), _picked(some, one, zero)
+    return _select_bound(every, one, zero), _select_bound(some, one, zero)
 
 
 def _where(n: Node, args: list) -> Bounds | None:
@@ -160,26 +160,26 @@ def _where(n: Node, args: list) -> Bounds | None:
     ends = []
     for k, join in ((0, "minimum"), (1, "maximum")):
         mixed = _least(join, yes[k], no[k])
-        partly = _picked(some, mixed, no[k])
-        ends.append(partly if mixed is yes[k] else _picked(every, yes[k], partly))
+        partly = _select_bound(some, mixed, no[k])
+        ends.append(partly if mixed is yes[k] else _select_bound(every, yes[k], partly))
     return ends[0], ends[1]
 
 
 def _least(join: str, x: Node, y: Node) -> Node:
-    """The minimum, or the maximum, of two numbers."""
+    """Minimum, or maximum, of two numbers."""
     if x.op == y.op == "const" and not (isnan(value_of(x)) or isnan(value_of(y))):
         return min(x, y, key=value_of) if join == "minimum" else max(x, y, key=value_of)
     return x if x is y else op(join, x, y)
 
 
-def _picked(condition: Node, yes: Node, no: Node) -> Node:
+def _select_bound(condition: Node, yes: Node, no: Node) -> Node:
     if condition in (YES, NO) or yes is no:
         return no if condition is NO else yes
     return pick(condition, yes, no)
 
 
 def without_nan(n: Node, bounds: Bounds) -> Bounds:
-    """The bounds of a result of arithmetic, NaN where it may be NaN between two that are not: 0 * inf, inf - inf."""
+    """Bounds of an arithmetic result, NaN if it may be NaN inside finite bounds (0 * inf, inf - inf)."""
     if n.type.dtype.kind != "f" or n.op not in ARITHMETIC or all(_is_finite(a) for a in n.args):
         return bounds
     finite = both(*(op("isfinite", x, dtype=BOOL) for x in bounds))
@@ -188,7 +188,7 @@ def without_nan(n: Node, bounds: Bounds) -> Bounds:
 
 
 def _is_finite(root: Node) -> bool:
-    """Whether a value is no infinity and no NaN: one of integers and of literals that are none."""
+    """Whether a value is finite: an integer, or computed from finite literals."""
     stack, seen = [root], set[Node]()
     while stack:
         n = stack.pop()

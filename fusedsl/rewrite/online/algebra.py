@@ -1,8 +1,5 @@
-"""Elements of a stream as sums of terms, in which everything that depends on the whole stream is a row value.
-
-An element that reads a fold of its own pass cannot be computed before the pass is over. Written as a sum of
-coefficient * weight * exp(scale (u + r)) * (v + s) ..., with row values r, s and coefficients, the rest can.
-"""
+"""Algebra of online reductions: elements as sums of terms, in which everything that depends on whole rows is a row
+value."""
 
 from __future__ import annotations
 
@@ -12,48 +9,50 @@ from dataclasses import replace
 from ...ir.graph import Node, constant, is_literal, value_of
 from ..scalar_builder import scalar_op as op
 from ..scalar_builder import times, total_of
-from .exponentials import LOGARITHMS, chosen, compared, logarithm, reciprocal, root
-from .forms import Affine, Exponential, Form, Term, Terms, both, opposite, terms_of
+from .exponentials import LOGARITHMS, compared_value, logarithm, reciprocal, root, select_of_exponentials
+from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, opposite, terms_of
 
 MOST_TERMS = 8
 MOST_POWERS = 3
-MOST_ROWS = 16  # that are added to an element: of squares of squares there is no end
+MOST_ROWS = 16  # row values added to an element; squares of squares have no end
 
 
 class Algebra:
-    """The forms of elements; `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of
-    the pass."""
+    """Forms of elements.
+
+    `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of the pass.
+    """
 
     def __init__(self, varies: Callable[[Node], bool], depends: Callable[[Node], bool]):
         self.varies, self.depends = varies, depends
         self.forms: dict[Node, Form | str] = {}
 
     def form(self, root: Node) -> Form | str:
-        """The form of an element, or the name of the operation that has none."""
+        """Form of an element, or the name of the operation that has none."""
         stack = [root]
         while stack:
             n = stack[-1]
             if n in self.forms:
                 stack.pop()
             elif not self.varies(n):
-                self.forms[n] = Affine(None, (n,))
+                self.forms[n] = AffineForm(None, (n,))
             elif not self.depends(n):
-                self.forms[n] = Affine(n)
+                self.forms[n] = AffineForm(n)
             elif missing := [a for a in self._needed(n) if a not in self.forms]:
                 stack += missing
             else:
-                self.forms[n] = self._made(n)
+                self.forms[n] = self._derive(n)
         return self.forms[root]
 
     def _needed(self, n: Node) -> list[Node]:
-        """What the form of a node is made of."""
+        """Operands of a node's form."""
         choice = _choice(n)
         if choice is None:
             return list(_operands(n))
         condition, *sides = choice.args
-        return [*sides, *compared(condition)] if self.depends(condition) else sides
+        return [*sides, *compared_value(condition)] if self.depends(condition) else sides
 
-    def _made(self, n: Node) -> Form | str:
+    def _derive(self, n: Node) -> Form | str:
         if n.type.dtype.kind != "f":
             return n.op
         choice = _choice(n)
@@ -70,7 +69,7 @@ class Algebra:
         return n.op if made is None or not self._allowed(made) else made
 
     def _chosen(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
-        """A choice, or the logarithm of one: that of either side."""
+        """Form of a select, or of the logarithm of one: that of either side."""
         condition, *branches = choice.args
         sides: list[Form | None] = []
         for branch, form in zip(branches, forms):
@@ -80,16 +79,15 @@ class Algebra:
             nothing = is_literal(branch, 0 if n is choice else 1)
             sides.append(None if nothing else side)
         if not self.depends(condition):
-            made = _guarded(condition, self.varies(condition), sides)
-            return made if self._allowed(made) else n.op
+            terms = _guarded(condition, self.varies(condition), sides)
+            return terms if self._allowed(terms) else n.op
         yes, no = sides
-        found = chosen(condition, yes, no, self.forms)
+        found = select_of_exponentials(condition, yes, no, self.forms)
         return found if found is not None and self._allowed(found) else "a condition that reads it"
 
     def _allowed(self, terms: Form) -> bool:
-        """Whether there are few terms of few row values, and no exponent has a factor that the pass does not know
-        beforehand."""
-        if isinstance(terms, Affine):
+        """Whether there are few terms of few row values, and every factor of an exponent is known before the pass."""
+        if isinstance(terms, AffineForm):
             return len(terms.rows) <= MOST_ROWS
         if any(t.exponential is not None and len(t.exponential.rows) > MOST_ROWS for t in terms):
             return False
@@ -99,34 +97,34 @@ class Algebra:
 
 
 def _operands(n: Node) -> tuple[Node, ...]:
-    """What an operation is of."""
+    """Operands of an operation."""
     if (
         n.op == "quotient"
-    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the rest is how it is divided by
+    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the operands compute the quotient
         return (n.args[0], n.attr)
     return n.args
 
 
 def _choice(n: Node) -> Node | None:
-    """The choice that a node is, or is the logarithm of."""
+    """The select that a node is, or is the logarithm of."""
     inner = n.args[0] if n.op in LOGARITHMS else n
     return inner if inner.op == "where" else None
 
 
 def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
-    """Each side where its condition holds, or in the rows in which it does; a side that is 0 is no term."""
-    found: list[Term] = []
+    """Each side if its condition holds, or in rows for which it does; a side of 0 is no term."""
+    terms: list[ProductTerm] = []
     for form, holds in zip(sides, (condition, opposite(condition))):
         for t in () if form is None else terms_of(form):
-            found.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
-    return tuple(found)
+            terms.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
+    return tuple(terms)
 
 
 # -- one rule for each operation
 
 
 def _add(n: Node, a: Form, b: Form) -> Form:
-    if isinstance(a, Affine) and isinstance(b, Affine):
+    if isinstance(a, AffineForm) and isinstance(b, AffineForm):
         if a.factor is None and b.factor is None:
             return _sum(a, b)
         if a.factor is b.factor:
@@ -134,12 +132,12 @@ def _add(n: Node, a: Form, b: Form) -> Form:
     return terms_of(a) + terms_of(b)
 
 
-def _sum(a: Affine, b: Affine) -> Affine:
-    """The sum of two without factors; a common scale stays outside."""
+def _sum(a: AffineForm, b: AffineForm) -> AffineForm:
+    """Sum of two terms without factors; a common scale is factored out."""
     scale = a.scale if a.element is not None else b.scale
     elements = [_share(x.element, x.scale / scale) for x in (a, b) if x.element is not None]
     rows = tuple(_share(row, x.scale / scale) for x in (a, b) for row in x.rows)
-    return Affine(total_of(elements) if elements else None, rows, scale)
+    return AffineForm(total_of(elements) if elements else None, rows, scale)
 
 
 def _share(x: Node, scale: float) -> Node:
@@ -158,7 +156,7 @@ def _negative(n: Node, a: Form) -> Form:
 
 
 def _times_number(a: Form, number: float) -> Form:
-    if isinstance(a, Affine):
+    if isinstance(a, AffineForm):
         return replace(a, scale=a.scale * number)
     return tuple(replace(t, scale=t.scale * number) for t in a)
 
@@ -169,30 +167,30 @@ def _subtract(n: Node, a: Form, b: Form) -> Form:
 
 def _multiply(n: Node, a: Form, b: Form) -> Form | None:
     for x, y in ((a, b), (b, a)):
-        if isinstance(x, Affine) and x.element is None:
+        if isinstance(x, AffineForm) and x.element is None:
             row = total_of(x.rows)
             if row.op == "const" and x.factor is None:
                 return _times_number(y, x.scale * float(value_of(row)))
             return _times_row(y, row, x.scale, x.factor)
-    if isinstance(a, Affine) and isinstance(b, Affine) and not a.rows and not b.rows:
+    if isinstance(a, AffineForm) and isinstance(b, AffineForm) and not a.rows and not b.rows:
         assert a.element is not None and b.element is not None
         element = op("multiply", a.element, b.element)
-        return Affine(element, (), a.scale * b.scale, times(a.factor, b.factor))
-    found = [_product(s, t) for s in terms_of(a) for t in terms_of(b)]
-    return None if None in found else tuple(t for t in found if t is not None)
+        return AffineForm(element, (), a.scale * b.scale, times(a.factor, b.factor))
+    terms = [_product(s, t) for s in terms_of(a) for t in terms_of(b)]
+    return None if None in terms else tuple(t for t in terms if t is not None)
 
 
 def _times_row(a: Form, row: Node, scale: float = 1.0, factor: Node | None = None) -> Form:
     row = row if factor is None else op("multiply", factor, row)
     scaled = _times_number(a, scale)
-    if isinstance(scaled, Affine):
+    if isinstance(scaled, AffineForm):
         if scaled.element is None:
             return replace(scaled, rows=(op("multiply", total_of(scaled.rows), row),))
         return replace(scaled, factor=times(scaled.factor, row))
     return tuple(replace(t, factor=times(t.factor, row)) for t in scaled)
 
 
-def _product(s: Term, t: Term) -> Term | None:
+def _product(s: ProductTerm, t: ProductTerm) -> ProductTerm | None:
     if s.exponential is not None and t.exponential is not None:
         e = _exponentials(s.exponential, t.exponential)
         if e is None:
@@ -203,13 +201,13 @@ def _product(s: Term, t: Term) -> Term | None:
     if None not in (s.there, t.there) and s.there is not t.there:
         return None
     factor, weight = times(s.factor, t.factor), times(s.weight, t.weight)
-    return Term(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when, s.there or t.there)
+    return ProductTerm(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when, s.there or t.there)
 
 
 def _exponentials(a: Exponential, b: Exponential) -> Exponential | None:
     if a.base != b.base or a.factor is not b.factor:
         return None
-    both = _sum(Affine(a.element, a.rows, a.scale), Affine(b.element, b.rows, b.scale))
+    both = _sum(AffineForm(a.element, a.rows, a.scale), AffineForm(b.element, b.rows, b.scale))
     assert both.element is not None
     return Exponential(both.element, both.rows, both.scale, a.base, a.factor)
 
@@ -222,17 +220,17 @@ def _divide(n: Node, a: Form, b: Form) -> Form | None:
     turned = reciprocal(b)
     if turned is not None:
         return _multiply(n, a, (turned,))
-    if not isinstance(b, Affine) or (b.element is not None and b.rows):
+    if not isinstance(b, AffineForm) or (b.element is not None and b.rows):
         return None
     under = total_of(b.rows) if b.element is None else b.element
     if b.element is None:
         return _times_row(a, _inverse(times(b.factor, under)), 1.0 / b.scale)
-    if isinstance(a, Affine) and not a.rows and a.element is not None:
-        made: Form = replace(a, element=op("divide", a.element, under))
+    if isinstance(a, AffineForm) and not a.rows and a.element is not None:
+        form: Form = replace(a, element=op("divide", a.element, under))
     else:
-        made = tuple(replace(t, weight=times(t.weight, _inverse(under))) for t in terms_of(a))
-    made = _times_number(made, 1.0 / b.scale)
-    return made if b.factor is None else _times_row(made, _inverse(b.factor))
+        form = tuple(replace(t, weight=times(t.weight, _inverse(under))) for t in terms_of(a))
+    form = _times_number(form, 1.0 / b.scale)
+    return form if b.factor is None else _times_row(form, _inverse(b.factor))
 
 
 def _inverse(x: Node | None) -> Node:
@@ -241,16 +239,16 @@ def _inverse(x: Node | None) -> Node:
 
 
 def _exponential(n: Node, a: Form) -> Form | None:
-    if not isinstance(a, Affine) or a.element is None:
+    if not isinstance(a, AffineForm) or a.element is None:
         return None
-    return (Term(exponential=Exponential(a.element, a.rows, a.scale, n.op, a.factor)),)
+    return (ProductTerm(exponential=Exponential(a.element, a.rows, a.scale, n.op, a.factor)),)
 
 
 def _absolute(n: Node, a: Form) -> Form | None:
-    if not isinstance(a, Affine) or a.element is None or a.rows:
+    if not isinstance(a, AffineForm) or a.element is None or a.rows:
         return None
     factor = None if a.factor is None else op("absolute", a.factor)
-    return Affine(op("absolute", a.element), (), abs(a.scale), factor)
+    return AffineForm(op("absolute", a.element), (), abs(a.scale), factor)
 
 
 def _convert(n: Node, a: Form) -> Form | None:

@@ -1,4 +1,4 @@
-"""What a stream fold sums: its components, the references they are measured from, and the extrema those come from."""
+"""Components of an online reduction: sums, the references they are measured from, and the extrema behind those."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from ...ir.types import BOOL, FLOAT32, DType
 from ..scalar_builder import product_of
 from ..scalar_builder import scalar_op as op
 
-MOST_FACTORS = 32  # that a weight is taken apart into
-HUGE = 2.0**26  # beyond this a rounding of float32 is worth several powers of two
+MOST_FACTORS = 32  # of a weight
+HUGE = 2.0**26  # beyond this, rounding in float32 changes a power of two by several units
 ADDING = ("add", "subtract", "fma", "where", "convert", "cast", "minimum", "maximum")
 OPPOSITE = {"max": "min", "min": "max"}
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What exponents and powers of `value` are measured from: its "max", "min" or "mean" over the elements seen."""
+    """Value that exponents and powers are measured from: "max", "min" or "mean" of `value` over the elements so far."""
 
     value: Node
     kind: str
-    guard: Node | None = None  # only elements where this holds
-    sign: Node | None = None  # a row value: where it is negative, the other extremum
+    guard: Node | None = None  # only elements for which this holds
+    sign: Node | None = None  # a row value: if it is negative, the other extremum
 
 
 @dataclass(frozen=True)
 class Exponent:
-    """exp(scale * factor * (reference.value - M)); `base` is the operation, exp or exp2; the factor is a row value."""
+    """exp(scale * factor * (reference.value - M)), where M is the reference; `factor` is a row value."""
 
     reference: Reference
     scale: float = 1.0
@@ -41,19 +41,18 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Component:
-    """The sum of weight * exponent * product of (v - R) over the elements where `guard` holds; if it `vanishes`, over
-    those of which the exponent is not exp(-inf), which is 0 times what may be infinite."""
+    """Sum of weight * exponent * product of (v - R) over the elements for which `guard` holds."""
 
     dtype: DType
     weight: Node | None = None
     exponent: Exponent | None = None
     powers: tuple[Reference, ...] = ()
     guard: Node | None = None
-    vanishes: bool = False
+    vanishes: bool = False  # skip elements whose exponential is exp(-inf): 0 times what may be infinite
 
     @property
     def plain(self) -> bool:
-        """It needs no reference."""
+        """Whether it needs no reference."""
         return self.exponent is None and not self.powers
 
     def references(self) -> list[Reference]:
@@ -61,7 +60,7 @@ class Component:
 
     @property
     def skips(self) -> bool:
-        """Whether exp(-inf) adds nothing: not where something infinite is multiplied by it, as its exponent."""
+        """Whether an element with exp(-inf) adds nothing: unless an infinity is multiplied by it."""
         e = self.exponent
         if e is None or e.factor is not None:
             return False
@@ -69,9 +68,11 @@ class Component:
         return self.vanishes or not any(n is e.reference.value or _is_infinite(n) for n in walk(beside))
 
     def kept(self) -> Node | None:
-        """Where an element adds anything: where the guard holds, a condition of the weight does, and the exponential
-        is not exp(-inf); None: everywhere."""
-        found = [self.guard] if self.guard is not None else []
+        """Condition that an element adds anything; None: always.
+
+        The guard and conditions of the weight hold, and the exponential is not exp(-inf).
+        """
+        conditions = [self.guard] if self.guard is not None else []
         stack = [self.weight] if self.weight is not None else []
         seen = set[Node]()
         while stack:
@@ -82,26 +83,26 @@ class Component:
             if n.op == "multiply":
                 stack += n.args
             elif n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
-                found.append(n.args[0])
+                conditions.append(n.args[0])
                 stack.append(n.args[1])
         if self.exponent is not None and self.skips:
             value = self.exponent.reference.value
             nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
-            found.append(op("not_equal", value, nothing, dtype=BOOL))
+            conditions.append(op("not_equal", value, nothing, dtype=BOOL))
         kept: Node | None = None
-        for condition in found:
+        for condition in conditions:
             kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
         return kept
 
     def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
-        """(powers left over, component) for every choice of the powers: what moving the references mixes."""
-        found = []
+        """(powers left over, component) for every subset of the powers: the components that moving references mixes."""
+        mixed = []
         for count in range(len(self.powers) + 1):
             for chosen in combinations(range(len(self.powers)), count):
                 kept = tuple(self.powers[k] for k in chosen)
                 rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
-                found.append((rest, self.with_powers(kept)))
-        return found
+                mixed.append((rest, self.with_powers(kept)))
+        return mixed
 
     def with_powers(self, powers: Iterable[Reference]) -> Component:
         left = tuple(powers)
@@ -109,7 +110,7 @@ class Component:
 
 
 def extrema(r: Reference, stream: tuple) -> list[Node]:
-    """The folds that a reference is read from: its own, and where there is a sign, the opposite one."""
+    """Folds that a reference is read from: its own, and with a sign the opposite one."""
     kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
     d = r.value.type.dtype
     values = [r.value if r.guard is None else masked(r.guard, r.value, kind) for kind in kinds]
@@ -120,21 +121,21 @@ def by_sign(sign: Node, yes: Node, no: Node) -> Node:
     return pick(op("greater_equal", sign, constant(0.0, sign.type.dtype.compute), dtype=BOOL), yes, no)
 
 
-def in_twos(e: Exponent) -> tuple[float, str]:
-    """The scale of an exponent, and its operation, as a power of two in float32."""
+def as_power_of_two(e: Exponent) -> tuple[float, str]:
+    """(scale, operation) of an exponent, as a power of two if in float32."""
     if e.base == "exp" and e.reference.value.type.dtype.compute is FLOAT32:
         return e.scale / log(2.0), "exp2"
     return e.scale, e.base
 
 
-def there(value: Node, scale: float) -> Node:
-    """Where exp(scale * (value - M)) is not exp(-inf), for a finite M."""
+def exponential_is_nonzero(value: Node, scale: float) -> Node:
+    """Condition that exp(scale * (value - M)) is not exp(-inf), for a finite M."""
     beyond = constant(-inf if scale > 0 else inf, value.type.dtype.compute)
     return op("greater" if scale > 0 else "less", value, beyond, dtype=BOOL)
 
 
 def may_be_huge(value: Node) -> bool:
-    """Whether an element may be finite and far from 0, as where a mask is a number that is added."""
+    """Whether an element may be finite and far from 0, as with additive masks."""
     stack, seen = [(value, True)], set()
     while stack:
         n, added = stack.pop()
@@ -153,36 +154,35 @@ def _is_infinite(n: Node) -> bool:
     return n.op == "const" and n.type.dtype.kind == "f" and isinf(value_of(n))
 
 
-def is_nothing_without(guard: Node | None, element: Node, kind: str) -> bool:
-    """Whether an element changes no extremum where its guard does not hold, by itself."""
+def is_identity_unguarded(guard: Node | None, element: Node, kind: str) -> bool:
+    """Whether an element without its guard is the extremum's identity by itself."""
     if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
         return False
     return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
 
 
 def factors(weight: Node | None) -> list[Node]:
-    """What a weight is a product of."""
-    found: list[Node] = []
+    """Factors of a weight."""
+    parts: list[Node] = []
     stack = [weight] if weight is not None else []
     while stack:
         n = stack.pop()
-        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(found) < MOST_FACTORS:
+        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(parts) < MOST_FACTORS:
             stack += reversed(n.args)
         else:
-            found.append(n)
-    return found
+            parts.append(n)
+    return parts
 
 
 def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
-    """A weight without factors that are 1 where an exponential is not 0 by itself, and 0 where it is."""
+    """A weight without 0/1 factors that are 0 only where the exponential is 0 by itself."""
     parts = factors(weight)
-    kept = [n for n in parts if not (_is_truth(n) and is_nothing_without(n.args[0], element, kind))]
+    kept = [n for n in parts if not (_is_truth(n) and is_identity_unguarded(n.args[0], element, kind))]
     return weight if len(kept) == len(parts) else product_of(kept)
 
 
 def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
-    """(the weight, the guard, whether all of the guard was factors of 1 and 0), of a weight that is 0 where conditions
-    do not hold."""
+    """(weight, guard, whether the guard was 0/1 factors only) of a weight that is 0 unless conditions hold."""
     guard: Node | None = None
     kept: list[Node] = []
     truths = True
@@ -196,19 +196,19 @@ def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
 
 
 def _is_truth(n: Node) -> bool:
-    """Whether a number is 1 or 0, as a condition holds or not."""
+    """Whether a number is 1 or 0, by a condition."""
     return n.op == "where" and all(is_literal(a, x) for a, x in zip(n.args[1:], (1, 0)))
 
 
 def masked(guard: Node, value: Node, kind: str) -> Node:
-    """A value that changes no extremum where a condition does not hold."""
+    """The value if the guard holds, else the identity of the extremum."""
     d = value.type.dtype
-    return pick(guard, value, constant(value_of(nothing(kind, d)), d))
+    return pick(guard, value, constant(value_of(extremum_identity(kind, d)), d))
 
 
 def guarded(value: Node, guard: Node | None) -> Node:
     return value if guard is None else pick(guard, value, constant(0.0, value.type.dtype))
 
 
-def nothing(kind: str, d: DType) -> Node:
+def extremum_identity(kind: str, d: DType) -> Node:
     return lowest(d.compute) if kind == "max" else highest(d.compute)

@@ -1,9 +1,4 @@
-"""Which folds over one stream share a pass, though some depend on others: the laws that make a StreamFold.
-
-A sum of elements that read the value of another fold of the same pass is brought to a sum of terms (algebra.py)
-whose inner sums are components (components.py). Extremes move with a row value that is added, and scale with one
-that is not negative. What has no such form starts a pass of its own, and says why.
-"""
+"""Discovers online reductions: which dependent folds over one axis share a pass, and what separates the others."""
 
 from __future__ import annotations
 
@@ -15,28 +10,38 @@ from ...ir.graph import Node, constant, is_literal, walk
 from ..scalar_builder import free_axes, scaled
 from ..scalar_builder import scalar_op as op
 from .algebra import Algebra
-from .components import Component, Exponent, Reference, extrema, is_nothing_without, masked, there, unguarded, unmasked
+from .components import (
+    Component,
+    Exponent,
+    Reference,
+    exponential_is_nonzero,
+    extrema,
+    is_identity_unguarded,
+    masked,
+    unguarded,
+    unmasked,
+)
 from .extrema import TURNED, extreme
-from .forms import Term, Terms, implies, not_negative, opposite, terms_of, unwidened
-from .online_reduction import StreamFold
-from .running_reference import levelled
+from .forms import ProductTerm, Terms, implies, not_negative, opposite, terms_of, unwidened
+from .online_reduction import OnlineReduction
+from .running_reference import measure_from_running_reference
 
 Rows = tuple[Node, ...]
-WEIGHED = "a pass on a GPU weighs one operand by one weight: what else is weighed has a pass of its own"
-MOST_STATE = 20  # values of a joint state: beyond, it would not stay in registers
+WEIGHED = "a GPU kernel multiplies one value operand by the weights: another one needs a pass of its own"
+MOST_STATE = 20  # values of a joint state that stay in registers
 
 
 @dataclass(frozen=True)
-class Pass:
-    """Folds of one pass over the columns: each by itself or, where some depend on others, by a stream fold."""
+class OnlinePass:
+    """Folds of one loop over the columns: independent ones, or an online reduction of dependent ones."""
 
     folds: tuple[Node, ...]
-    stream: StreamFold | None = None
+    stream: OnlineReduction | None = None
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """A fold that does not share a pass with another, which it depends on as a rule, and what stands between them."""
+class PassObstacle:
+    """Why a fold does not share a pass with another one, which it usually depends on."""
 
     fold: Node
     other: Node
@@ -47,24 +52,26 @@ class Refusal:
         if self.obstacle == WEIGHED:
             return WEIGHED
         a, b = self.fold.attr[0], self.other.attr[0]
-        return f"{a} is not streamed with the {b} that it depends on, because of {self.obstacle} between them"
+        return f"{a} does not share a pass with the {b} that it depends on, because of {self.obstacle} between them"
 
 
-def passes(
-    folds: Sequence[Node], own: frozenset = frozenset(), level: bool = False
-) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
-    """The fewest passes for folds over the same columns, and why they are not fewer.
+def find_passes(
+    folds: Sequence[Node], own: frozenset = frozenset(), running_reference: bool = False
+) -> tuple[tuple[OnlinePass, ...], tuple[PassObstacle, ...]]:
+    """The fewest passes for folds over the same columns, and why there are not fewer.
 
-    Sums for each of some axes `own`, beside the rows, are contractions: always components of a stream fold. References
-    of `level` passes are those of all elements so far: extrema.
+    Sums with axes `own` besides the rows are contractions: always components of an online reduction. With a
+    `running_reference`, references are the extrema of all elements so far.
     """
-    return _Passes(folds, own, level).find()
+    return _Passes(folds, own, running_reference).find()
 
 
 class _Passes:
-    def __init__(self, folds: Sequence[Node], own: frozenset, level: bool):
+    """Assigns folds to passes greedily, in order of their dependencies."""
+
+    def __init__(self, folds: Sequence[Node], own: frozenset, running_reference: bool):
         wanted = set(folds)
-        self.own, self.level = own, level
+        self.own, self.running_reference = own, running_reference
         self.folds = [n for n in walk(folds) if n in wanted]
         self.stream = self.folds[0].attr[1] if self.folds else ()
         self.free = free_axes(self.folds)
@@ -74,68 +81,68 @@ class _Passes:
             parts = [self.below[a] | ({a} & wanted) for a in n.args]
             self.below[n] = frozenset().union(*parts) if parts else frozenset()
 
-    def find(self) -> tuple[tuple[Pass, ...], tuple[Refusal, ...]]:
-        streams: list[_Stream] = []
-        refusals: list[Refusal] = []
+    def find(self) -> tuple[tuple[OnlinePass, ...], tuple[PassObstacle, ...]]:
+        builders: list[_PassBuilder] = []
+        obstacles: list[PassObstacle] = []
         for f in self.folds:
             first = stage = max((self.stage[g] for g in self.below[f]), default=0)
             while True:
-                if stage == len(streams):
-                    streams.append(_Stream(self, stage))
-                obstacle = streams[stage].take(f)
+                if stage == len(builders):
+                    builders.append(_PassBuilder(self, stage))
+                obstacle = builders[stage].add(f)
                 if obstacle is not None and stage == first:
-                    refusals.append(Refusal(f, self._other(f, stage), obstacle))
+                    obstacles.append(PassObstacle(f, self._other(f, stage), obstacle))
                 elif obstacle != WEIGHED:
-                    streams[stage].plain += [] if obstacle is None else [f]
+                    builders[stage].plain += [] if obstacle is None else [f]
                     break
                 stage += 1
             self.stage[f] = stage
-        return tuple(s.made() for s in streams), tuple(refusals)
+        return tuple(b.build() for b in builders), tuple(obstacles)
 
     def _other(self, f: Node, stage: int) -> Node:
-        """The fold of a pass that another one does not join: one that it depends on, if there is one."""
+        """The fold of a pass that fold f does not join: one that it depends on, if any."""
         earlier = [g for g in reversed(self.folds) if self.stage.get(g) == stage]
         return next((g for g in earlier if g in self.below[f]), earlier[0] if earlier else f)
 
     def depends(self, n: Node, stage: int) -> bool:
-        """Whether a node reads a fold of this pass, or is one."""
+        """Whether a node is a fold of this pass, or reads one."""
         below = self.below[n] if n in self.below else {g for g in walk([n]) if g in self.stage}
         return self.stage.get(n) == stage or any(self.stage[g] == stage for g in below)
 
     def varies(self, n: Node) -> bool:
-        """Whether a node has a value per element of the stream."""
+        """Whether a node has a value per element of the reduced axes."""
         return bool(self.free[n] & set(self.stream))
 
 
-class _Stream:
-    """One pass in the making."""
+class _PassBuilder:
+    """Online pass under construction."""
 
     def __init__(self, owner: _Passes, stage: int):
         self.owner, self.stage = owner, stage
         self.plain: list[Node] = []
-        self.folds: dict[Node, None] = {}  # that references are read from
+        self.folds: dict[Node, None] = {}  # folds that references are read from
         self.references: dict[Reference, int] = {}
         self.components: dict[Component, None] = {}
-        self.makers: dict[Node, Callable[[StreamFold], Node]] = {}
+        self.makers: dict[Node, Callable[[OnlineReduction], Node]] = {}
         self.algebra = Algebra(owner.varies, lambda n: owner.depends(n, stage))
 
-    def made(self) -> Pass:
-        """The pass; the folds that depend on none of it keep their own state."""
+    def build(self) -> OnlinePass:
+        """The finished pass; folds that depend on no other one keep their own state."""
         order = [f for f in self.owner.folds if f in self.makers or f in self.plain]
         if not self.makers:
-            return Pass(tuple(order))
+            return OnlinePass(tuple(order))
         folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
         rows = frozenset().union(*(free_axes([f])[f] for f in folds or order)) - self.owner.own
-        stream = StreamFold(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
+        stream = OnlineReduction(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
         finish = []
         for f in order:
             own = f in self.plain
             value = stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](stream)
             finish.append((f, value))
-        return Pass(tuple(order), replace(stream, finish=tuple(finish)))
+        return OnlinePass(tuple(order), replace(stream, finish=tuple(finish)))
 
-    def take(self, f: Node) -> str | None:
-        """Take a fold, or say what is in the way."""
+    def add(self, f: Node) -> str | None:
+        """Add a fold to the pass, or return what prevents it."""
         if not self.owner.depends(f, self.stage) and not self.owner.free[f] & self.owner.own:
             self.plain.append(f)
             return None
@@ -143,31 +150,33 @@ class _Stream:
         if isinstance(form, str):
             return form
         if f.attr[0] in TURNED:
-            found = extreme(f, form)
-            if isinstance(found, str):
-                return found
-            whole, self.makers[f] = found
+            extremum = extreme(f, form)
+            if isinstance(extremum, str):
+                return extremum
+            whole, self.makers[f] = extremum
             self.folds[whole] = None
             return None
         return self._add_sum(f, terms_of(form)) if f.attr[0] == "sum" else f.attr[0]
 
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
-        references, made = dict(self.references), []
-        if self.owner.level:
-            found = levelled(terms, self.owner.stream)
-            if found is None:
-                return "powers of a value that no extremum is taken of"
-            terms = found
+        references, parts = dict(self.references), []
+        if self.owner.running_reference:
+            measured = measure_from_running_reference(terms, self.owner.stream)
+            if measured is None:
+                return "powers of a value that has no extremum"
+            terms = measured
         if self.owner.free[f] & self.owner.own and any(t.powers for t in terms):
             return "powers in what weighs another axis"
-        if any(t.there not in (None, _there(t)) for t in terms):
+        if any(t.there not in (None, _is_nonzero(t)) for t in terms):
             return "a condition that reads it"
         for t in terms:
-            made.append(_component(t, f.type.dtype.compute, references, self.owner.stream, self.owner.level))
+            parts.append(
+                _component(t, f.type.dtype.compute, references, self.owner.stream, self.owner.running_reference)
+            )
         components, folds = dict(self.components), dict(self.folds)
-        if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in made):
+        if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in parts):
             return "squares beside an exponential"
-        for c, _, _ in made:
+        for c, _, _ in parts:
             read = (c.weight, c.guard, *(r.value for r in c.references()))
             if any(x is not None and self.owner.depends(x, self.stage) for x in read):
                 return "a condition that reads it"
@@ -177,17 +186,17 @@ class _Stream:
                 components[Component(r.value.type.dtype.compute, guard=r.guard)] = None
             else:
                 folds |= dict.fromkeys(extrema(r, self.owner.stream))
-        if self.owner.level and sum(self._weighs(c) for c in components) > 1:
+        if self.owner.running_reference and sum(self._weighs(c) for c in components) > 1:
             return WEIGHED
         if len(components) + len(folds) + len(references) > MOST_STATE:
             return f"a state of more than {MOST_STATE} values"
         self.components, self.folds, self.references = components, folds, references
 
-        def make(stream: StreamFold) -> Node:
+        def make(stream: OnlineReduction) -> Node:
             total: Node | None = None
-            for t, (c, shifts, shift) in zip(terms, made):
+            for t, (c, shifts, shift) in zip(terms, parts):
                 value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
-                if t.guard is not None and _is_of_those_there(c):
+                if t.guard is not None and _guard_covers_extremum(c):
                     value = pick(stream.is_empty(c), constant(0.0, value.type.dtype), value)
                 if t.when is not None:
                     value = pick(t.when, value, constant(0.0, value.type.dtype))
@@ -203,16 +212,16 @@ class _Stream:
         return c.weight is not None and bool(free_axes([c.weight])[c.weight] & self.owner.own)
 
 
-def _there(t: Term) -> Node | None:
-    """Where the exponential of a term is not exp(-inf)."""
+def _is_nonzero(t: ProductTerm) -> Node | None:
+    """Condition that the exponential of a term is not exp(-inf)."""
     e = t.exponential
-    return None if e is None or e.factor is not None else there(unwidened(e.element), e.scale)
+    return None if e is None or e.factor is not None else exponential_is_nonzero(unwidened(e.element), e.scale)
 
 
 def _component(
-    t: Term, dtype, references: dict[Reference, int], stream: tuple, level: bool
+    t: ProductTerm, dtype, references: dict[Reference, int], stream: tuple, running_reference: bool
 ) -> tuple[Component, list[Rows], Rows]:
-    """The component of a term, the row values that its powers are shifted by, and that of its exponential."""
+    """(component of a term, row values that its powers are shifted by, row values of its exponential)."""
 
     def known(r: Reference) -> Reference:
         references.setdefault(r, len(references))
@@ -229,12 +238,12 @@ def _component(
         of_all = Reference(value, kind, None, sign)
         measured = _measured_from(of_all, e.rows, stream)
         weight = weight if e.factor else unmasked(weight, value, kind)
-        if guard is None and not measured:  # elements that weigh nothing may be far above the others
+        if guard is None and not measured:  # excluded elements may be far above the others
             weight, guard, truths = unguarded(weight)
             if guard is not None and truths and e.factor is None and not t.powers:
                 value, guard = masked(guard, value, kind), None
                 of_all = Reference(value, kind)
-        alone = is_nothing_without(guard, value, kind) or measured
+        alone = is_identity_unguarded(guard, value, kind) or measured
         r = known(of_all if alone else replace(of_all, guard=guard))
         exponent = Exponent(r, e.scale, e.base, e.factor)
         shift = e.rows
@@ -242,18 +251,20 @@ def _component(
     for element, rows in t.powers:
         element = unwidened(element)
         alike = exponent and exponent.reference.value is element
-        other = Reference(element, "max") if level else Reference(element, "mean", t.guard)
+        other = Reference(element, "max") if running_reference else Reference(element, "mean", t.guard)
         r = exponent.reference if exponent and alike else known(other)
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
     vanishes = t.there is not None and bool(powers or weight is not None)
-    made = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
-    return made, [rows for _, rows in powers], shift
+    component = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
+    return component, [rows for _, rows in powers], shift
 
 
-def _is_of_those_there(c: Component) -> bool:
-    """Whether the guard of a sum leaves out all that its extremum does: a row without any has a sum of 0, whatever it
-    is multiplied by."""
+def _guard_covers_extremum(c: Component) -> bool:
+    """Whether the guard of a sum excludes all elements that its extremum excludes.
+
+    A row without elements then has a sum of 0, whatever factors it has.
+    """
     if c.guard is None or c.exponent is None or c.exponent.reference.sign is not None:
         return False
     r = c.exponent.reference
@@ -268,6 +279,8 @@ def _is_of_those_there(c: Component) -> bool:
 
 
 def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:
-    """Whether row values that are added to an exponent are made of a reference: it is of elements too that the sum
-    leaves out, as where weights are dropped after they were divided by the sum of all."""
+    """Whether row values added to an exponent are computed from its reference.
+
+    The reference then covers elements that the sum excludes, as in dropout after softmax.
+    """
     return set(extrema(r, stream)) <= set(walk(rows))

@@ -1,8 +1,4 @@
-"""Laws of an element that is one exponential, as a weight is: its logarithm, roots, reciprocal, and whether it is 0.
-
-exp(s (u + r)) f with row values r and f > 0 is positive unless u is infinite, so that log is s (u + r) + log f. Where
-exp underflows this is the better number; where u is -inf both are -inf, so that 0 log 0 stays NaN.
-"""
+"""Laws of elements that are one exponential, as softmax weights are: logarithm, roots, reciprocal, test for 0."""
 
 from __future__ import annotations
 
@@ -16,40 +12,40 @@ from ...ir.types import BOOL
 from ..intervals.three_valued_logic import AND, NOT
 from ..scalar_builder import scalar_op as op
 from ..scalar_builder import scaled, total_of
-from .components import there
-from .forms import Affine, Exponential, Form, Term, Terms, both, not_negative, terms_of, unwidened
+from .components import exponential_is_nonzero
+from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, not_negative, terms_of, unwidened
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
-LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # of e
+LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # scale relative to the natural logarithm
 HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
-def alone(form: Form | str | None) -> tuple[Term, Exponential] | None:
-    """A term that is scale * factor * exponential, positive but for exp(-inf), and its exponential."""
+def alone(form: Form | str | None) -> tuple[ProductTerm, Exponential] | None:
+    """A term scale * factor * exponential, positive except for exp(-inf), with its exponential."""
     if not isinstance(form, tuple) or len(form) != 1:
         return None
     (t,) = form
     e = t.exponential
-    if e is None or e.factor is not None or t != Term(t.scale, t.factor, exponential=e) or t.scale <= 0:
+    if e is None or e.factor is not None or t != ProductTerm(t.scale, t.factor, exponential=e) or t.scale <= 0:
         return None
     return (t, e) if t.factor is None or not_negative(t.factor) else None
 
 
-def logarithm(n: Node, a: Form) -> Affine | None:
+def logarithm(n: Node, a: Form) -> AffineForm | None:
     """log(c f exp(s (u + r))) = s (u + r) + log(c f); of a row value, a row value"""
-    if isinstance(a, Affine) and a.element is None:
-        return Affine(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
-    found = alone(a)
-    if found is None:
+    if isinstance(a, AffineForm) and a.element is None:
+        return AffineForm(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     scale = e.scale * NATURAL[e.base] * LOGARITHMS[n.op]
     rows = e.rows
     if t.scale != 1.0:
         rows += (constant(log(t.scale) * LOGARITHMS[n.op] / scale, e.element.type.dtype.compute),)
     if t.factor is not None:
         rows += (_share(_logarithm_of(t.factor, n.op), 1 / scale),)
-    return Affine(e.element, rows, scale)
+    return AffineForm(e.element, rows, scale)
 
 
 def _logarithm_of(factor: Node, name: str) -> Node:
@@ -65,31 +61,31 @@ def _share(x: Node, scale: float) -> Node:
 
 def root(n: Node, a: Form) -> Form | None:
     """sqrt(c f exp(x)) = sqrt(c) sqrt(f) exp(x / 2)"""
-    found = alone(a)
-    if found is None:
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     factor = None if t.factor is None else op("sqrt", t.factor)
-    return (Term(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
+    return (ProductTerm(sqrt(t.scale), factor, exponential=replace(e, scale=e.scale / 2)),)
 
 
-def reciprocal(a: Form) -> Term | None:
+def reciprocal(a: Form) -> ProductTerm | None:
     """1 / (c f exp(x)) = 1 / c / f exp(-x)"""
-    found = alone(a)
-    if found is None:
+    single = alone(a)
+    if single is None:
         return None
-    t, e = found
+    t, e = single
     factor = t.factor
     if factor is not None:
         factor = op("divide", constant(1.0, factor.type.dtype.compute), factor)
-    return Term(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
+    return ProductTerm(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
 
 
 # -- whether it is 0
 
 
-def compared(condition: Node) -> Iterator[Node]:
-    """What a condition compares with 0, or asks about NaN."""
+def compared_value(condition: Node) -> Iterator[Node]:
+    """The value that a condition compares with 0, or tests for NaN."""
     stack, seen = [condition], set[Node]()
     while stack:
         n = stack.pop()
@@ -100,13 +96,12 @@ def compared(condition: Node) -> Iterator[Node]:
             stack += n.args
         elif n.op == "isnan":
             yield n.args[0]
-        elif (found := _with_zero(n)) is not None:
-            yield found[0]
+        elif (compared := _with_zero(n)) is not None:
+            yield compared[0]
 
 
 def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
-    """(x, whether it holds of 0, whether it holds of NaN), where a condition compares x with 0 and is the same for all
-    that is positive."""
+    """(x, result for 0, result for NaN), if a condition compares x with 0 and is constant for positive x."""
     name, args = n.op, n.args
     if len(args) == 2 and is_literal(args[0], 0):
         name, args = MIRRORED.get(name, name), args[::-1]
@@ -115,17 +110,21 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
     return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
 
 
-def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]) -> Terms | None:
-    """where(condition, yes, no), where the condition is whether an exponential is 0; None is 0, as the side of those
-    that are 0 has to be."""
-    found = _asked(condition, forms)
-    if found is None:
+def select_of_exponentials(
+    condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]
+) -> Terms | None:
+    """where(condition, yes, no), if the condition is whether an exponential is 0.
+
+    None stands for 0, as the side of zero exponentials must be.
+    """
+    test = _asked(condition, forms)
+    if test is None:
         return None
-    (t, e), of_zero, of_nan = found
+    (t, e), of_zero, of_nan = test
     kept, dropped = (no, yes) if of_zero else (yes, no)
     if dropped is not None or kept is None:
         return None
-    where = there(unwidened(e.element), e.scale)
+    where = exponential_is_nonzero(unwidened(e.element), e.scale)
     when = None if of_nan != of_zero else _numbers(t, e)
     terms = terms_of(kept)
     if any(k.there is not None for k in terms) or not _with_rows(terms) >= _rows_of_numbers(condition, forms):
@@ -134,27 +133,27 @@ def chosen(condition: Node, yes: Form | None, no: Form | None, forms: dict[Node,
 
 
 def _with_rows(terms: Terms) -> set[Node]:
-    """The row values that are added in terms."""
+    """Row values that are added in terms."""
     added = [t.exponential.rows for t in terms if t.exponential] + [rows for t in terms for _, rows in t.powers]
     return {row for rows in added for row in rows}
 
 
 def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
-    """The row values that make NaN of what a condition asks it about."""
+    """Row values that make the operand of a condition NaN."""
     asked = [n.args[0] for n in walk([condition]) if n.op == "isnan"]
-    return {row for n in asked if (found := alone(forms.get(n))) is not None for row in found[1].rows}
+    return {row for n in asked if (single := alone(forms.get(n))) is not None for row in single[1].rows}
 
 
-def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[Term, Exponential], bool, bool] | None:
-    """(an exponential, whether a condition holds where it is 0, and where it is NaN), if it is the same elsewhere."""
+def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
+    """(exponential, result for 0, result for NaN) of a condition that is constant otherwise."""
     if condition.op in NOT:
-        found = _asked(condition.args[0], forms)
-        return None if found is None else (found[0], not found[1], not found[2])
+        operand = _asked(condition.args[0], forms)
+        return None if operand is None else (operand[0], not operand[1], not operand[2])
     if condition.op in AND:
         for asked, other in (condition.args, condition.args[::-1]):
             if _is_number(other, forms):
-                found = _asked(asked, forms)
-                return found if found is not None and found[1] and not found[2] else None
+                operand = _asked(asked, forms)
+                return operand if operand is not None and operand[1] and not operand[2] else None
         return None
     compares = _with_zero(condition)
     one = None if compares is None else alone(forms.get(compares[0]))
@@ -162,15 +161,15 @@ def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[Term, 
 
 
 def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
-    """Whether a condition is that an exponential is not NaN, which makes NaN of the sums that it is in."""
+    """Whether a condition is that an exponential is not NaN; a NaN makes all its sums NaN."""
     if condition.op not in NOT or condition.args[0].op != "isnan":
         return False
     return alone(forms.get(condition.args[0].args[0])) is not None
 
 
-def _numbers(t: Term, e: Exponential) -> Node | None:
-    """The rows in which an exponential is not NaN, nor 0 everywhere."""
-    found = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
+def _numbers(t: ProductTerm, e: Exponential) -> Node | None:
+    """Rows in which an exponential is not NaN, and not 0 everywhere."""
+    finite = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
     if t.factor is None:
-        return found
-    return both(found, op("greater", t.factor, constant(0.0, t.factor.type.dtype.compute), dtype=BOOL))
+        return finite
+    return both(finite, op("greater", t.factor, constant(0.0, t.factor.type.dtype.compute), dtype=BOOL))

@@ -1,8 +1,4 @@
-"""Extremes of elements that read folds of their own pass: those of what the elements rise with, known before it.
-
-The largest scale * factor * (element + row) is scale * factor * (the largest or smallest element + row), that of
-exponentials is the exponential of such a one, and both stand where that element does.
-"""
+"""Extrema of elements that read folds of their own pass: computed from the extremum of a value known before it."""
 
 from __future__ import annotations
 
@@ -15,21 +11,21 @@ from ..scalar_builder import scalar_op as op
 from ..scalar_builder import scaled, total_of
 from .components import Reference, extrema
 from .exponentials import alone
-from .forms import Affine, Form, Term, both, not_negative, unwidened
-from .online_reduction import StreamFold
+from .forms import AffineForm, Form, ProductTerm, both, not_negative, unwidened
+from .online_reduction import OnlineReduction
 
-Maker = Callable[[StreamFold], Node]
+Maker = Callable[[OnlineReduction], Node]
 TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
 
 
 def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
-    """The fold that a largest or smallest element follows from, and how; or what is in the way."""
-    found, kind = _rising(form), f.attr[0]
-    if isinstance(found, str):
-        return found
-    if found is None:
+    """(fold that an extremum follows from, function of its value), or what prevents it."""
+    monotone, kind = _rising(form), f.attr[0]
+    if isinstance(monotone, str):
+        return monotone
+    if monotone is None:
         return kind
-    inner, above = found
+    inner, above = monotone
     kind = kind if inner.scale > 0 else TURNED[kind]
     assert inner.element is not None
     if kind in ("argmax", "argmin"):
@@ -39,20 +35,20 @@ def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
     return whole, lambda stream: _value(whole, inner, above, stream)
 
 
-def _rising(form: Form) -> tuple[Affine, Term | None] | str | None:
-    """(the affine value that an element rises with, the exponential that it is of it), or what is in the way."""
-    found = alone(form)
-    if found is not None:
-        t, e = found
-        return Affine(unwidened(e.element), e.rows, e.scale), t
-    if not isinstance(form, Affine) or form.element is None or not form.scale:
+def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
+    """(affine value that an element is monotone in, its exponential), or what prevents it."""
+    single = alone(form)
+    if single is not None:
+        t, e = single
+        return AffineForm(unwidened(e.element), e.rows, e.scale), t
+    if not isinstance(form, AffineForm) or form.element is None or not form.scale:
         return None
     if form.factor is not None and not not_negative(form.factor):
         return "a factor whose sign is not known"
     return form, None
 
 
-def _value(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
+def _value(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
     (value,) = stream.of_fold(whole, stream.state())
     value = scaled(total_of([value, *inner.rows]), inner.scale, inner.factor)
     if above is None or above.exponential is None:
@@ -60,8 +56,8 @@ def _value(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -
     return scaled(op(above.exponential.base, value), above.scale, above.factor)
 
 
-def _place(whole: Node, inner: Affine, above: Term | None, stream: StreamFold) -> Node:
-    """Where all elements are NaN, as the row or a factor is, the first place."""
+def _place(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
+    """Index of the extremum; if all elements are NaN, because of the row or a factor, the first index."""
     place = stream.of_fold(whole, stream.state())[FOLDS[whole.attr[0]].finish]
     known: Node | None = None
     for factor in (inner.factor, None if above is None else above.factor):

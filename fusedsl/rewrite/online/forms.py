@@ -1,4 +1,4 @@
-"""What elements of a stream are brought to: affine values, and sums of terms; what is known of their conditions."""
+"""Forms of elements: affine values, and sums of product terms with their conditions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..scalar_builder import times, total_of
 
 
 @dataclass(frozen=True)
-class Affine:
+class AffineForm:
     """scale * factor * (element + rows): `scale` is a literal, `factor` and `rows` are row values, `element` holds no
     fold of the pass; what is None is not there. The rows are added one by one: the first ones may cancel the element.
     """
@@ -34,7 +34,7 @@ class Exponential:
 
 
 @dataclass(frozen=True)
-class Term:
+class ProductTerm:
     """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
     Of the whole row, 0 unless `when` does, a row value. Where `there` does not hold, an exponential among the factors
     is 0, and the product is, whatever the others are.
@@ -50,12 +50,12 @@ class Term:
     there: Node | None = None
 
 
-Terms = tuple[Term, ...]
-Form = Affine | Terms
+Terms = tuple[ProductTerm, ...]
+Form = AffineForm | Terms
 
 
 def unwidened(n: Node) -> Node:
-    """The value that a change of dtype does not change: what is measured from it shares a reference with it."""
+    """The value below dtype changes: values that differ in these share a reference."""
     while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
         (n,) = n.args
     return n
@@ -63,29 +63,29 @@ def unwidened(n: Node) -> Node:
 
 def terms_of(form: Form) -> Terms:
     """A form as a sum of terms."""
-    if not isinstance(form, Affine):
+    if not isinstance(form, AffineForm):
         return form
     if form.element is None:
-        return (Term(form.scale, times(form.factor, total_of(form.rows))),)
+        return (ProductTerm(form.scale, times(form.factor, total_of(form.rows))),)
     if not form.rows:
-        return (Term(form.scale, form.factor, form.element),)
-    return (Term(form.scale, form.factor, powers=((form.element, form.rows),)),)
+        return (ProductTerm(form.scale, form.factor, form.element),)
+    return (ProductTerm(form.scale, form.factor, powers=((form.element, form.rows),)),)
 
 
 def both(a: Node | None, b: Node | None) -> Node | None:
-    """Where both conditions hold; None always does."""
+    """Conjunction; None is always true."""
     if a is None or b is None or a is b:
         return a if b is None else b
     return op("logical_and", a, b, dtype=BOOL)
 
 
 def opposite(condition: Node) -> Node:
-    """Where a condition does not hold."""
+    """The opposite condition."""
     return condition.args[0] if condition.op == "logical_not" else op("logical_not", condition, dtype=BOOL)
 
 
 def implies(guard: Node | None, condition: Node) -> bool:
-    """Whether a guard is a condition, alone or with others."""
+    """Whether a guard is a condition, or a conjunction with it."""
     stack, seen = [guard], set()
     while stack:
         n = stack.pop()

@@ -1,14 +1,14 @@
-"""StreamFold: dependent folds over one stream of elements as one fold with a joint state, in one pass.
+"""Online reduction: dependent folds over one axis in one loop, with a joint state (online softmax, Welford).
 
-A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements, measured from references M and R
-that a part of the stream takes from its own elements. Moving a reference is linear in the components, so that parts
-with different references merge:
+A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements. It is measured from references M
+and R that each part of the axis takes from its own elements. Moving a reference is linear in the components, so parts
+with different references combine:
 
     t'[S] = exp(scale (M - M')) * sum over T in S of product(R - R' for S without T) * t[T]
 
-and any reference gives the same result; the extremum keeps exponents from overflowing, the mean keeps powers from
-cancelling (as in Welford's and Chan's updates). All parts of a stream fold are scalar nodes: every target, and the
-NumPy executor, evaluate the same ones.
+Any reference gives the same result. The extremum keeps exponents from overflowing, the mean keeps powers from
+cancelling (as in Welford's and Chan's updates). All parts of an online reduction are scalar nodes: every target and the
+NumPy executor evaluate the same ones.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from math import copysign, log
 from ...ir.folds import FOLDS, pick
 from ...ir.graph import Node, Type, constant, node
 from ...ir.types import BOOL, FLOAT32
-from ..scalar_builder import grown, scaled, total_of
 from ..scalar_builder import scalar_op as op
+from ..scalar_builder import scaled, scaled_factor, total_of
 from .components import (
     OPPOSITE,
     Component,
     Exponent,
     Reference,
+    as_power_of_two,
     by_sign,
+    exponential_is_nonzero,
     extrema,
+    extremum_identity,
     guarded,
-    in_twos,
-    is_nothing_without,
+    is_identity_unguarded,
     may_be_huge,
-    nothing,
-    there,
 )
 
-HUGE = 2.0**30  # powers of two beyond this lie 128 apart in float32, and are off by 64 where they are rounded
-FAR, NEAR = 2.0**40, 2.0**12  # from a reference: its cube is finite; within the latter no exponential is 0 …
-SLACK = 8  # powers of two: sums of so large exponentials are far from overflowing, float16 weights too
+HUGE = 2.0**30  # float32 beyond this is spaced by 128: powers of two are off by 64 after rounding
+FAR, NEAR = 2.0**40, 2.0**12  # distances from a reference: the cube of FAR is finite; within NEAR no exponential is 0
+SLACK = 8  # powers of two: sums of exponentials this large do not overflow, nor do float16 weights
 
 
 @dataclass(frozen=True)
-class Lift:
-    """One fold over the elements of a part: `slots` are the row values of the part that hold its state."""
+class TileReduction:
+    """Reduction of `value` over the elements of a tile into `slots`, the tile's accumulators."""
 
     fold: str
     value: Node
@@ -54,20 +54,16 @@ class Lift:
 
 
 @dataclass(frozen=True)
-class StreamFold:
-    """Folds over `stream` for each of `rows`: `folds` as they stand, `components` measured from references.
-
-    `finish` gives each result of the pass from the state (`state(k)`), row values and results before it. A component
-    whose weight has axes that are neither in `rows` nor in `stream` is a contraction with these axes of its own.
-    """
+class OnlineReduction:
+    """Dependent folds over the axes `stream`, one joint state for each of `rows`."""
 
     rows: frozenset
-    stream: tuple
-    folds: tuple[Node, ...]
-    components: tuple[Component, ...]
-    finish: tuple[tuple[Node, Node], ...]
-    number: int = 0  # of the pass: tells its state from that of another
-    level: bool = False  # a part is measured from the references of all parts so far, its folds joined to theirs
+    stream: tuple  # the reduced axes
+    folds: tuple[Node, ...]  # computed as they are: extrema that references are read from, independent folds
+    components: tuple[Component, ...]  # sums measured from references; other axes of a weight: a contraction's
+    finish: tuple[tuple[Node, Node], ...]  # (fold, its value) from `state()`, row values and results before it
+    number: int = 0  # of the pass: distinguishes its state from that of another one
+    running_reference: bool = False  # tiles are measured from the running extrema (FlashAttention's row_max)
 
     # -- the state
 
@@ -81,23 +77,23 @@ class StreamFold:
 
     @cached_property
     def factors(self) -> tuple[Node, ...]:
-        """The row values in exponents: they are part of the state, so that two states alone say how they merge."""
+        """Row values in exponents. They are part of the state, so that two states alone say how they combine."""
         exponents = [c.exponent for c in self.components if c.exponent is not None]
         return tuple(dict.fromkeys(e.factor for e in exponents if e.factor is not None))
 
     @cached_property
     def identity(self) -> tuple[Node, ...]:
-        """The state of no elements: the folds' values, factors, means, components."""
-        found = [x for f in self.folds for x in FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)]
-        found += [constant(0.0, n.type.dtype.compute) for n in (*self.factors, *(r.value for r in self.means))]
-        return tuple(found + [constant(0.0, c.dtype) for c in self.components])
+        """The state of no elements: values of folds, factors, means, components."""
+        values = [x for f in self.folds for x in FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)]
+        values += [constant(0.0, n.type.dtype.compute) for n in (*self.factors, *(r.value for r in self.means))]
+        return tuple(values + [constant(0.0, c.dtype) for c in self.components])
 
     def state(self, side: str = "whole") -> tuple[Node, ...]:
-        """The names of the state's values: of the whole, of the sides "a" and "b" of a merge, of a "tile"."""
+        """Nodes of the state's values: of the "whole", of sides "a" and "b" of a combine, of a "tile"."""
         return tuple(node("state", (), (side, k, self.number), Type(x.type.dtype)) for k, x in enumerate(self.identity))
 
     def of_fold(self, f: Node, state: Sequence[Node]) -> tuple[Node, ...]:
-        """The values of a fold in a state."""
+        """Values of a fold in a state."""
         start = 0
         for other in self.folds:
             count = len(FOLDS[other.attr[0]].identity(other.args[0].type.dtype.compute))
@@ -117,31 +113,34 @@ class StreamFold:
         return state[len(state) - len(self.components) + self.components.index(c)]
 
     def extreme(self, r: Reference, state: Sequence[Node]) -> Node:
-        """The extremum that a reference is in a state."""
+        """The extremum that a reference is, in a state."""
         values = [self.of_fold(f, state)[0] for f in extrema(r, self.stream)]
         return values[0] if r.sign is None else by_sign(self.of_factor(r.sign, state), *values)
 
     def point(self, r: Reference, state: Sequence[Node]) -> Node:
-        """Where a reference stands in a state: 0 if the extremum, or the mean, is not finite."""
+        """Value of a reference in a state: 0 if the extremum, or the mean, is not finite."""
         value = self.of_mean(r, state) if r.kind == "mean" else self.extreme(r, state)
         return pick(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
 
     @property
-    def lasting(self) -> bool:
-        """Whether references that were taken from some elements serve others too: means keep powers small enough as
-        long as their elements are not few among those, while an extremum has to be that of all."""
+    def reuses_reference(self) -> bool:
+        """Whether a reference computed from a first tile may be reused for later tiles.
+
+        A mean may: powers only need it near, unless its elements are few. An extremum may not: exponentials could
+        overflow.
+        """
         return all(r.kind == "mean" and r.guard is None for r in self.references)
 
     # -- lift
 
-    def lift(self) -> tuple[tuple[Lift, ...], tuple[Node, ...], tuple[Lift, ...], tuple[Node, ...]]:
-        """(folds over a part, its references, folds measured from them, the state) of a part of the stream."""
+    def lift(self) -> tuple[tuple[TileReduction, ...], tuple[Node, ...], tuple[TileReduction, ...], tuple[Node, ...]]:
+        """(reductions over a tile, its references, reductions measured from them, the state) of a tile."""
         tile = list(self.state("tile"))
         for factor in self.factors:
             tile[tile.index(self.of_factor(factor, tile))] = factor
-        first = [Lift(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
+        first = [TileReduction(f.attr[0], f.args[0], self.of_fold(f, tile)) for f in self.folds]
         plain = [c for c in self.components if c.plain]
-        first += [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
+        first += [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in plain]
         points: list[Node] = []
         for r in self.means:
             total = self._total(r, first)
@@ -150,44 +149,53 @@ class StreamFold:
             tile[tile.index(self.of_mean(r, tile))] = mean
         points += [self.point(r, tile) for r in self.references]
         points += [
-            x for e in self._exponents() if self.level for x in (self._level_point(e, tile), *self._steep(e, tile))
+            x
+            for e in self._exponents()
+            if self.running_reference
+            for x in (self._exponent_reference(e, tile), *self._safe_scale(e, tile))
         ]
         rest = [c for c in self.components if not c.plain]
-        second = [Lift("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
+        second = [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
-    def implied(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
-        """(sum, what it comes to) of those over a part whose state is `tile` that follow from others: values are what
-        they are above their mean, and the mean as often as there are values."""
-        found = []
+    def derived(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
+        """(sum, its value) of sums over a tile that follow from its other accumulators, in `tile`.
+
+        A sum of values is the sum of (value - mean), plus the mean times the count.
+        """
+        sums = []
         for f, r in product(self.folds, self.means):
             above = Component(r.value.type.dtype.compute, powers=(r,))
             if f.attr[0] == "sum" and f.args[0] is r.value and r.guard is None and above in self.components:
                 whole = op("multiply", self.point(r, tile), self.of_component(self._count(r), tile))
-                found.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), whole)))
-        return tuple(found)
+                sums.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), whole)))
+        return tuple(sums)
 
-    def _total(self, r: Reference, lifts: list[Lift]) -> Node:
-        """The sum of a mean's values over the part, from a fold that is there anyway or from one of its own."""
+    def _total(self, r: Reference, lifts: list[TileReduction]) -> Node:
+        """Sum of a mean's values over the tile, from an existing reduction or a new one."""
         value = guarded(r.value, r.guard)
         for lift in lifts:
             if lift.fold == "sum" and lift.value is value:
                 return lift.slots[0]
         slot = node("state", (), ("total", len(lifts), self.number), Type(value.type.dtype.compute))
-        lifts.append(Lift("sum", value, (slot,)))
+        lifts.append(TileReduction("sum", value, (slot,)))
         return slot
 
     def _count(self, r: Reference) -> Component:
         return Component(r.value.type.dtype.compute, guard=r.guard)
 
     def element(self, c: Component, state: Sequence[Node]) -> Node:
-        """What an element adds to a component."""
+        """Contribution of an element to a component."""
         factors = [] if c.weight is None else [c.weight]
         if c.exponent is not None:
             r = c.exponent.reference
-            if self.level:
-                moved = op("subtract", self._in_twos(c.exponent, r.value, state), self._level_point(c.exponent, state))
-                factors.append(op(in_twos(c.exponent)[1], moved))
+            if self.running_reference:
+                moved = op(
+                    "subtract",
+                    self._as_power_of_two(c.exponent, r.value, state),
+                    self._exponent_reference(c.exponent, state),
+                )
+                factors.append(op(as_power_of_two(c.exponent)[1], moved))
             else:
                 moved = op("subtract", r.value, self.point(r, state))
                 factors.append(self._exponential(c.exponent, moved, state))
@@ -196,7 +204,7 @@ class StreamFold:
         for factor in factors[1:]:
             value = op("multiply", value, factor)
         if c.vanishes and c.exponent is not None and not self._is_near(c):
-            value = guarded(value, there(c.exponent.reference.value, c.exponent.scale))
+            value = guarded(value, exponential_is_nonzero(c.exponent.reference.value, c.exponent.scale))
         return value if self._vanishes(c) else guarded(value, c.guard)
 
     def _power(self, c: Component, r: Reference, state: Sequence[Node]) -> Node:
@@ -207,56 +215,61 @@ class StreamFold:
         return op("maximum" if c.exponent.scale > 0 else "minimum", moved, end)
 
     def _is_near(self, c: Component) -> bool:
-        """Whether what a vanishing element has beside its exponential are powers of its exponent alone, which so far
-        from the reference that the exponential is 0 may as well be nearer."""
+        """Whether a vanishing element's powers may be clamped.
+
+        They are powers of its exponent alone; beyond FAR the exponential is 0, so a nearer value gives the same
+        product.
+        """
         e = c.exponent
         return e is not None and c.weight is None and set(c.powers) == {e.reference} and abs(e.scale) * FAR > NEAR
 
     def _vanishes(self, c: Component) -> bool:
-        """Whether an element adds 0 where its guard does not hold, by itself: it is exp(-inf)."""
+        """Whether an element without its guard adds 0 by itself, as exp(-inf)."""
         e = c.exponent
         if e is None or e.factor is not None or c.weight is not None or c.powers:
             return False
-        return is_nothing_without(c.guard, e.reference.value, "max" if e.scale > 0 else "min")
+        return is_identity_unguarded(c.guard, e.reference.value, "max" if e.scale > 0 else "min")
 
-    # -- merge
+    # -- combine
 
-    def merge(self, other: str = "b") -> tuple[Node, ...]:
+    def combine(self, other: str = "b") -> tuple[Node, ...]:
         """The state of two parts, from `state("a")` and `state(other)`."""
         sides = [self.state("a"), self.state(other)]
-        if self.level:
-            return self._risen(*sides)
-        merged: list[Node] = []
+        if self.running_reference:
+            return self._combine_tile(*sides)
+        combined: list[Node] = []
         for f in self.folds:
-            merged += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
+            combined += FOLDS[f.attr[0]].merge(self.of_fold(f, sides[0]), self.of_fold(f, sides[1]))
         for factor in self.factors:
             a, b = (self.of_factor(factor, side) for side in sides)
-            merged.append(pick(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
-        merged += [self._merged_mean(r, sides) for r in self.means]
-        whole = [*merged, *[sides[0][0]] * len(self.components)]  # references are read from it, components are not
+            combined.append(pick(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
+        combined += [self._combined_mean(r, sides) for r in self.means]
+        whole = [*combined, *[sides[0][0]] * len(self.components)]  # references are read from it, not components
         for c in self.components:
-            a, b = (self._moved(c, side, whole) for side in sides)
-            merged.append(op("add", a, b))
-        return tuple(merged)
+            a, b = (self._rescaled(c, side, whole) for side in sides)
+            combined.append(op("add", a, b))
+        return tuple(combined)
 
-    def _risen(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
-        """The state of all so far and a part whose folds are joined to theirs already."""
+    def _combine_tile(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
+        """The state after a tile whose folds already include all earlier tiles."""
         assert not self.factors and not self.means
         count = len(self.identity) - len(self.components)
-        sums = [op("add", self._moved(c, before, tile), self.of_component(c, tile)) for c in self.components]
+        sums = [op("add", self._rescaled(c, before, tile), self.of_component(c, tile)) for c in self.components]
         return (*tile[:count], *sums)
 
-    def joined(self) -> tuple[Node, ...]:
-        """The folds' values of all so far and of a part, before it is measured."""
+    def combine_folds(self) -> tuple[Node, ...]:
+        """Values of the folds over all tiles so far and this one, before the tile is measured."""
         a, b = self.state("a"), self.state("b")
         parts = [(f.attr[0], self.of_fold(f, a), self.of_fold(f, b)) for f in self.folds]
         return tuple(x for name, before, own in parts for x in FOLDS[name].merge(before, own))
 
-    def risen(self) -> tuple[Node, ...]:
-        """From where a part is measured: from the references of all so far, `state("a")`, while the extrema of all with
-        the part, `state("b")`, leave exponentials below 2**SLACK; from these, where they do not."""
+    def update_references(self) -> tuple[Node, ...]:
+        """References of the next tile: those so far, `state("a")`, or the new extrema, `state("b")`.
+
+        The references move only if an exponential would exceed 2**SLACK (FlashAttention's rescale threshold).
+        """
         a, b = self.state("a"), self.state("b")
-        found: list[Node] = []
+        references: list[Node] = []
         for f in self.folds:
             slack = self._slack(f)
             for before, new in zip(self.of_fold(f, a), self.of_fold(f, b)):
@@ -264,51 +277,52 @@ class StreamFold:
                     end = op("add", before, constant(slack, before.type.dtype))
                     beyond = op("greater" if slack > 0 else "less", new, end, dtype=BOOL)
                     new = pick(beyond, new, before)
-                found.append(new)
-        return tuple(found)
+                references.append(new)
+        return tuple(references)
 
     def _slack(self, f: Node) -> float:
-        """How far elements may rise above this reference of theirs, or if negative fall below it; 0: it is none."""
+        """How far elements may rise above this reference (below, if negative) before it moves; 0: no reference."""
         measured = [e for e in self._exponents() if f in extrema(e.reference, self.stream)]
         steepest = max((e.scale / (1 if e.base == "exp2" else log(2.0)) for e in measured), key=abs, default=0.0)
         return SLACK / steepest if steepest and f.attr[0] == ("max" if steepest > 0 else "min") else 0.0
 
-    def moved(self, c: Component) -> Node:
-        """A component of all so far, measured from the references of a part whose folds are joined to theirs."""
-        return self._moved(c, self.state("a"), self.state("b"))
+    def rescaled(self, c: Component) -> Node:
+        """A component of all tiles so far, measured from the references of a tile that include theirs."""
+        return self._rescaled(c, self.state("a"), self.state("b"))
 
     def _exponents(self) -> list[Exponent]:
         return list(dict.fromkeys(c.exponent for c in self.components if c.exponent is not None))
 
-    def _level_point(self, e: Exponent, state: Sequence[Node]) -> Node:
-        """The reference of an exponent as the hardware's power of two takes it."""
-        return self._in_twos(e, self.point(e.reference, state), state)
+    def _exponent_reference(self, e: Exponent, state: Sequence[Node]) -> Node:
+        """Reference of an exponent, as a power of two for the hardware's exp2."""
+        return self._as_power_of_two(e, self.point(e.reference, state), state)
 
-    def _in_twos(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
+    def _as_power_of_two(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
         """A value of an exponent as a power of two."""
-        steep = self._steep(e, state)
-        return op("multiply", value, steep[0]) if steep else grown(value, in_twos(e)[0])
+        steep = self._safe_scale(e, state)
+        return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_power_of_two(e)[0])
 
-    def _steep(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
-        """What values are multiplied by, for each row, where a reference may be so far from 0 that its product with the
-        scale is off by more than an exponential takes, or infinite. There numbers are equal or too far apart for any
-        scale to matter, and their product with a half is exact."""
-        scale, point = in_twos(e)[0], self.point(e.reference, state)
+    def _safe_scale(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
+        """Scale per row for references so far from 0 that their product with the scale is inexact or infinite.
+
+        There, values are either equal or too far apart for any scale to matter. Their product with one half is exact.
+        """
+        scale, point = as_power_of_two(e)[0], self.point(e.reference, state)
         d = point.type.dtype.compute
         if d is not FLOAT32 or not may_be_huge(e.reference.value):
             return ()
         huge = op("greater", op("absolute", point), constant(HUGE / abs(scale), d), dtype=BOOL)
         return (pick(huge, constant(copysign(0.5, scale), d), constant(scale, d)),)
 
-    def _merged_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
-        """The mean of both parts, or near it: any reference will do."""
+    def _combined_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
+        """The mean of both parts, or a value near it: any reference will do."""
         a, b = (self.of_mean(r, side) for side in sides)
         n, m = (self.of_component(self._count(r), side) for side in sides)
         share = op("divide", m, op("maximum", op("add", n, m), constant(1.0, n.type.dtype)))
         return op("add", a, op("multiply", op("subtract", b, a), share))
 
-    def _moved(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
-        """A part's component, measured from the references of the whole."""
+    def _rescaled(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
+        """Component of a part, measured from the references of the whole."""
         total: Node | None = None
         for rest, below in c.below():
             value = self.of_component(below, side)
@@ -320,9 +334,11 @@ class StreamFold:
             return total
         r = c.exponent.reference
         extreme = self.extreme(r, side)
-        if self.level:
-            apart = op("subtract", self._level_point(c.exponent, side), self._level_point(c.exponent, whole))
-            moved = op(in_twos(c.exponent)[1], apart)
+        if self.running_reference:
+            distance = op(
+                "subtract", self._exponent_reference(c.exponent, side), self._exponent_reference(c.exponent, whole)
+            )
+            moved = op(as_power_of_two(c.exponent)[1], distance)
         else:
             moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
@@ -331,7 +347,7 @@ class StreamFold:
     # -- finish
 
     def value_of(self, c: Component, shifts: Sequence[Sequence[Node]], shift: Sequence[Node]) -> Node:
-        """The sum of weight * exp(scale (u + shift)) * product of (v + its shift) over the whole stream."""
+        """Sum of weight * exp(scale (u + shift)) * product of (v + its shift) over the whole axis."""
         state = self.state()
         total: Node | None = None
         for chosen in range(1 << len(c.powers)):
@@ -348,7 +364,7 @@ class StreamFold:
         return op("multiply", self._exponential(c.exponent, moved, state), total)
 
     def is_empty(self, c: Component) -> Node:
-        """Whether no element is measured from the reference of an exponent."""
+        """Whether no element has the reference of this exponent."""
         assert c.exponent is not None
         state, r = self.state(), c.exponent.reference
         return op("equal", self.extreme(r, state), self._no_extreme(r, state), dtype=BOOL)
@@ -360,5 +376,9 @@ class StreamFold:
     def _no_extreme(self, r: Reference, state: Sequence[Node]) -> Node:
         """The extremum of no elements."""
         d = r.value.type.dtype
-        own = nothing(r.kind, d)
-        return own if r.sign is None else by_sign(self.of_factor(r.sign, state), own, nothing(OPPOSITE[r.kind], d))
+        own = extremum_identity(r.kind, d)
+        return (
+            own
+            if r.sign is None
+            else by_sign(self.of_factor(r.sign, state), own, extremum_identity(OPPOSITE[r.kind], d))
+        )

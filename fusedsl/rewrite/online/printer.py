@@ -1,4 +1,4 @@
-"""Stream folds as text, and the rules that they keep."""
+"""Online reductions as text, and the invariants that they keep."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ...ir.graph import Node, constant, walk
-from ..scalar_builder import free_axes, scaled, write
+from ..scalar_builder import format_scalar, free_axes, scaled
 from .components import Component, extrema
-from .online_reduction import StreamFold
+from .online_reduction import OnlineReduction
 
 NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
 
 
-def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
-    """A stream fold so that a person reads it: what is folded, measured from what, and what it gives. `arrays` are the
-    names of what is read, by kind and number."""
+def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
+    """Text of an online reduction: its folds, references and results.
+
+    `arrays` are names of arrays, by kind and number.
+    """
     names: dict[Node, str] = {}
     loads = [n for n in walk([*stream.folds, *(f for f, _ in stream.finish)]) if n.op == "load"]
     for n in loads:
@@ -23,7 +25,7 @@ def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -
             names[n] = name
 
     def text(n: Node) -> str:
-        return write(n, names)
+        return format_scalar(n, names)
 
     for k, s in enumerate(stream.state()):
         names[s] = f"%{k}"
@@ -34,8 +36,8 @@ def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -
         held = stream.of_fold(f, stream.state())
         lines.append(f"  {', '.join(names[s] for s in held)} = {f.attr[0]} of {text(f.args[0])}")
         for r in stream.references:
-            if r.kind != "mean" and f in (found := extrema(r, stream.stream)):
-                places = [names[stream.of_fold(other, stream.state())[0]] for other in found]
+            if r.kind != "mean" and f in (folds := extrema(r, stream.stream)):
+                places = [names[stream.of_fold(other, stream.state())[0]] for other in folds]
                 point[r] = places[0] if len(places) == 1 else f"({' or '.join(places)})"
     lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in stream.means]
     for c in stream.components:
@@ -58,7 +60,7 @@ def show(stream: StreamFold, arrays: Mapping[tuple[str, int], str] = NAMELESS) -
     return "\n".join(lines)
 
 
-def _own_axes(stream: StreamFold, c: Component) -> list[str]:
+def _own_axes(stream: OnlineReduction, c: Component) -> list[str]:
     if c.weight is None:
         return []
     return sorted(str(a) for a in free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream))
@@ -72,8 +74,8 @@ def _bracketed(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def check(stream: StreamFold) -> None:
-    """AssertionError where a stream fold breaks a rule that its users rely on."""
+def check(stream: OnlineReduction) -> None:
+    """AssertionError if an online reduction breaks an invariant."""
     results = {f for f, _ in stream.finish}
     known = set(stream.state()) | set(stream.identity)
     for r in stream.references:
@@ -81,8 +83,8 @@ def check(stream: StreamFold) -> None:
         if r.kind == "mean":
             assert Component(r.value.type.dtype.compute, guard=r.guard) in stream.components, "a mean needs its count"
         else:
-            found = extrema(r, stream.stream)
-            assert set(found) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
+            folds = extrema(r, stream.stream)
+            assert set(folds) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
     for c in stream.components:
         for _, below in c.below():
             assert below in stream.components, f"moving a reference of {c} needs {below}"

@@ -1,4 +1,4 @@
-"""The NumPy executor of stream folds: any cut of the stream, merged in any order; the twin of what kernels do."""
+"""Reference executor of online reductions on NumPy: any split of the axis, combined in any order."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ...ir.folds import FOLDS
 from ...ir.graph import Node, Type, node, resolve, value_of
 from ...ir.ops import CASTS, OPS
 from ...ir.types import INT64, numpy_dtype
-from .online_reduction import Lift, StreamFold
+from .online_reduction import OnlineReduction, TileReduction
 
 Values = dict[Node, np.ndarray]
 Leaves = Callable[[Node, slice], np.ndarray]
 
 
 def scalars(roots: Sequence[Node], known: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-    """Scalar nodes for arrays of elements at once, in their compute types; `known` are the leaves' values."""
+    """Values of scalar nodes for arrays of elements, in their compute dtypes; `known` are the leaves' values."""
     values: Values = {}
 
     def value(n: Node) -> np.ndarray:
@@ -35,7 +35,11 @@ def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:
 
 
 def execute(
-    stream: StreamFold, leaves: Leaves, rows: Mapping[Node, np.ndarray], parts: Sequence[slice], order: Sequence[int]
+    stream: OnlineReduction,
+    leaves: Leaves,
+    rows: Mapping[Node, np.ndarray],
+    parts: Sequence[slice],
+    order: Sequence[int],
 ) -> Values:
     """The results of a stream fold whose stream is cut in parts, of which neighbours are merged in this order.
 
@@ -54,8 +58,8 @@ def execute(
     return {f: known[f] for f, _ in stream.finish}
 
 
-def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
-    """The state of one part."""
+def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
+    """State of one part."""
     first, points, second, state = stream.lift()
     known: Values = dict(rows)
     for lift in (*first, *second):
@@ -72,8 +76,8 @@ def _lifted(stream: StreamFold, leaves: Leaves, rows, part: slice) -> list[np.nd
 
 
 def _leaves(root: Node, known: Values) -> list[Node]:
-    """The loads, positions and inner contractions that a value is computed from."""
-    found: dict[Node, None] = {}
+    """Loads, indices and inner contractions that a value is computed from."""
+    leaves: dict[Node, None] = {}
     stack, seen = [root], set()
     while stack:
         n = stack.pop()
@@ -81,14 +85,14 @@ def _leaves(root: Node, known: Values) -> list[Node]:
             continue
         seen.add(n)
         if n.op in ("load", "position", "fold"):
-            found[n] = None
+            leaves[n] = None
         else:
             stack += n.args
-    return list(found)
+    return list(leaves)
 
 
-def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:
-    """Fold the elements of a part, halves at a time, into the lift's slots."""
+def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
+    """Reduce the elements of a part pairwise into the slots."""
     fold = FOLDS[lift.fold]
     dtype = lift.value.type.dtype.compute
     lifted = scalars(fold.lift(lift.value, place if fold.positional else None), known)
@@ -107,5 +111,5 @@ def _fold(lift: Lift, known: Values, count: int, place: Node) -> None:
     known |= dict(zip(lift.slots, state))
 
 
-def _merged(stream: StreamFold, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
-    return scalars(stream.merge(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))
+def _merged(stream: OnlineReduction, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    return scalars(stream.combine(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))

@@ -1,7 +1,7 @@
-"""Powers in passes whose references are the extrema of all elements so far: each of a value that has an extremum.
+"""Running references: powers are rewritten to powers of values whose extremum is a reference of the pass.
 
-A power is measured from a reference near its values, so that little cancels. A mean serves any value where parts of a
-stream have their own; the extremum of a value serves where the row values that are added to it hold that one already.
+A power is measured from a reference near its values, so that little cancels. A mean serves any value if each part of
+the axis has its own. A running extremum serves if the row values that are added to the value contain it already.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ...ir.graph import Node, walk
 from ..scalar_builder import scalar_op as op
 from .algebra import MOST_TERMS
 from .components import Reference, extrema
-from .forms import Term, Terms, unwidened
+from .forms import ProductTerm, Terms, unwidened
 
-MOST_PARTS = 8  # that a power of a sum is taken apart into
+MOST_PARTS = 8  # addends of a power of a sum
 Power = tuple[Node, tuple[Node, ...]]
 
 
-def levelled(terms: Terms, stream: tuple) -> Terms | None:
-    """Terms with powers of such values alone, into which powers of sums are parted; None where there are none."""
-    found: list[Term] = []
+def measure_from_running_reference(terms: Terms, stream: tuple) -> Terms | None:
+    """Terms with powers of such values only; powers of sums are expanded. None if impossible."""
+    expanded: list[ProductTerm] = []
     for t in terms:
         ways = [_addends(t, power, stream) for power in t.powers]
         if None in ways:
@@ -31,12 +31,12 @@ def levelled(terms: Terms, stream: tuple) -> Terms | None:
             scale = t.scale
             for sign, _ in chosen:
                 scale *= sign
-            found.append(replace(t, scale=scale, powers=tuple(power for _, power in chosen)))
-    return tuple(found) if len(found) <= MOST_TERMS else None
+            expanded.append(replace(t, scale=scale, powers=tuple(power for _, power in chosen)))
+    return tuple(expanded) if len(expanded) <= MOST_TERMS else None
 
 
-def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
-    """A power as a sum of such."""
+def _addends(t: ProductTerm, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
+    """A power as a sum of such powers."""
     element, rows = power
     if _is_measured(t, power, stream):
         return [(1.0, power)]
@@ -48,14 +48,14 @@ def _addends(t: Term, power: Power, stream: tuple) -> list[tuple[float, Power]] 
         below = set(walk([row]))
         holders = [k for k, (_, part) in enumerate(parts) if below.issuperset(_extremum(part, stream))]
         own[holders[0] if holders else 0].append(row)
-    found = [
+    powers = [
         (sign, (part, tuple(mine if sign > 0 else _negative(mine) for mine in added)))
         for (sign, part), added in zip(parts, own)
     ]
-    return found if all(_is_measured(t, one, stream) for _, one in found) else None
+    return powers if all(_is_measured(t, p, stream) for _, p in powers) else None
 
 
-def _is_measured(t: Term, power: Power, stream: tuple) -> bool:
+def _is_measured(t: ProductTerm, power: Power, stream: tuple) -> bool:
     element, rows = power
     if t.exponential is not None and unwidened(t.exponential.element) is unwidened(element):
         return True
@@ -67,7 +67,7 @@ def _extremum(element: Node, stream: tuple) -> list[Node]:
 
 
 def _parts(element: Node) -> Iterable[tuple[float, Node]]:
-    """The addends of an element, with their signs."""
+    """(sign, addend) of an element."""
     stack = [(1.0, element)]
     while stack:
         sign, n = stack.pop()

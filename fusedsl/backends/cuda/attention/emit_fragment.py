@@ -222,7 +222,7 @@ class FragmentEmitter:
     def body_lines(self, body: Body) -> list[str]:
         """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
         places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = narrowed_lines(body.lines, dict.fromkeys(places, PLACES))
+        lines = narrowed_lines(body.instructions, dict.fromkeys(places, PLACES))
         if not self.approx:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]

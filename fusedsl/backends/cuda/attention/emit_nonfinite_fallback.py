@@ -100,15 +100,15 @@ class FallbackRowEmitter(FragmentEmitter):
     def _states(self) -> None:
         """The row's state, out of those of the lanes that had it; what it is measured from is final."""
         stream, use = self.stream, self.stream.state
-        folds = {f.state[0].name: f for phase in stream.tile_phases for f in phase.folds}
-        for value, lifted in zip(use.state, use.lifted):
+        folds = {f.accumulators[0].name: f for phase in stream.tile_phases for f in phase.folds}
+        for value, lifted in zip(use.accumulators, use.inputs):
             apart = lifted.name in folds and self.w.reduces_late(folds[lifted.name])
             all_rows = f"all_reduce_{self.w.row_reductions[lifted.name]}({value.name})" if apart else value.name
             self.code.append(f"{self.named(value.name)} = row_of({all_rows}, again)")
         levels = stream.update_row_max.results if stream.update_row_max else ()
-        for lifted, value, _ in zip(use.lifted, use.state, levels):
+        for lifted, value, _ in zip(use.inputs, use.accumulators, levels):
             self.code.append(f"{self.named(lifted.name)} = {self.named(value.name)}")
-        self.domain |= {v.name: SCALAR for v in (*use.state, *use.lifted[: len(levels)])}
+        self.domain |= {v.name: SCALAR for v in (*use.accumulators, *use.inputs[: len(levels)])}
 
     def _apply(self, stem: str, body: Body, domain: str = SCALAR) -> None:
         self.load_leaves(v.name for v in body.args)

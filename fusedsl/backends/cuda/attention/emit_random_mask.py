@@ -32,7 +32,7 @@ def emit_index_mask(w: TileEmitter, body: Body) -> None:
         signed = signature((v.dtype for v in (number, *others)), (value.dtype,))
         results = ", ".join(v.name for v in place.results)
         w.functions += ["", "", f"def place_{value.name}({', '.join(v.name for v in place.args)}):"]
-        w.functions += indented([*place.lines, f"return {results}"])
+        w.functions += indented([*place.instructions, f"return {results}"])
         decorator = f'@philox_mask(score_fragment, place_{value.name}, "{placed}", {column}, "{signed}")'
         w.functions += ["", "", decorator, f"def {name}({', '.join(v.name for v in (number, *others))}):"]
         w.functions += indented([*w.body_lines(rest), f"return {value.name}"])
@@ -49,7 +49,7 @@ def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value]
     domains = {v.name: w.domain_of(v.name) for v in place.args}
     columns = [k for k, v in enumerate(place.args) if domains[v.name] == COLUMN]
     position, *same = fetch.given
-    everywhere = below(place.lines, {v.name for v in same}) & domains.keys()
+    everywhere = below(place.instructions, {v.name for v in same}) & domains.keys()
     others = {w.domain_of(v.name) for v in rest.args if v.name != fetch.name}
     if (
         len(columns) != 1
@@ -66,7 +66,7 @@ def _philox_columns(w: TileEmitter, body: Body) -> tuple[Body, int, Body, Value]
 def _is_column_offset(body: Body, column: str, position: str) -> bool:
     """True if a position is the column plus values that do not depend on it."""
     depends = {column}
-    for line in body.lines:
+    for line in body.instructions:
         text = line.partition("  #")[0]
         terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
         if not terms:

@@ -39,10 +39,10 @@ class AttentionEmitter(TileEmitter):
         """Emit the loads of each row and the initial state."""
         use = self.stream.state
         self._row_loads()
-        self.top += [f'splat_{d} = splat_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.state)]
-        self.code += [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
+        self.top += [f'splat_{d} = splat_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.accumulators)]
+        self.code += [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
         self.code += [f"{extreme} = {name}" for name, extreme in self.row_maxima.items()]
-        self.domain |= {v.name: ROW for v in use.state}
+        self.domain |= {v.name: ROW for v in use.accumulators}
         self.code += [f"{w.state.name} = zero_output()" for w in self.stream.weighted_sums]
 
     def _row_loads(self) -> None:
@@ -87,7 +87,7 @@ class AttentionEmitter(TileEmitter):
             yield phase.element
             yield from filter(None, (phase.row,))
         yield from (
-            stream.state.merge,
+            stream.state.combine,
             *(w.combine_tile for w in stream.weighted_sums),
             *stream.mask_inputs,
             *stream.row_inputs,
@@ -115,8 +115,8 @@ class AttentionEmitter(TileEmitter):
 
     def store_outputs(self) -> None:
         stream, use = self.stream, self.stream.state
-        folds = {f.state[0].name: f for phase in stream.tile_phases for f in phase.folds}
-        for value, lifted in zip(use.state, use.lifted):
+        folds = {f.accumulators[0].name: f for phase in stream.tile_phases for f in phase.folds}
+        for value, lifted in zip(use.accumulators, use.inputs):
             if lifted.name in folds and self.reduces_late(folds[lifted.name]):
                 self.code.append(f"{value.name} = all_reduce_{self.row_reductions[lifted.name]}({value.name})")
         if stream.row_epilogue:

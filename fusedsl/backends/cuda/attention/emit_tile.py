@@ -8,7 +8,7 @@ from itertools import takewhile
 
 from ....kernel_ir.attention import AttentionBody, WeightedSum
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import either, reduction_source
 from .emit_fragment import COLUMN, ELEMENT, OUTPUT, ROW, FragmentEmitter
 from .emit_paged_kv import emit_valid_flags
@@ -187,11 +187,11 @@ class TileEmitter(FragmentEmitter):
         if stream.update_row_max is None or not stream.update_row_max.results:
             return
         made = self.call("join", stream.update_row_max, ROW, self.row_maxima)
-        folded = [v.name for v in stream.state.lifted[: len(made)]]
+        folded = [v.name for v in stream.state.inputs[: len(made)]]
         self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
         if self.row_maxima and stream.choose_reference is not None:
             self.domain |= dict.fromkeys(folded, ROW)
-            self.code += [f"{self.row_maxima[v.name]} = {name}" for v, name in zip(stream.state.state, folded)]
+            self.code += [f"{self.row_maxima[v.name]} = {name}" for v, name in zip(stream.state.accumulators, folded)]
             made = self.call("rise", stream.choose_reference, ROW)
             self.code += [f"{name} = {value}" for name, value in zip(folded, made)]
 
@@ -223,7 +223,9 @@ class TileEmitter(FragmentEmitter):
 
     def _column_indices(self, wanted: set[str], partial: bool) -> None:
         """Emit column indices and their bounds check; indices of computed loads are clamped."""
-        computed = {v.name for b in self.stream.mask_inputs if b.lines and b.results[0].name in wanted for v in b.args}
+        computed = {
+            v.name for b in self.stream.mask_inputs if b.instructions and b.results[0].name in wanted for v in b.args
+        }
         places = {p.value.name for p in self.kernel.positions if p.axis == self.kv_axis}
         if (computed | wanted) & places:
             self.code.append("column = columns_from(column_from)")
@@ -235,30 +237,30 @@ class TileEmitter(FragmentEmitter):
                 self.define("clamp_columns", COLUMN, "int64, int64 -> int64", "j, n", clamped)
                 self.code.append(f"column = clamp_columns(column, n{self.kv_axis})")
 
-    def _row_reduce(self, use: FoldUse, partial: bool) -> None:
+    def _row_reduce(self, use: Reduction, partial: bool) -> None:
         """Emit a reduction along the rows of a thread's elements, and over the quad unless it can be deferred."""
-        label = self.function_name(("fold", use.merge, use.identity), f"{use.name}_{len(self.function_names)}")
+        label = self.function_name(("fold", use.combine, use.identity), f"{use.name}_{len(self.function_names)}")
         if label not in self.row_reductions.values():
             self.functions += reduction_source(use, label)
             reductions = f"score_fragment.fold(reduction_{label}), quad_all_reduce(reduction_{label})"
             self.functions.append(f"fold_{label}, all_reduce_{label} = {reductions}")
-        self.row_reductions[use.state[0].name] = label
-        lifted = [v.name for v in use.lifted]
+        self.row_reductions[use.accumulators[0].name] = label
+        lifted = [v.name for v in use.inputs]
         if partial:
             lifted = [f"{name}_there" for name in lifted]
-            for name, value, identity in zip(lifted, use.lifted, use.identity):
+            for name, value, identity in zip(lifted, use.inputs, use.identity):
                 self._mask_out(name, value, identity)
         call = f"fold_{label}({', '.join(lifted)})"
         if not self.reduces_late(use):
-            call = f"all_reduce_{label}({call})" if len(use.state) == 1 else f"all_reduce_{label}(*{call})"
-        self.code.append(f"{', '.join(v.name for v in use.state)} = {call}")
-        self.domain |= {v.name: ROW for v in use.state}
+            call = f"all_reduce_{label}({call})" if len(use.accumulators) == 1 else f"all_reduce_{label}(*{call})"
+        self.code.append(f"{', '.join(v.name for v in use.accumulators)} = {call}")
+        self.domain |= {v.name: ROW for v in use.accumulators}
 
-    def reduces_late(self, use: FoldUse) -> bool:
+    def reduces_late(self, use: Reduction) -> bool:
         """True if the quad reduction is deferred to the epilogue: nothing reads the row sum before."""
         read = {v.name for phase in self.stream.tile_phases if phase.row for v in phase.row.args}
         folds = {v.name for v in (self.stream.update_row_max.args if self.stream.update_row_max else ())}
-        return use.name == "sum" and len(use.state) == 1 and use.state[0].name not in read | folds
+        return use.name == "sum" and len(use.accumulators) == 1 and use.accumulators[0].name not in read | folds
 
     def _mask_out(self, target: str, value: Value, identity: str) -> None:
         """Emit an element's value if it is in bounds, else the identity."""
@@ -271,10 +273,10 @@ class TileEmitter(FragmentEmitter):
     def _combine_tile(self) -> None:
         """The state with that of the tile; the factors that move sums stay for afterwards."""
         use = self.stream.state
-        if use.state:
-            self.load_leaves(v.name for v in use.merge.args)
-            made = self.call("merge", use.merge, ROW)
-            self.code += [f"{v.name} = {name}" for name, v in zip(made, use.state)]
+        if use.accumulators:
+            self.load_leaves(v.name for v in use.combine.args)
+            made = self.call("merge", use.combine, ROW)
+            self.code += [f"{v.name} = {name}" for name, v in zip(made, use.accumulators)]
 
     @property
     def row_maxima(self) -> dict[str, str]:
@@ -286,7 +288,7 @@ class TileEmitter(FragmentEmitter):
         use = self.stream.state
 
         def write() -> None:
-            for v, state in zip(use.lifted, use.state):
+            for v, state in zip(use.inputs, use.accumulators):
                 extreme = self.row_maxima.get(state.name)
                 self.code.append(f"{v.name} = {extreme or f'splat_{v.dtype.name}({v.dtype.name}(0))'}")
                 self.domain[v.name] = ROW
@@ -296,12 +298,12 @@ class TileEmitter(FragmentEmitter):
 
     def rescale_output(self) -> list[str]:
         """Lines that rescale the output accumulator to the tile's reference."""
-        if not self.has_output or not self.weighted_sum.combine_tile.lines:
+        if not self.has_output or not self.weighted_sum.combine_tile.instructions:
             return []
         merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
 
         def write() -> None:
-            moving = self.stream.state.merge.results[len(self.stream.state.state) :]
+            moving = self.stream.state.combine.results[len(self.stream.state.accumulators) :]
             self.domain |= {own: OUTPUT} | {v.name: ROW for v in moving}
             (made,) = self.call("move", merge, OUTPUT)
             self.code.append(f"{own} = {made}")

@@ -184,12 +184,12 @@ class MmaEmitter(AttentionEmitter):
         stores the result for the next level. The last block of the root computes the epilogue."""
         use, own = self.stream.combine_splits, self.weighted_sum.state
         assert use is not None
-        rows = ", ".join(v.dtype.name for v in use.state)
+        rows = ", ".join(v.dtype.name for v in use.accumulators)
         shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block_threads}'
         self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + ["comes_last = is_last_block"]
-        size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.state, own))
-        begin = [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.state, use.identity)]
-        theirs = ", ".join(v.name for v in (*use.lifted, self._split_output()))
+        size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.accumulators, own))
+        begin = [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
+        theirs = ", ".join(v.name for v in (*use.inputs, self._split_output()))
         take = [
             f"{theirs} = load_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)",
             "k = int32(k + 1)",
@@ -226,17 +226,17 @@ class MmaEmitter(AttentionEmitter):
         """Lines that combine the state with that of a split."""
         use, own, weighing = self.stream.combine_splits, self.weighted_sum.state, self.weighted_sum
         assert use is not None and weighing.combine_splits is not None
-        self.domain |= {v.name: ROW for v in (*use.state, *use.lifted)}
+        self.domain |= {v.name: ROW for v in (*use.accumulators, *use.inputs)}
         self.domain |= {own.name: OUTPUT, self._split_output().name: OUTPUT}
-        made = self.call("merge_rows", use.merge, ROW)[: len(use.state)]
+        made = self.call("merge_rows", use.combine, ROW)[: len(use.accumulators)]
         (sums,) = self.call("merge_sums", weighing.combine_splits, OUTPUT)
-        self.code += [f"{v.name} = {name}" for v, name in zip((*use.state, own), (*made, sums))]
+        self.code += [f"{v.name} = {name}" for v, name in zip((*use.accumulators, own), (*made, sums))]
 
     def _split_output(self) -> Value:
         """The argument of `combine_splits` that is the sum of a split."""
         weighing = self.weighted_sum
         assert weighing.combine_splits is not None and self.stream.combine_splits is not None
-        known = {weighing.state.name, *(v.name for v in self.stream.combine_splits.merge.results)}
+        known = {weighing.state.name, *(v.name for v in self.stream.combine_splits.combine.results)}
         return next(v for v in weighing.combine_splits.args if v.name not in known)
 
     # -- operand tiles

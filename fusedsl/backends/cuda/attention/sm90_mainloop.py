@@ -106,9 +106,9 @@ class Sm90Mainloop(AttentionEmitter):
     @property
     def row_maxima(self) -> dict[str, str]:
         rise = self.stream.choose_reference
-        if rise is None or not rise.lines or not self.schedule.lazy_rescale:
+        if rise is None or not rise.instructions or not self.schedule.lazy_rescale:
             return {}
-        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.state, rise.results)}
+        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.accumulators, rise.results)}
 
     @property
     def hoists_common(self) -> bool:
@@ -170,8 +170,8 @@ class Sm90Mainloop(AttentionEmitter):
     def _rescale_factor(self) -> str:
         """The row value that the output is rescaled by, if rescaling is one product; else empty."""
         merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
-        found = PRODUCT.match(merge.lines[0]) if len(merge.lines) == 1 else None
-        names = [v.name for v in self.stream.state.merge.results[len(self.stream.state.state) :]]
+        found = PRODUCT.match(merge.instructions[0]) if len(merge.instructions) == 1 else None
+        names = [v.name for v in self.stream.state.combine.results[len(self.stream.state.accumulators) :]]
         return next((name for name in names if found and {name, own} == set(found.groups())), "")
 
     def _pin_order(self) -> list[str]:
@@ -181,7 +181,7 @@ class Sm90Mainloop(AttentionEmitter):
         """
         if self._full_phases or self.has_index_masks:
             return []
-        sums = [v for v in self.stream.state.state if v.dtype.name == "float32"]
+        sums = [v for v in self.stream.state.accumulators if v.dtype.name == "float32"]
         return [f"wait_for_values({sums[-1].name if sums else self.weighted_sum.p.name})"]
 
     def _release_k(self) -> list[str]:

@@ -127,7 +127,7 @@ def operands_of(kernel: KernelIR) -> AttentionOperands | None:
 
 def _array(kernel: KernelIR, body: Body) -> int | None:
     """The operand that a body loads and returns unchanged."""
-    if body.lines or len(body.results) != 1:
+    if body.instructions or len(body.results) != 1:
         return None
     name = body.results[0].name
     return next((load.operand for load in kernel.loads if load.value.name == name), None)

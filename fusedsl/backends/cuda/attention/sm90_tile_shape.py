@@ -16,25 +16,25 @@ def is_index_mask(kernel: KernelIR, body: Body) -> bool:
     """True for an index mask: a computed condition that loads nothing along the kv axis. It is evaluated as bits."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
-    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.lines)
-    return body.results[0].dtype is BOOL and bool(body.lines) and not read
+    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.instructions)
+    return body.results[0].dtype is BOOL and bool(body.instructions) and not read
 
 
 def is_random_mask(body: Body) -> bool:
     """True for a mask that reads random numbers (dropout)."""
-    return any(" philox" in line for line in body.lines)
+    return any(" philox" in line for line in body.instructions)
 
 
 def _index_mask_instructions(kernel: KernelIR) -> list[str]:
     """The instructions of all index masks."""
     assert kernel.attention is not None
-    return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.lines]
+    return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.instructions]
 
 
 def _gathers(kernel: KernelIR) -> bool:
     """True if mask inputs are loaded at computed addresses, which take registers too."""
     assert kernel.attention is not None
-    return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.lines)
+    return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.instructions)
 
 
 def _holds_columns(kernel: KernelIR) -> bool:
@@ -48,7 +48,7 @@ def _holds_columns(kernel: KernelIR) -> bool:
         if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.query_axes):
             return True
     places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
-    return any(place in line for body in bodies for line in body.lines for place in places)
+    return any(place in line for body in bodies for line in body.instructions for place in places)
 
 
 def _hoists_from_scores(stream: AttentionBody) -> bool:
@@ -61,7 +61,7 @@ def _has_large_block_mask(kernel: KernelIR) -> bool:
     sieve = kernel.attention.block_mask if kernel.attention else None
     if sieve is None or mask_reads_memory(kernel):
         return bool(bounds_axes(kernel))
-    return len(sieve.body.lines) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
+    return len(sieve.body.instructions) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
 
 
 def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
@@ -83,7 +83,7 @@ def _columns_of_three(kernel: KernelIR) -> int:
         return 96
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
-        return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.lines) <= MANY_INSTRUCTIONS else 96
+        return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.instructions) <= MANY_INSTRUCTIONS else 96
     if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
         return 96
     if drawn or _holds_columns(kernel):
@@ -102,7 +102,7 @@ def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
         return 64
     if sieve is None:
         return 128
-    asks = _index_mask_instructions(kernel) and len(sieve.body.lines) > FEW_INSTRUCTIONS
+    asks = _index_mask_instructions(kernel) and len(sieve.body.instructions) > FEW_INSTRUCTIONS
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
@@ -117,7 +117,7 @@ def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tu
     gathers, random = _gathers(kernel), any(map(is_random_mask, stream.mask_inputs))
     several, summed = (
         stream.update_row_max is not None and len(stream.update_row_max.results) > 1,
-        len(stream.state.state) > 2,
+        len(stream.state.accumulators) > 2,
     )
     if max(width, out_width) <= 64:
         if beside or several or summed or gathers:

@@ -86,7 +86,7 @@ def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR) -> int
     stream = kernel.attention
     assert stream is not None and stream.combine_splits is not None
     sums = -(-schedule.head_dim_v // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.state)
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.accumulators)
     words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
     return schedule.block_threads * 16 * -(-words // 4)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import (
     Names,
     SourceBuilder,
@@ -80,7 +80,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         self.scope.code = []
         self._turn_work(number, phase)
         inside = self.scope.code
-        if phase.lasting:
+        if phase.reuses_reference:
             self.scope.code = []
             self._turn_work(number, phase, more=True)
         many, self.scope.code = self.scope.code, outside
@@ -99,7 +99,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         """What a turn of the loop does; `more`: with a few tiles rather than one, which share what their rows need."""
         self._forget()
         self.multi_axis.emit_offsets()
-        if phase.tile:
+        if phase.tile_phases:
             self._tile_work(number, phase, more)
             return
         self._element_work(number, phase)
@@ -112,7 +112,7 @@ class ColumnEmitter(ColumnIndexEmitter):
 
     def _tile_work(self, number: int, phase: Phase, more: bool) -> None:
         """A tile worked as if it were a column, phase by phase; what it comes to is merged into the states so far."""
-        for k, part in enumerate(phase.tile):
+        for k, part in enumerate(phase.tile_phases):
             self._element_work(f"{number}_{k}", part)
             for use in part.folds:
                 self.scope.unpack(
@@ -124,10 +124,10 @@ class ColumnEmitter(ColumnIndexEmitter):
         if more:
             self._more_tiles(number, phase)
         (use,) = phase.folds
-        values = ", ".join(value.name for value in use.lifted)
-        self._collect(use, f"({values})" if len(use.lifted) > 1 else values)
-        for part in phase.tile:
-            made = [value for use in part.folds for value in use.state]
+        values = ", ".join(value.name for value in use.inputs)
+        self._collect(use, f"({values})" if len(use.inputs) > 1 else values)
+        for part in phase.tile_phases:
+            made = [value for use in part.folds for value in use.accumulators]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
     def _more_tiles(self, number: int, phase: Phase) -> None:
@@ -135,21 +135,23 @@ class ColumnEmitter(ColumnIndexEmitter):
         outside, self.scope.code = self.scope.code, []
         self._forget()
         self.multi_axis.emit_offsets()
-        follow = {value.name for value in phase.implied.states} if phase.implied else set()
-        for k, part in enumerate(phase.tile):
+        follow = {value.name for value in phase.derived.accumulators} if phase.derived else set()
+        for k, part in enumerate(phase.tile_phases):
             self._element_work(f"{number}_{k}", part)
-            for use in (use for use in part.folds if use.state[0].name not in follow):
-                names = ", ".join(value.name for value in use.state)
-                states = f"({names})" if len(use.state) > 1 else names
+            for use in (use for use in part.folds if use.accumulators[0].name not in follow):
+                names = ", ".join(value.name for value in use.accumulators)
+                states = f"({names})" if len(use.accumulators) > 1 else names
                 found = f"reduce_{self.define_reduction(use)}({self.scope.lifted(use)}, column, columns)"
                 self.code.append(f"{names} = merge_{self.define_reduction(use)}({states}, {found})")
         self.code.extend([self._next(), "tiles = int32(tiles + 1)"])
         inside, self.scope.code = self.scope.code, outside
         self.code.extend(["tiles = int32(1)", f"while (tiles < {TILES}) & (column < whole):", *indented(inside)])
-        if phase.implied is not None:
-            self._strip_body(f"implied_{number}", phase.implied.body, [value.name for value in phase.implied.states])
+        if phase.derived is not None:
+            self._strip_body(
+                f"implied_{number}", phase.derived.body, [value.name for value in phase.derived.accumulators]
+            )
 
-    def _collect(self, use: FoldUse, states: str) -> None:
+    def _collect(self, use: Reduction, states: str) -> None:
         self.code.append(
             f"{accumulator_name(use)} = merge_{self.define_reduction(use)}({accumulator_name(use)}, {states})"
         )
@@ -178,7 +180,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         self.scope.code = [] if self.schedule.max_threads else outside
         self.code.append(f"records = workspace + {first} * parts * {record}")
         for use, place in zip(phase.folds, places):
-            rule, state = self.define_reduction(use), use.state[0].name
+            rule, state = self.define_reduction(use), use.accumulators[0].name
             self.scope.functions.append(f"store_partial_{state} = reducer.store_partial(reduction_{rule}, {place})")
             self.scope.functions.append(
                 f"load_partials_{state} = reducer.load_partials(reduction_{rule}, {place}, {record}, {batch})"
@@ -192,7 +194,7 @@ class ColumnEmitter(ColumnIndexEmitter):
             self.code.extend(["if not is_last_block(semaphores, number, parts):", *indented(["return"])])
         for use in phase.folds:
             rule, found = self.define_reduction(use), accumulator_name(use)
-            merged = f"{found} = merge_{rule}({found}, load_partials_{use.state[0].name}(records, other, parts))"
+            merged = f"{found} = merge_{rule}({found}, load_partials_{use.accumulators[0].name}(records, other, parts))"
             self.code.extend([f"{found} = initial_{rule}()", "other = level", "while other < parts:"])
             self.code.extend(indented([merged, f"other = int32(other + {self.threads_y_times(batch)})"]))
         if self.schedule.max_threads:
@@ -263,10 +265,10 @@ class ColumnEmitter(ColumnIndexEmitter):
 
     # Folds and the work of rows.
 
-    def define_reduction(self, use: FoldUse) -> str:
+    def define_reduction(self, use: Reduction) -> str:
         """The name of a fold's rule; where it is new, its merge and identity are written, and what is made of them."""
-        kinds = ", ".join(value.dtype.name for value in use.state)
-        key = (use.name, kinds, use.identity, use.merge)
+        kinds = ", ".join(value.dtype.name for value in use.accumulators)
+        key = (use.name, kinds, use.identity, use.combine)
         if key in self.rules:
             return self.rules[key]
         same = sum(name == use.name for name, *_ in self.rules)

@@ -129,7 +129,7 @@ def record_places(schedule: ColumnSchedule, phase: Phase) -> list[int]:
     """Where the states of each fold begin in what a block of a split strip leaves, in bytes; at last, where it ends."""
     states, places = (schedule.max_threads or schedule.threads_x) * schedule.width, [0]
     for use in phase.folds:
-        sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.state)
+        sizes = (-(-states * value.dtype.itemsize // ALIGNMENT) * ALIGNMENT for value in use.accumulators)
         places.append(places[-1] + sum(sizes))
     return places
 
@@ -268,7 +268,7 @@ def _widened(
 
 def _states_at_once(kernel: KernelIR) -> int:
     """States of each element that a thread holds beside those of the tile that it works on."""
-    lasting = finishes_at_once(kernel) and all(phase.lasting or not phase.folds for phase in kernel.phases)
+    lasting = finishes_at_once(kernel) and all(phase.reuses_reference or not phase.folds for phase in kernel.phases)
     return 1 if lasting or state_words(kernel.phases) == 1 else STATES
 
 

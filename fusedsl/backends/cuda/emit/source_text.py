@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
 from ....kernel_ir.parameters import kernel_params
-from ....kernel_ir.phase import Body, FoldUse, Value
+from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
 
 INDENT = "    "
@@ -95,25 +95,31 @@ class Names:
         return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
-def reduction_source(use: FoldUse, name: str) -> list[str]:
+def reduction_source(use: Reduction, name: str) -> list[str]:
     """The combine and identity functions of a reduction, and the ReduceOp made of them."""
     lines = ["", "", f"def identity_{name}():", *indented([f"return {', '.join(use.identity)}"])]
     given = []
-    for stem, body in (("merging", use.merge), ("following", use.follow)):
+    for stem, body in (("merging", use.combine), ("following", use.combine_in_order)):
         if body is not None:
             results = ", ".join(v.name for v in body.results)
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
-            lines += indented([*body.lines, f"return {results}"])
+            lines += indented([*body.instructions, f"return {results}"])
             given.append(f"{stem}_{name}")
     given.insert(1, f"identity_{name}")
-    kinds = ", ".join(value.dtype.name for value in use.state)
+    kinds = ", ".join(value.dtype.name for value in use.accumulators)
     return [*lines, "", "", f'reduction_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
 def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
     """A body as a decorated scalar function."""
     arguments = ", ".join(value.name for value in body.args)
-    return ["", "", decorator, f"def {name}({arguments}):", *indented([*body.lines, f"return {', '.join(results)}"])]
+    return [
+        "",
+        "",
+        decorator,
+        f"def {name}({arguments}):",
+        *indented([*body.instructions, f"return {', '.join(results)}"]),
+    ]
 
 
 def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
@@ -135,9 +141,9 @@ def access_kind(operand: Operand, width: int) -> str:
     return "u" if last == "1" and operand.access == "element" and width > 1 else last
 
 
-def accumulator_name(use: FoldUse) -> str:
+def accumulator_name(use: Reduction) -> str:
     """The variable that a reduction accumulates in, in a loop."""
-    return f"{use.state[0].name}_accumulator"
+    return f"{use.accumulators[0].name}_accumulator"
 
 
 @dataclass
@@ -191,14 +197,14 @@ class SourceBuilder:
         self.define([*head, *indented([f"return {name}"])])
         return f"{widening}({name})"
 
-    def lifted(self, use: FoldUse) -> str:
+    def lifted(self, use: Reduction) -> str:
         """What the elements of a fold are lifted to, as a call's arguments."""
-        return ", ".join(self.element(value.name) for value in use.lifted)
+        return ", ".join(self.element(value.name) for value in use.inputs)
 
-    def unpack(self, use: FoldUse, expression: str) -> None:
+    def unpack(self, use: Reduction, expression: str) -> None:
         """The parts of a fold's state, by name."""
-        self.code.append(f"{', '.join(value.name for value in use.state)} = {expression}")
-        self.ready |= {value.name for value in use.state}
+        self.code.append(f"{', '.join(value.name for value in use.accumulators)} = {expression}")
+        self.ready |= {value.name for value in use.accumulators}
 
     def stride(self, k: int, letter: str) -> str:
         """The further argument of an access along the last axis, where it takes one."""

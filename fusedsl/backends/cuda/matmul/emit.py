@@ -152,7 +152,7 @@ class MatmulEmitter:
         """Products of strips, in chains whose sums are added up."""
         code, names = self.scope.code, [f"products{k}" for k in range(len(self.folds))]
         for k, use in enumerate(self.folds):
-            d = use.state[0].dtype.name
+            d = use.accumulators[0].dtype.name
             makers = ", ".join(
                 f'{name}("{d}")' for name in ("zero_accumulators", "add_accumulators", "multiply_k_slices")
             )
@@ -181,7 +181,7 @@ class MatmulEmitter:
         scope.code += self._read({v.name for v in body.args}, (kind, STEP), f"find{k}")
         value = f"factor{k}"
         kept = f"{value} = select(wanted, {body.results[0].name}, {d.name}(0))"
-        whole = Body((*body.args, Value("wanted", BOOL)), (Value(value, d),), (*body.lines, kept))
+        whole = Body((*body.args, Value("wanted", BOOL)), (Value(value, d),), (*body.instructions, kept))
         scope.map_plain(f"compute{k}", whole, tile="tile")
         scope.code.append(f"put{k}(strip{k}_at, {value})")
 
@@ -198,7 +198,7 @@ class MatmulEmitter:
         scope.code.append(f"rows_here, columns_here = places_of{part}()")
         names = {v.name for v in body.args} | {store.value for store in phase.row_stores}
         scope.code += self._read(names, (ROW, COLUMN), "find_element")
-        scope.code += [f"{use.state[0].name} = take{part}(total{k})" for k, use in enumerate(self.folds)]
+        scope.code += [f"{use.accumulators[0].name} = take{part}(total{k})" for k, use in enumerate(self.folds)]
         scope.map_plain("finish", body, tile="tile")
         for number, store in enumerate(phase.row_stores):
             d = self.kernel.operands[store.operand].dtype

@@ -41,7 +41,7 @@ def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     if sum(DEPTH * PADDED * body.results[0].dtype.itemsize for _, body in packed) > SHARED_BYTES:
         return None
     along = tuple(_near_steps(kernel, body) for _, body in packed)
-    words = sum(use.state[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
+    words = sum(use.accumulators[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
     squares = extent(found.batch, extents) * -(-extent(found.rows, extents) // EDGE)

@@ -42,11 +42,11 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
 
     What is `fetched` is there: its row has read it for itself.
     """
-    found = [fetch for line in body.lines if (fetch := _fetch(line))]
+    found = [fetch for line in body.instructions if (fetch := _fetch(line))]
     fetched = {f.name: fetched[f.name] for f in found if fetched and f.name in fetched}
     fetches = [f for f in found if f.name not in fetched]
     names = {f.name for f in fetches}
-    lines = tuple(line for line in body.lines if target_of(line) not in names | set(fetched))
+    lines = tuple(line for line in body.instructions if target_of(line) not in names | set(fetched))
     computed = {value.name: value for value in body.args} | fetched
     stages = []
     while fetches:

@@ -43,14 +43,14 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
     made, lines = set(), []
-    for line in body.lines:
+    for line in body.instructions:
         found, name = FUNCTION.match(line), line.split(" ", 1)[0]
         if found and _is_near(kernel, phase, name, found["function"], found["x"] in made):
             function = found["function"]
             line = line.replace(f" = {function}(", " = exp_for_half(" if function == "exp" else " = log_approx(", 1)
         lines.append(line)
         made.add(name)
-    return dataclasses.replace(body, lines=tuple(lines))
+    return dataclasses.replace(body, instructions=tuple(lines))
 
 
 def _is_near(kernel: KernelIR, phase: Phase, name: str, function: str, computed: bool) -> bool:
@@ -67,21 +67,21 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[st
     parts, names, ends = [part for other in kernel.phases for part in other.passes], {name}, set()
     first = next(k for k, part in enumerate(parts) if part is phase)
     for part in parts[first:]:
-        other = [value for step in part.scans for use in step.scans for value in use.lifted]
-        other += [value for use in part.column_reductions for value in use.lifted] + (
-            [part.select.lifted] if part.select else []
+        other = [value for step in part.scans for use in step.scans for value in use.inputs]
+        other += [value for use in part.column_reductions for value in use.inputs] + (
+            [part.select.key] if part.select else []
         )
-        other += [value for use in part.folds if use.name != "sum" for value in use.lifted]
+        other += [value for use in part.folds if use.name != "sum" for value in use.inputs]
         if any(value.name in names for value in other):
             return set()
-        for line in part.element.lines:
+        for line in part.element.instructions:
             target, _, expression = line.split("#", 1)[0].partition(" = ")
             if names & set(NAME.findall(expression)):
                 if not form.fullmatch(expression.strip()):
                     return set()
                 names.add(target.strip())
         ends |= {"store" for store in part.stores if store.value in names}
-        ends |= {"sum" for use in part.folds for value in use.lifted if value.name in names}
+        ends |= {"sum" for use in part.folds for value in use.inputs if value.name in names}
     return ends
 
 
@@ -93,25 +93,25 @@ def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     where rounding turns, are the same bits; others differ once in thousands, by what their operands' own rounding does.
     The latter rounds to the same byte.
     """
-    candidates = {found["name"] for line in body.lines if (found := QUOTIENT.match(line))}
+    candidates = {found["name"] for line in body.instructions if (found := QUOTIENT.match(line))}
     if not candidates:
         return body
     form: dict[str, str] = {}
     for kind, short in STORED_QUOTIENTS.items():
         form |= dict.fromkeys(candidates - _read(kernel, phase, kind), short)
-    return dataclasses.replace(body, lines=tuple(_changed(line, form) for line in body.lines))
+    return dataclasses.replace(body, instructions=tuple(_changed(line, form) for line in body.instructions))
 
 
 def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     """Names that something but a store of this type reads."""
     uses = [*phase.folds, *phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
-    names = {value.name for use in uses for value in use.lifted}
-    names |= {phase.select.lifted.name} if phase.select else set()
+    names = {value.name for use in uses for value in use.inputs}
+    names |= {phase.select.key.name} if phase.select else set()
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not kind}
     for other in kernel.phases:
         bodies = [*(other.bodies if other is not phase else other.bodies[1:]), *([other.row] if other.row else [])]
         names |= {value.name for body in bodies for value in body.args}
-    for line in phase.element.lines:
+    for line in phase.element.instructions:
         names |= set(NAME.findall(line.split("#", 1)[0].partition("=")[2]))
     return names
 

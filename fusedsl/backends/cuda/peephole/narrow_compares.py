@@ -32,7 +32,7 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
         return body, (), ()
     ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
     lines, short = [], set()
-    for line in body.lines:
+    for line in body.instructions:
         found = COMPARISON.match(line)
         if found and ({found["a"], found["b"]} & along and {found["a"], found["b"]} & ones):
             a, b = found["a"], found["b"]
@@ -45,7 +45,7 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
     args += [Value(SHORT.format(v.name), INT32) for v in body.args if v.name in short]
     positions = tuple(v.name for v in body.args if v.name in short & along)
     values = tuple(v.name for v in body.args if v.name in short - along)
-    return dataclasses.replace(body, args=tuple(args), lines=tuple(lines)), positions, values
+    return dataclasses.replace(body, args=tuple(args), instructions=tuple(lines)), positions, values
 
 
 def _elements(kernel: KernelIR) -> set[str]:

@@ -23,19 +23,19 @@ def approximate_summed_exp(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
-    made = dict(map(_split, body.lines))
+    made = dict(map(_split, body.instructions))
     lines = []
-    for line in body.lines:
+    for line in body.instructions:
         found = EXPONENTIAL.match(line)
         if found and found["name"] in alone and _from_extreme(kernel, made, found["argument"]):
             line = line.replace(" = exp(", " = exp_for_sum(", 1)
         lines.append(line)
-    return dataclasses.replace(body, lines=tuple(lines))
+    return dataclasses.replace(body, instructions=tuple(lines))
 
 
 def _summed(phase: Phase) -> set[str]:
     """Names that a sum in float32 takes."""
-    return {v.name for use in phase.folds if use.name == "sum" for v in use.lifted if v.dtype is FLOAT32}
+    return {v.name for use in phase.folds if use.name == "sum" for v in use.inputs if v.dtype is FLOAT32}
 
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
@@ -43,15 +43,15 @@ def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     others = [
         use for use in (*phase.folds, *phase.column_reductions) if use.name != "sum" or use in phase.column_reductions
     ]
-    names = {value.name for use in others for value in use.lifted}
-    names |= {phase.select.lifted.name} if phase.select else set()
+    names = {value.name for use in others for value in use.inputs}
+    names |= {phase.select.key.name} if phase.select else set()
     names |= {store.value for store in phase.stores}
     for other in _passes(kernel):
         names |= set() if other is phase else {value.name for value in other.reads}
     for body in phase.bodies:
-        for line in body.lines:
+        for line in body.instructions:
             names |= set(NAME.findall(_split(line)[1]))
-    return names | {value.name for step in phase.scans for use in step.scans for value in use.lifted}
+    return names | {value.name for step in phase.scans for use in step.scans for value in use.inputs}
 
 
 def _passes(kernel: KernelIR) -> list[Phase]:
@@ -71,13 +71,13 @@ def _from_extreme(kernel: KernelIR, made: dict[str, str], argument: str) -> bool
 def _extremes(kernel: KernelIR) -> set[tuple[str, str, str]]:
     """(max or min, what is folded, the name of its extreme)."""
     uses = [use for phase in _passes(kernel) for use in phase.folds if use.name in ("max", "min")]
-    return {(use.name, use.lifted[0].name, use.state[0].name) for use in uses}
+    return {(use.name, use.inputs[0].name, use.accumulators[0].name) for use in uses}
 
 
 def _origin(kernel: KernelIR, name: str) -> str:
     """The row value that another is, unless it is not finite."""
     rows = [phase.row for phase in _passes(kernel) if phase.row is not None]
-    lines = dict(_split(line) for row in rows for line in row.lines)
+    lines = dict(_split(line) for row in rows for line in row.instructions)
     found = CLEANED.match(lines.get(name, ""))
     return found["value"] if found else name
 

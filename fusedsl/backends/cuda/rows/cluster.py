@@ -100,6 +100,6 @@ def _dear(kernel: KernelIR) -> bool:
     for number, phase in enumerate(kernel.phases[:-1]):
         made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}
         later = {value.name for other in kernel.phases[number + 1 :] for value in other.reads}
-        if made & later and special_functions(phase.element.lines):
+        if made & later and special_functions(phase.element.instructions):
             return True
     return False

@@ -95,7 +95,7 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
-    dear = any(special_functions(part.element.lines) for phase in kernel.phases for part in phase.passes)
+    dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
     moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
     turning = together and not _pays(rows, moved, hardware)
@@ -154,7 +154,7 @@ def row_groups_of(schedule: CooperativeSchedule, rows: int) -> int:
 
 def record_bytes(kernel: KernelIR) -> int:
     """Bytes of the record that a block stores for the others after a phase."""
-    return max(ALIGNMENT * sum(len(use.state) for use in phase.folds) for phase in kernel.phases)
+    return max(ALIGNMENT * sum(len(use.accumulators) for use in phase.folds) for phase in kernel.phases)
 
 
 def workspace_bytes(schedule: CooperativeSchedule, kernel: KernelIR, rows: int) -> int:

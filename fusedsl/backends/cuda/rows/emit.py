@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase
+from ....kernel_ir.phase import Body, Phase, Reduction
 from ..emit.source_text import Names, SourceBuilder, accumulator_name, header, indented, reduction_source, signature
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.narrow_compares import CLAMPED, SHORT, narrow_positions
@@ -137,21 +137,21 @@ class RowEmitter(RowMemoryEmitter):
 
     def emit_tile_work(self, number: int, phase: Phase) -> None:
         """Emit the work of one loop iteration on its tile."""
-        if phase.tile:
+        if phase.tile_phases:
             self._tile_work(number, phase)
             return
         self.emit_elements(number, phase)
         for use in phase.folds:
             self.accumulate(use, self._folded(use))
 
-    def _folded(self, use: FoldUse) -> str:
+    def _folded(self, use: Reduction) -> str:
         """The state of a tile's elements."""
         column = "start" if self.schedule.resident else "column"
         order, name = self._in_pairs(use), self.define_reduction(use)
         if not order:
             state = f"{self.prefix}reduce_{name}({self.scope.lifted(use)}, {column}, {self.limit})"
             return with_peeled_element(self, use, name, state) if self.peeled_elements else state
-        lifted = use.lifted[0].name
+        lifted = use.inputs[0].name
         source = self.magnitudes.get(lifted, lifted)
         kind, of = self.scope.stored[source].name, "" if source == lifted else "_of_magnitudes"
         call = f"{self.prefix}{order}{of}_of_{kind}_{name}"
@@ -170,9 +170,9 @@ class RowEmitter(RowMemoryEmitter):
             packed_magnitudes(self.kernel) if self.schedule.width % 2 == 0 and not split and not self.multi_axis else {}
         )
 
-    def _in_pairs(self, use: FoldUse) -> str:
+    def _in_pairs(self, use: Reduction) -> str:
         """ "max" or "min" where a fold is that of 16-bit floats as they were loaded, two to a register."""
-        lifted = use.lifted[0].name
+        lifted = use.inputs[0].name
         stored = self.scope.stored.get(self.magnitudes.get(lifted, lifted))
         split = any(operand.access == "peeled" for operand in self.kernel.operands) and not self.peeled_elements
         halves = stored is not None and stored.kind == "f" and stored.bits == 16 and self.schedule.width % 2 == 0
@@ -180,20 +180,20 @@ class RowEmitter(RowMemoryEmitter):
 
     def _tile_work(self, number: int, phase: Phase) -> None:
         """Emit a tile reduced as if it were a row, phase by phase; its state is combined into the row's."""
-        for k, part in enumerate(phase.tile):
+        for k, part in enumerate(phase.tile_phases):
             self.emit_elements(f"{number}_{k}", part)
             for use in part.folds:
                 self.scope.unpack(use, self._folded(use))
             if part.row is not None:
                 self.row_body(f"tile_{number}_{k}", part.row)
         (use,) = phase.folds
-        values = ", ".join(value.name for value in use.lifted)
-        self.accumulate(use, f"({values})" if len(use.lifted) > 1 else values)
-        for part in phase.tile:
-            made = [value for use in part.folds for value in use.state]
+        values = ", ".join(value.name for value in use.inputs)
+        self.accumulate(use, f"({values})" if len(use.inputs) > 1 else values)
+        for part in phase.tile_phases:
+            made = [value for use in part.folds for value in use.accumulators]
             self.scope.ready -= {value.name for value in (*made, *(part.row.results if part.row else ()))}
 
-    def accumulate(self, use: FoldUse, state: str) -> None:
+    def accumulate(self, use: Reduction, state: str) -> None:
         self.code.append(
             f"{accumulator_name(use)} = merge_{self.define_reduction(use)}({accumulator_name(use)}, {state})"
         )
@@ -245,12 +245,12 @@ class RowEmitter(RowMemoryEmitter):
         self.scope.define(CLAMPED)
         self.code.append(f"{SHORT.format(name)} = short({name})")
 
-    def define_reduction(self, use: FoldUse) -> str:
+    def define_reduction(self, use: Reduction) -> str:
         """Define a reduction's scalar functions and intrinsics; returns its name.
 
         Reductions that combine alike share one; two of one name that do not (sums of several types) get a number.
         """
-        key = (tuple(value.dtype for value in use.state), use.identity, use.merge)
+        key = (tuple(value.dtype for value in use.accumulators), use.identity, use.combine)
         if key in self.rules:
             return self.rules[key]
         taken = sum(name.rstrip("0123456789") in (use.name, f"{use.name}_") for name in self.rules.values())
@@ -265,11 +265,11 @@ class RowEmitter(RowMemoryEmitter):
             self.scope.functions.append(f"merge_{name} = combine_states(reduction_{name})")
         return name
 
-    def define_reduce_op(self, use: FoldUse, name: str) -> None:
+    def define_reduce_op(self, use: Reduction, name: str) -> None:
         """Define the combine and identity functions, and the ReduceOp made of them."""
         self.scope.functions += reduction_source(use, name)
 
-    def _fold(self, use: FoldUse) -> None:
+    def _fold(self, use: Reduction) -> None:
         self.scope.unpack(use, self.all_reduce_call(self.define_reduction(use), self._folded(use)))
 
     def _row_work(self, number: int, phase: Phase) -> None:
@@ -293,6 +293,6 @@ class RowEmitter(RowMemoryEmitter):
             return
         kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
         head = ["", "", f'@uniform("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
-        self.scope.define([*head, *indented([*body.lines, f"return {', '.join(v.name for v in made)}"])])
+        self.scope.define([*head, *indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}

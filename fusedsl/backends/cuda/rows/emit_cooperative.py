@@ -107,13 +107,13 @@ class CooperativeEmitter(RowEmitter):
         self.code.append(f"records = workspace + ({rows}int64(number)) * blocks_per_row * {size}")
         begin = 0
         for use in phase.folds:
-            rule, state = self.define_reduction(use), use.state[0].name
+            rule, state = self.define_reduction(use), use.accumulators[0].name
             self.scope.functions.append(f"store_partial_{state} = store_partial(reduction_{rule}, {begin})")
             self.scope.functions.append(f"load_partial_{state} = load_partial(reduction_{rule}, {begin})")
             self.code.append(
                 f"store_partial_{state}(records + block_in_row * {size}, all_reduce_{rule}({accumulator_name(use)}))"
             )
-            begin += ALIGNMENT * len(use.state)
+            begin += ALIGNMENT * len(use.accumulators)
         if self.grid_sync:
             before = f"turn * {exchange_count(self.kernel)} + " if self.fixed_blocks else ""
             self.code.extend(
@@ -125,7 +125,7 @@ class CooperativeEmitter(RowEmitter):
         else:
             self.code.extend(["if not is_last_block(semaphores, row_group, blocks_per_row):", *indented(["return"])])
         for use in phase.folds:
-            rule, state = self.define_reduction(use), use.state[0].name
+            rule, state = self.define_reduction(use), use.accumulators[0].name
             taken = f"load_partial_{state}(records + other * {size})"
             self.code.extend(
                 [f"{accumulator_name(use)} = initial_{rule}()", "other = thread_idx()", "while other < parts:"]

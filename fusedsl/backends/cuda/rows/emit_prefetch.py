@@ -23,7 +23,7 @@ def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
+        scope.code.append(f"{use.accumulators[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
     loads = prefetched_of(writer.kernel, phase)
     last = f"column = {index}({writer.last()})  # what was read last is still in L2"
     scope.code.append(last if backwards else "column = start")
@@ -100,12 +100,16 @@ def split_row_body(body: Body, late: set[str]) -> tuple[Body | None, Body]:
 
     A read at an address that was read itself takes twice the time of a tile: it is under way during the folds.
     """
-    lines = [line for line in body.lines if (m := FETCH.match(line)) and not late & below(body.lines, {m["name"]})]
+    lines = [
+        line
+        for line in body.instructions
+        if (m := FETCH.match(line)) and not late & below(body.instructions, {m["name"]})
+    ]
     if not lines:
         return None, body
     found = [FETCH.match(line) for line in lines]
     fetched = tuple(Value(m["name"], dtype(m["kind"]).compute) for m in found if m)
     given = {value.name: value for value in body.args}
-    early = slice_of(body.lines, given, fetched)
-    others = tuple(line for line in body.lines if target_of(line) not in {value.name for value in fetched})
+    early = slice_of(body.instructions, given, fetched)
+    others = tuple(line for line in body.instructions if target_of(line) not in {value.name for value in fetched})
     return early, slice_of(others, given | {value.name: value for value in fetched}, body.results)

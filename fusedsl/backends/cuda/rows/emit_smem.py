@@ -41,7 +41,7 @@ def emit_smem_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
     for value in [value for part in phase.passes for value in part.reads]:  # row values are read once
         writer.provide(value, tiles=False)
     for use in phase.folds:
-        scope.code.append(f"{use.state[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
+        scope.code.append(f"{use.accumulators[0].name}_accumulator = initial_{writer.define_reduction(use)}()")
     outside, works = scope.code, []
     ready, stored, wide = scope.ready, scope.stored, scope.wide
     for whole in (True, False):  # the work of a turn, for tiles that are there as a whole and for those that may not be

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import FoldUse, Phase, Value
+from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.source_text import access_kind, function, signature
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.softmax_exp import approximate_summed_exp
@@ -82,7 +82,7 @@ def peeled_stores(writer: RowEmitter, number: int | str, phase: Phase) -> list[s
     return calls
 
 
-def with_peeled_element(writer: RowEmitter, use: FoldUse, name: str, state: str) -> str:
+def with_peeled_element(writer: RowEmitter, use: Reduction, name: str, state: str) -> str:
     """The call that merges this thread's edge into the state of its whole vectors."""
     for define in (
         f"edge_reduce_{name} = reduce_tile(edge_tile, reduction_{name})",
@@ -90,7 +90,7 @@ def with_peeled_element(writer: RowEmitter, use: FoldUse, name: str, state: str)
     ):
         if define not in writer.scope.functions:
             writer.scope.functions.append(define)
-    lifted = ", ".join(_widened(writer, value.name) for value in use.lifted)
+    lifted = ", ".join(_widened(writer, value.name) for value in use.inputs)
     return f"merge_{name}({state}, edge_reduce_{name}({lifted}, edge, columns))"
 
 

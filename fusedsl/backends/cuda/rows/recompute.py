@@ -24,9 +24,9 @@ def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
     args = {v.name: v for v in last.element.args}
     for phase in earlier:
         if made & {v.name for v in phase.element.results}:
-            lines += [line for line in phase.element.lines if line not in lines]
+            lines += [line for line in phase.element.instructions if line not in lines]
             args |= {v.name: v for v in phase.element.args}
-    lines += [line for line in last.element.lines if line not in lines]
+    lines += [line for line in last.element.instructions if line not in lines]
     targets = [line.split(" = ", 1)[0] for line in lines]
     if len(set(targets)) < len(targets):
         return None
@@ -34,5 +34,5 @@ def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
     known = {v.name for v in rest}
     if known & {p.value.name for p in kernel.positions} or any(store.value in known for store in last.stores):
         return None
-    element = replace(last.element, args=rest, lines=tuple(lines))
+    element = replace(last.element, args=rest, instructions=tuple(lines))
     return replace(kernel, phases=(*earlier, replace(last, element=element)))

@@ -134,7 +134,7 @@ def registers_per_element(kernel: KernelIR, width: int) -> float:
 
 def has_expensive_row_body(kernel: KernelIR) -> bool:
     """True if the row bodies are long: every thread of the row executes them."""
-    return sum(instructions(phase.row.lines) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
+    return sum(instructions(phase.row.instructions) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
 def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
@@ -144,7 +144,7 @@ def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
 
 def has_gathers(kernel: KernelIR) -> bool:
     """True if bodies gather elements or draw random bits: vector by vector."""
-    lines = [line for phase in kernel.phases for line in phase.element.lines]
+    lines = [line for phase in kernel.phases for line in phase.element.instructions]
     return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
-from ....kernel_ir.phase import Body, FoldUse, Phase, Value
+from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import KernelEmitter, Names, SourceBuilder, access_kind, header, indented, signature
 from ..peephole.low_precision_stores import narrow_body
 from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
@@ -100,25 +100,25 @@ class MixedReductionEmitter(KernelEmitter):
         rules = ", ".join(f"reduction_{_key(use)}" for use in self.kernel.column_reductions)
         self.scope.functions.append(f"all_blocks = row_groups.reduce_blocks({rules}, at_once={plan.loads_in_flight})")
 
-    def _define_fold(self, use: FoldUse) -> None:
+    def _define_fold(self, use: Reduction) -> None:
         """The merge and the identity as scalar functions, and the rule made of them."""
-        functions, merge, key = self.scope.functions, use.merge, _key(use)
-        kinds = ", ".join(value.dtype.name for value in use.state)
-        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
+        functions, merge, key = self.scope.functions, use.combine, _key(use)
+        kinds = ", ".join(value.dtype.name for value in use.accumulators)
+        lines = [*merge.instructions, f"return {', '.join(v.name for v in merge.results)}"]
         functions += ["", "", f"def combine_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
         functions += ["", "", f"def identity_{key}():", *indented([f"return {', '.join(use.identity)}"])]
         functions += ["", "", f'reduction_{key} = reduction("{kinds}", combine_{key}, identity_{key})']
 
-    def _define_cross(self, use: FoldUse) -> None:
+    def _define_cross(self, use: Reduction) -> None:
         """A state for each column of a tile: none, one row more, and those of a block together."""
         self._define_fold(use)
-        key, types = _key(use), [value.dtype for value in use.state]
+        key, types = _key(use), [value.dtype for value in use.accumulators]
         self.scope.functions += [
             f'no_{key} = tile.elementwise("{signature((), types)}")(identity_{key})',
             f'accumulate_{key} = tile.elementwise("{signature(types + types, types)}")(combine_{key})',
             f"reduce_block_{key} = row_groups.reduce_block(tile, reduction_{key})",
         ]
-        for value in use.state:
+        for value in use.accumulators:
             self.scope.functions.append(f'store_partial_{value.name} = lines.store("{value.dtype.name}")')
 
     # Where a thread stands.
@@ -244,7 +244,7 @@ class MixedReductionEmitter(KernelEmitter):
             code.append(f"{so_far} = accumulate_{_key(use)}({so_far}, {self.scope.lifted(use)})")
         if phase.folds:
             states = [f"reduce_{_key(use)}({self.scope.lifted(use)}, start, columns)" for use in phase.folds]
-            names = [value.name for use in phase.folds for value in use.state]
+            names = [value.name for use in phase.folds for value in use.accumulators]
             code.append(f"{', '.join(names)} = all_reduce_{number}(turn, {', '.join(states)})")
             self.scope.ready |= set(names)
         for place, store in enumerate(phase.stores):
@@ -311,7 +311,7 @@ class MixedReductionEmitter(KernelEmitter):
             kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
             functions, arguments = self.scope.functions, ", ".join(v.name for v in body.args)
             functions += ["", "", f'@uniform("{kinds}")', f"def {name}({arguments}):"]
-            functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
+            functions += indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.scope.ready |= {value.name for value in made}
 
@@ -335,7 +335,7 @@ class MixedReductionEmitter(KernelEmitter):
 
     def _finish(self) -> None:
         """Each block takes strips of columns, merges what all blocks left, and stores the results."""
-        states = [value.name for use in self.kernel.column_reductions for value in use.state]
+        states = [value.name for use in self.kernel.column_reductions for value in use.accumulators]
         outside, self.scope.code = self.scope.code, []
         lines = ", ".join(f"{name}_lines" for name in states)
         self.code.append(f"{', '.join(states)} = all_blocks({lines}, int32(strip), line, grid_dim())")
@@ -377,11 +377,11 @@ class MixedReductionEmitter(KernelEmitter):
         return pointer if letter == "0" else f"{pointer} + int64(column){stride} * {operand.dtype.itemsize}"
 
 
-def _key(use: FoldUse) -> str:
+def _key(use: Reduction) -> str:
     """What tells a fold from the others of its kernel."""
-    return use.state[0].name
+    return use.accumulators[0].name
 
 
-def _so_far(use: FoldUse) -> list[str]:
+def _so_far(use: Reduction) -> list[str]:
     """The variables that collect a fold over rows: a tile for each part of its state."""
-    return [f"{value.name}_accumulator" for value in use.state]
+    return [f"{value.name}_accumulator" for value in use.accumulators]

@@ -127,7 +127,7 @@ def _fits(schedule: MixedReductionSchedule, kernel: KernelIR, hardware: Hardware
 
 def _joined_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Static shared memory in which the warps of a team join the folds of a row, two rows in turn."""
-    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.state)
+    states = sum(value.dtype.itemsize for phase in kernel.phases for use in phase.folds for value in use.accumulators)
     return 2 * schedule.block_threads // WARP * states if schedule.threads > WARP else 0
 
 
@@ -166,7 +166,7 @@ def _width(kernel: KernelIR, columns: int) -> int:
 
 def _state_words(kernel: KernelIR) -> float:
     """Registers of the states of a column."""
-    return register_count(value.dtype for use in kernel.column_reductions for value in use.state)
+    return register_count(value.dtype for use in kernel.column_reductions for value in use.accumulators)
 
 
 def _computed(kernel: KernelIR) -> list[DType]:
@@ -217,7 +217,7 @@ def padded_columns(columns: int) -> int:
 def state_layout(kernel: KernelIR) -> tuple[tuple[str, DType], ...]:
     """The parts of all states over rows as they stand in the workspace, by name: widest first, so that each begins at a
     multiple of its size."""
-    parts = [(value.name, value.dtype) for use in kernel.column_reductions for value in use.state]
+    parts = [(value.name, value.dtype) for use in kernel.column_reductions for value in use.accumulators]
     return tuple(sorted(parts, key=lambda part: -part[1].itemsize))
 
 
@@ -229,7 +229,7 @@ def mixed_workspace_bytes(kernel: KernelIR, blocks: int, columns: int) -> int:
 def mixed_smem_bytes(schedule: MixedReductionSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory: rows ahead, later the states of the block's teams, then those of its threads."""
     rings = smem_row_layout(schedule, kernel)[1] * schedule.stages
-    states = [sum(value.dtype.itemsize for value in use.state) for use in kernel.column_reductions]
+    states = [sum(value.dtype.itemsize for value in use.accumulators) for use in kernel.column_reductions]
     teams = (schedule.row_groups - 1) * schedule.threads * schedule.vectors * schedule.width * max(states)
     return max(rings, teams, schedule.block_threads * sum(states))
 

@@ -19,7 +19,7 @@ def scans_of(phase: Phase) -> tuple[ScanUse, ...]:
 
 def name_of(use: ScanUse) -> str:
     """What the functions of a scan are called after."""
-    return use.state[0].name
+    return use.accumulators[0].name
 
 
 def carried_state(use: ScanUse) -> str:
@@ -39,12 +39,12 @@ def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
             if resident:
                 define_scan(writer, use)
                 before = f"initial_{name_of(use)}()"
-            lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
-            states = ", ".join(value.name for value in use.state)
+            lifted = ", ".join(writer.scope.element(value.name) for value in use.inputs)
+            states = ", ".join(value.name for value in use.accumulators)
             after = "_" if resident else carried_state(use)
             column = "start" if resident else "column"
             writer.code.append(f"{states}, {after} = scan_{name_of(use)}({lifted}, {column}, columns, {before})")
-            writer.scope.ready |= {value.name for value in use.state}
+            writer.scope.ready |= {value.name for value in use.accumulators}
         for value in step.element.args:
             writer.provide(value)
         writer.scope.map_body(f"phase_{number}_{place}", step.element)
@@ -56,7 +56,7 @@ def _write_linked(writer: RowEmitter, use: ScanUse) -> None:
     writer.define_reduce_op(use, name)
     how = ", reverse=True" if use.reverse else ""
     writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, thread_group, reduction_{name}{how})")
-    lifted = ", ".join(writer.scope.element(value.name) for value in use.lifted)
+    lifted = ", ".join(writer.scope.element(value.name) for value in use.inputs)
     offset = f"offset_{names.index(name)}"
     where = f"semaphores, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
     writer.code.append(f"{name} = scan_{name}({lifted}, column, columns, {where})")
@@ -90,7 +90,7 @@ def emit_lookback(writer: RowEmitter) -> None:
     code.append("groups = int32(rows * ((tiles + 31) >> 5))")
     place = "0"
     for k, use in enumerate(_all_scans(writer)):
-        size = tile_state_bytes(use.state[0].dtype.bits)
+        size = tile_state_bytes(use.accumulators[0].dtype.bits)
         code.append(f"offset_{k} = int64({place})")
         place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
     backwards = any(use.reverse for use in scans_of(phase))

@@ -29,7 +29,7 @@ def define_key_codec(writer: RowEmitter, select: Selection) -> None:
     plan, rank, add = writer.schedule, sort_method_of(writer), writer.scope.functions.append
     add("")
     add("")
-    add(f'ordered = key_codec("{select.lifted.dtype.name}", {select.descending}, tile, thread_group)')
+    add(f'ordered = key_codec("{select.key.dtype.name}", {select.descending}, tile, thread_group)')
     add("enter_entries = make_entries(ordered)")
     if rank.method == "rounds":
         places = tuple(dict.fromkeys(place for _, place, _ in select.places))
@@ -73,7 +73,7 @@ def begin_sort(writer: RowEmitter, phase: Phase) -> None:
         max_misalignment(writer.kernel, writer.schedule.width) + size - 1
     )  # as far as the loop over the row goes, in runs
     writer.code.append(f"slots = int64(((columns + {reach}) >> {shift}) << {shift})")
-    bytes_each = 16 if phase.select.lifted.dtype.bits == 64 else 8
+    bytes_each = 16 if phase.select.key.dtype.bits == 64 else 8
     row = "row0" if writer.kernel.row_axes == 1 else "row"
     writer.code.append(f"work = workspace + int64({row}) * slots * {2 * bytes_each}")
 
@@ -83,7 +83,7 @@ def emit_sort(writer: RowEmitter, phase: Phase) -> None:
     select = phase.select
     if select is None:
         return
-    rank, value = sort_method_of(writer), writer.scope.element(select.lifted.name)
+    rank, value = sort_method_of(writer), writer.scope.element(select.key.name)
     column = "start" if writer.schedule.resident else "column"
     if rank.method in ("rounds", "sort"):
         define_key_codec(writer, select)
@@ -186,7 +186,7 @@ def _work(writer: RowEmitter, number: int, phase: Phase, limit: str) -> None:
         writer.define_reduce_op(use, name)
         intrinsics = f"reduce_tile(ranks, reduction_{name}), thread_group.all_reduce(reduction_{name})"
         scope.functions.append(f"reduce_{name}, all_reduce_{name} = {intrinsics}")
-        lifted = ", ".join(scope.element(value.name) for value in use.lifted)
-        states = ", ".join(value.name for value in use.state)
+        lifted = ", ".join(scope.element(value.name) for value in use.inputs)
+        states = ", ".join(value.name for value in use.accumulators)
         scope.code.append(f"{states} = all_reduce_{name}(reduce_{name}({lifted}, rank, {limit}))")
-        scope.ready |= {value.name for value in use.state}
+        scope.ready |= {value.name for value in use.accumulators}

@@ -31,7 +31,7 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     select, columns = sort_of(kernel), extents[-1]
     assert select is not None
-    slots = _slots(select.lifted.dtype.bits)
+    slots = _slots(select.key.dtype.bits)
     width = row_width(kernel)
     reach = columns + (width - 1 if any(operand.access == "peeled" for operand in kernel.operands) else 0)
     few = select.count is not None and select.count <= ROUNDS and reach <= ROUNDS_COLUMNS
@@ -54,7 +54,7 @@ def generic_sort(
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
     select, columns, width = sort_of(held), extents[-1], row_width(held)
     assert select is not None
-    slots = _slots(select.lifted.dtype.bits)
+    slots = _slots(select.key.dtype.bits)
     keep, reach = _power(select.count or columns), columns + width - 1
     chosen = select.count is not None and _power(select.count) <= slots // 4
     for size in (*SHORTER, ROUNDS_COLUMNS if chosen else slots):
@@ -94,7 +94,7 @@ def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule)
 
 
 def _lifted(kernel: KernelIR) -> list[Value]:
-    return [phase.select.lifted for phase in kernel.phases if phase.select]
+    return [phase.select.key for phase in kernel.phases if phase.select]
 
 
 def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
