@@ -13,14 +13,14 @@ from .errors import ArgumentError
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
-from .runtime.arrays import Array, Weak, describe, type_name
+from .runtime.arrays import ArrayFacts, Weak, describe, type_name
 from .specs import Spec
 from .trace.array_library import is_array, library
 from .trace.containers import Held, attributes_of, holds_arrays, is_object
 from .trace.guards import snapshot
 from .trace.tracer import Tracer
 
-Describe = Callable[[Any, str], "Array | Weak"]
+Describe = Callable[[Any, str], "ArrayFacts | Weak"]
 """Tells the facts of an argument, given its name."""
 
 
@@ -47,7 +47,7 @@ class Arguments:
         self.described = described
         self.names = names
         self.values: list[Any] = []
-        self.facts: list[Array | Weak] = []
+        self.facts: list[ArrayFacts | Weak] = []
         self.parameters: list[Parameter] = []
         self.static: list[Any] = []
         self.placeholders = (
@@ -114,7 +114,7 @@ class Arguments:
     @property
     def example(self) -> Any:
         """An array among the arguments; one with axes, if there is one. Specs stand for NumPy's."""
-        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array)]
+        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, ArrayFacts)]
         arrays = [v for v in arrays if not isinstance(v, (np.generic, Spec))]
         return next((a for a in arrays if a.shape), next(iter(arrays), None))
 
@@ -130,12 +130,12 @@ class Arguments:
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
 
 
-def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
+def _aliases(facts: Sequence[ArrayFacts | Weak]) -> dict[int, int]:
     """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
     seen: dict[tuple, list[int]] = {}
     found = {}
     for k, a in enumerate(facts):
-        if isinstance(a, Array) and 0 not in a.shape:
+        if isinstance(a, ArrayFacts) and 0 not in a.shape:
             there = seen.setdefault((a.device, a.pointer), [])
             earlier = [e for e in there if _is_same(facts[e], a)]
             if earlier:
@@ -145,7 +145,7 @@ def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
     return found
 
 
-def _is_same(a: Any, b: Array) -> bool:
+def _is_same(a: Any, b: ArrayFacts) -> bool:
     """Whether two arrays at one address are the same elements in the same places."""
     return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
 

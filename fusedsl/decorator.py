@@ -17,7 +17,7 @@ from .errors import ArgumentError, FusedslError, outside, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import Array, Facts, describe
+from .runtime.arrays import ArrayFacts, Facts, describe
 from .specs import described
 from .trace import Traced, trace
 from .trace.warm_call import MISSED, Replay, missed, replay
@@ -135,7 +135,7 @@ class Fused(Generic[P, R]):
         outs: list[Any] = [None] * len(traced.graph.results)
         for argument, result in traced.writes:
             facts = call.facts[argument]
-            if isinstance(facts, Array) and facts.readonly:
+            if isinstance(facts, ArrayFacts) and facts.readonly:
                 name = call.parameters[argument].name
                 raise ArgumentError(f"the function writes to {name}, which is read-only", "argument.out",
                                     help="pass a copy of it")  # fmt: skip

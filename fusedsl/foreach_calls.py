@@ -19,20 +19,28 @@ from .program.first_call import require_in_range
 from .program.prepare_call import EmptyRows
 from .program.prepare_foreach import Item, prepare_lists, settle_lists
 from .runtime import dynamo
-from .runtime.argument_keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
+from .runtime.argument_keys import (
+    SLOW,
+    TensorListKey,
+    addresses_of,
+    all_argument_keys,
+    argument_key,
+    list_argument_key,
+    output_keys,
+)
 from .runtime.arrays import describe, describe_all
-from .runtime.batched_call import ManyCall
-from .runtime.host_device_copies import is_away
+from .runtime.batched_call import BatchedCall
+from .runtime.host_device_copies import runs_on_other_device
 
 
 class Memory:
     """Prepared calls over lists by their keys; the latest is asked first, for comparing costs less than hashing."""
 
     def __init__(self) -> None:
-        self._latest: tuple[Any, ManyCall] | None = None
-        self._all: dict[Any, ManyCall] = {}
+        self._latest: tuple[Any, BatchedCall] | None = None
+        self._all: dict[Any, BatchedCall] = {}
 
-    def get(self, key: Any) -> ManyCall | None:
+    def get(self, key: Any) -> BatchedCall | None:
         latest = self._latest
         if latest is not None and latest[0] == key:
             return latest[1]
@@ -41,7 +49,7 @@ class Memory:
             self._latest = (key, found)
         return found
 
-    def put(self, key: Any, call: ManyCall) -> None:
+    def put(self, key: Any, call: BatchedCall) -> None:
         if len(self._all) >= REMEMBERED_CALLS:
             self._all.clear()
         self._all[_hashable(key)] = call
@@ -167,21 +175,21 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
     keys, payloads = [], []
     for value in values:
         if _is_list(value):
-            key, found = looked[id(value)] = looked.get(id(value)) or look_list(value)
+            key, found = looked[id(value)] = looked.get(id(value)) or list_argument_key(value)
             payloads += found
         else:
-            key, found = look(value)
+            key, found = argument_key(value)
             payloads.append(found)
         keys.append(key)
     written, addresses = [], []
     for one in outs or ():
         known = looked.get(id(one))
-        key, found = known if known is not None and type(known[0]) is Tensors else _look_outs(one, count)
+        key, found = known if known is not None and type(known[0]) is TensorListKey else _look_outs(one, count)
         written.append(key)
         addresses += found
     flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
 
-    def first() -> tuple[list, ManyCall | None]:
+    def first() -> tuple[list, BatchedCall | None]:
         return _first_over_kernel(kernel, values, count, outs)
 
     results = _run(_memories.setdefault(kernel, Memory()), (keys, written, count), payloads, flat, addresses, first)
@@ -195,9 +203,9 @@ def _look_outs(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
     if outs is None:
         return None, [0] * count
     if type(None) in set(map(type, outs)):
-        return look_outs(outs), addresses_of(outs)
-    key, payloads = look_list(outs)
-    return key, payloads if type(key) is Tensors else addresses_of(outs)
+        return output_keys(outs), addresses_of(outs)
+    key, payloads = list_argument_key(outs)
+    return key, payloads if type(key) is TensorListKey else addresses_of(outs)
 
 
 def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
@@ -259,13 +267,13 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
     ]  # fmt: skip
     if len({call.results for call in calls}) > 1:
         return [call.rebuild(call.program.run(call.values, call.outs)) for call in calls]
-    keys, payloads = look_all([v for call in calls for v in call.values])
+    keys, payloads = all_argument_keys([v for call in calls for v in call.values])
     flat = None
     if any(call.outs is not None for call in calls):
         flat = [(call.outs or [None] * call.results)[r] for r in range(calls[0].results) for call in calls]
     programs = tuple(call.program for call in calls)
 
-    def first() -> tuple[list, ManyCall | None]:
+    def first() -> tuple[list, BatchedCall | None]:
         names: list[str] = []
         items = []
         for k, call in enumerate(calls):
@@ -274,7 +282,7 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
             names += facts
         return _first(programs, items, [call.values for call in calls], names, frozenset())
 
-    written, addresses = (None, []) if flat is None else (look_outs(flat), addresses_of(flat))
+    written, addresses = (None, []) if flat is None else (output_keys(flat), addresses_of(flat))
     results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
     return _listed([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
 
@@ -311,7 +319,7 @@ def _run(
     payloads: list,
     outs: list | None,
     addresses: list,
-    first: Callable[[], tuple[list, ManyCall | None]],
+    first: Callable[[], tuple[list, BatchedCall | None]],
 ) -> list:
     """The results of all calls, list after list."""
     call = memory.get(key)
@@ -334,12 +342,12 @@ def _first(
     values: Sequence[Sequence[Any]],
     names: Sequence[str],
     shared: frozenset[int],
-) -> tuple[list, ManyCall | None]:
+) -> tuple[list, BatchedCall | None]:
     """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
     settled = settle_lists(items)
     options = programs[0].options
     asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
-    if not (options.verify or any(is_away(options, item.facts) for item in items)):
+    if not (options.verify or any(runs_on_other_device(options, item.facts) for item in items)):
         try:
             start = perf_counter()
             prepared = prepare_lists(items, settled, names, shared)

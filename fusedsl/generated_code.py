@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Lines:
+class FunctionWriter:
     """The body of a function that is being written. Values never enter its text but by a name."""
 
     def __init__(self) -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 from .errors import ArgumentError, suggest
 from .ir.types import DTYPES, DType
-from .runtime.arrays import CPU, Array, Weak, describe
-from .runtime.outputs import strides_in
+from .runtime.arrays import CPU, ArrayFacts, Weak, describe
+from .runtime.outputs import packed_strides
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"
         raise ArgumentError(f"there is no dtype {name!r}", "argument.dtype", help=hint)
     if strides is None:
-        return Spec(extents, DTYPES[name], strides_in(extents))
+        return Spec(extents, DTYPES[name], packed_strides(extents))
     steps = _integers(strides, "strides")
     if len(steps) != len(extents):
         message = f"{len(steps)} strides for {len(extents)} axes"
@@ -49,12 +49,12 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
 _addresses = count(1 << 48, 1 << 40)  # of memory that is nobody's: no two specs stand for one array
 
 
-def described(argument: Any, name: str) -> Array | Weak:
+def described(argument: Any, name: str) -> ArrayFacts | Weak:
     """The facts of an argument, where a spec may stand for an array."""
     if not isinstance(argument, Spec):
         return describe(argument, name)
     place = next(_addresses)
-    return Array("numpy", argument.dtype, argument.shape, argument.strides, place, CPU, False, None)
+    return ArrayFacts("numpy", argument.dtype, argument.shape, argument.strides, place, CPU, False, None)
 
 
 def _integers(given: Any, what: str, least: int | None = None) -> tuple[int, ...]:

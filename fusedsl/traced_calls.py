@@ -13,8 +13,8 @@ from .errors import ArgumentError
 from .interop.jax_arrays import as_given
 from .kernel_ir.plan import graph_to_json, plan_to_json
 from .program import Program, call_steps
-from .runtime.argument_keys import look
-from .runtime.arrays import Array, Weak, describe
+from .runtime.argument_keys import argument_key
+from .runtime.arrays import ArrayFacts, Weak, describe
 from .runtime.memory_overlap import overlap
 from .trace import Traced
 from .trace.array_library import is_array
@@ -112,13 +112,13 @@ def repeating(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None]
         return lambda values, outs: None  # their addresses are not looked at
 
     def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
-        addresses = {look(values[k])[1] for k in places}
+        addresses = {argument_key(values[k])[1] for k in places}
         return again(values, outs) if len(addresses) == len(places) else None
 
     return apart
 
 
-def check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
+def check_captures(traced: Traced, facts: Sequence[ArrayFacts | Weak]) -> None:
     """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
     for array in map(describe, traced.captures):
         for k, _ in traced.writes:

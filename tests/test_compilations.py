@@ -15,7 +15,7 @@ from fusedsl.program import call_steps
 from fusedsl.program.prepare_foreach import alike
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import specialize
-from fusedsl.runtime.batched_call import Member, Places
+from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
@@ -133,7 +133,9 @@ def listed(kernel, calls):
             if step < len(case.kernels):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
-                members.append(Member(plan, bound, Geometry(0, 0), Places(0, 0, 0, places), [], case.extents))
+                members.append(
+                    BatchMember(plan, bound, Geometry(0, 0), BatchedPayloads(0, 0, 0, places), [], case.extents)
+                )
         for made, schedule, found in alike(members, frozenset(), facts((9, 0)), SIZES[-1]):
             yield found[0].plan, (made, schedule)
 

@@ -8,12 +8,12 @@ from ..backends.cpu import schedule
 from ..ir.dims import Symbol
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
-from ..runtime.bind_shapes import Bound, bind_general
+from ..runtime.bind_shapes import BoundKernel, bind_general
 from ..runtime.compile import plain_kernel, scheduled_cpu
-from ..runtime.layout import Layout
+from ..runtime.layout import ArrayLayout
 
-Layouts = Mapping[tuple[str, int], Layout]
-Loops = tuple[KernelIR, str, Bound]
+Layouts = Mapping[tuple[str, int], ArrayLayout]
+Loops = tuple[KernelIR, str, BoundKernel]
 """A kernel, the name of its loops, the numbers that it is called with."""
 
 
@@ -24,7 +24,7 @@ def general_loops(plan: KernelPlan, layouts: Layouts, extents: Mapping[Symbol, i
     return kernel, schedule.general(kernel), bound
 
 
-def loops_for(plan: KernelPlan, bound: Bound, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
+def loops_for(plan: KernelPlan, bound: BoundKernel, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
     """What may run a kernel, the fastest first."""
     kernel, chosen = scheduled_cpu(bound)
     yield kernel, chosen, bound

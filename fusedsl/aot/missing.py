@@ -10,7 +10,7 @@ from ..backends.cpu.processor import obstacle
 from ..errors import DeviceError, DTypeError, FusedslError, ShapeError
 from ..ir.dims import Symbol
 from ..ir.graph import Parameter
-from ..runtime.arrays import Array, Weak
+from ..runtime.arrays import ArrayFacts, Weak
 from .saved import Saved, SavedPlan
 
 COMPILERS = ("lark", "llvmlite", "numba")  # what kernels for the CPU are compiled with
@@ -18,7 +18,7 @@ CUDA_COMPILERS = (*COMPILERS, "numba_cuda")
 LETTERS = "nmkpqrstuvw"  # stand for extents
 NUMBERS = {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}
 
-Arguments = Sequence["Array | Weak"]
+Arguments = Sequence["ArrayFacts | Weak"]
 
 
 def compile_instead(saved: Saved, fault: FusedslError, on_cpu: bool) -> None:
@@ -79,16 +79,16 @@ def _kind(p: Parameter) -> tuple:
     return p.type.dtype, p.type.weak, p.scalar
 
 
-def _other_dtype(own: Parameter, given: Array | Weak) -> str:
+def _other_dtype(own: Parameter, given: ArrayFacts | Weak) -> str:
     """What to do about an argument of another dtype."""
     if own.scalar and own.type.weak:
         return f"pass {own.name} as {_number(own)}, as it was when the kernel was saved"
-    array = f'fd.spec({given.shape}, "{given.dtype}")' if isinstance(given, Array) else "such a number"
+    array = f'fd.spec({given.shape}, "{given.dtype}")' if isinstance(given, ArrayFacts) else "such a number"
     return f"pass {own.name} as {own.type.dtype}, or save a kernel for it: {array} in place of {own.name}"
 
 
 def _specs(arguments: Arguments) -> str:
-    each = (f'fd.spec({a.shape}, "{a.dtype}")' if isinstance(a, Array) else repr(a.value) for a in arguments)
+    each = (f'fd.spec({a.shape}, "{a.dtype}")' if isinstance(a, ArrayFacts) else repr(a.value) for a in arguments)
     return f"kernel.save(path, {', '.join(each)})"
 
 
@@ -105,7 +105,7 @@ def no_code(saved: Saved, arguments: Arguments, cc: tuple[int, int] | None) -> F
 def _no_lengths(saved: Saved, arguments: Arguments) -> ShapeError:
     """The error for arguments of a signature that a file knows, if for other lengths."""
     names = saved.names if len(saved.names) > 1 else ("",)
-    given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, Array))
+    given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, ArrayFacts))
     help = f"save one for lengths like these too: {_specs(arguments)}"
     return ShapeError(f"{saved.name} has no kernel for lengths like {given}", "file.shape", help=help)
 
@@ -125,7 +125,7 @@ def _no_target(saved: Saved, on_cpu: bool, cc: tuple[int, int] | None = None) ->
 # -- arguments in words
 
 
-def _spelled(a: Array | Weak, name: str) -> str:
+def _spelled(a: ArrayFacts | Weak, name: str) -> str:
     text = NUMBERS[a.kind] if isinstance(a, Weak) else f"{a.dtype}{list(a.shape)}"
     return f"{name}: {text}" if name else text
 

@@ -15,10 +15,10 @@ from ..program.call_steps import Source
 from ..program.kernel_builder import Builder, Shaped
 from ..program.plans import Arguments, Plans
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built, cuda_key, shipped
-from ..runtime.host_device_copies import is_away
-from ..runtime.outputs import place
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel, cuda_key, is_preloaded
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
 from .loops import loops_for
 from .missing import compile_instead, no_code, no_plan
 from .saved import Saved, SavedPlan, matches
@@ -30,7 +30,7 @@ class SavedBuilder(Builder):
     def __init__(self, saved: Saved):
         self.saved = saved
 
-    def on_cpu(self, plan: KernelPlan, bound: Bound, call: Shaped) -> tuple[Built, Bound]:
+    def on_cpu(self, plan: KernelPlan, bound: BoundKernel, call: Shaped) -> tuple[CompiledKernel, BoundKernel]:
         """The loops for a call, else those for any call."""
         for kernel, loops, numbers in loops_for(plan, bound, call.layouts, call.extents):
             if (built := self.saved.built(kernel, loops, plan.digest)) is not None:
@@ -39,9 +39,9 @@ class SavedBuilder(Builder):
             compile_instead(self.saved, no_code(self.saved, call.facts, None), True)
         return super().on_cpu(plan, bound, call)
 
-    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> Built:
+    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> CompiledKernel:
         """The kernel for a call."""
-        if self.saved.plans_kernel(digest) and not shipped(cuda_key(kernel, schedule, digest, cc)):
+        if self.saved.plans_kernel(digest) and not is_preloaded(cuda_key(kernel, schedule, digest, cc)):
             compile_instead(self.saved, no_code(self.saved, call.facts, cc), False)
         return super().on_cuda(kernel, schedule, digest, cc, call)
 
@@ -84,7 +84,7 @@ class SavedPlans(Plans):
     def share(
         self,
         plan: Plan,
-        bounds: Sequence[Bound],
+        bounds: Sequence[BoundKernel],
         arguments: Arguments,
         extents: Mapping[Symbol, int],
         hardware: Hardware,
@@ -101,7 +101,7 @@ class SavedPlans(Plans):
     def graph(self, facts: Facts) -> Graph:
         """The typed graph for these arguments, from the file where it has their plan."""
         arguments = list(facts.values())
-        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         extents = call_steps.extents_of(arguments)
         match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
         return super().graph(facts) if match is None else match.graph

@@ -16,8 +16,8 @@ from ..kernel_ir.plan import KernelPlan
 from ..program import call_steps
 from ..program.plans import Plans
 from ..report.explained_case import Case, bind_layouts, make_case
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cpu
 from .loops import general_loops
 
@@ -27,7 +27,7 @@ PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which 
 EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
 MULTIPLE = 8  # of a length, which may be divided as the length may
 
-Arguments = Sequence["Array | Weak"]
+Arguments = Sequence["ArrayFacts | Weak"]
 Units = tuple[Symbol, ...]
 """Extents that are 1 together."""
 
@@ -54,7 +54,7 @@ def kernels_for(case: Case) -> list[tuple[KernelPlan, KernelIR, str]]:
     return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
-def _calls(case: Case) -> list[list[Array | Weak]]:
+def _calls(case: Case) -> list[list[ArrayFacts | Weak]]:
     """The arguments of a case with other extents."""
     groups = classes(case)
     return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
@@ -137,12 +137,12 @@ def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
     return extents
 
 
-def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[Array | Weak]:
+def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[ArrayFacts | Weak]:
     """Arguments with other extents, laid out as they were: as densely, with the same axes outside."""
-    return [_resized_one(a, k, sizes) if isinstance(a, Array) and a.shape else a for k, a in enumerate(given)]
+    return [_resized_one(a, k, sizes) if isinstance(a, ArrayFacts) and a.shape else a for k, a in enumerate(given)]
 
 
-def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
+def _resized_one(a: ArrayFacts, k: int, sizes: Mapping[Symbol, int]) -> ArrayFacts:
     shape = tuple(sizes.get(Symbol(k, axis), n) for axis, n in enumerate(a.shape))
     near_first = sorted(range(len(shape)), key=lambda axis: (abs(a.strides[axis]), -axis))
     strides, step = [0] * len(shape), 0
@@ -154,7 +154,7 @@ def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
     return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
 
 
-def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
+def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
     """The kernels of a plan for other arguments; none where their extents do not go together."""
     extents = call_steps.extents_of(arguments)
     try:

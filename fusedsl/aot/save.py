@@ -19,7 +19,7 @@ from ..report.explain import case_of
 from ..report.explained_case import Case
 from ..report.target import parse_cc
 from ..runtime import object_loader as loader
-from ..runtime.compile import Built, build_loops, cpu_key, facts_of, plain_key, recorded
+from ..runtime.compile import CompiledKernel, build_loops, compiled_facts, cpu_key, recorded, unversioned_key
 from .container import pack
 from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
 
@@ -27,10 +27,10 @@ CPU, NATIVE = "cpu", "cpu-native"
 
 
 class Share(NamedTuple):
-    """What a file holds for one target: plans, and kernels by `plain_key`; the processor, where it is a CPU."""
+    """What a file holds for one target: plans, and kernels by `unversioned_key`; the processor, where it is a CPU."""
 
     plans: list[dict[str, Any]]
-    kernels: Mapping[str, Built]
+    kernels: Mapping[str, CompiledKernel]
     processor: Processor | None = None
 
 
@@ -56,7 +56,7 @@ def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share]
     for share in shares:
         number = None if share.processor is None else processors.index(share.processor)
         for key, built in share.kernels.items():
-            kernels[key], code[key] = {**facts_of(replace(built, path="")), "processor": number}, built.code
+            kernels[key], code[key] = {**compiled_facts(replace(built, path="")), "processor": number}, built.code
     plans = {json.dumps(plan, sort_keys=True): plan for share in shares for plan in share.plans}
     manifest = {
         "fusedsl": _version(),
@@ -101,7 +101,7 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> S
         ones = unit_groups(case)
         plans.append(_plan(case, ones))
         for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
-            wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
+            wanted[unversioned_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
     return Share(plans, kernels, processor)
 
@@ -113,7 +113,7 @@ def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
     return {**program_json, "on_cpu": ones is not None, "units": units}
 
 
-def _shared(built: Built, processor: Processor) -> Built:
+def _shared(built: CompiledKernel, processor: Processor) -> CompiledKernel:
     """The same as a shared object, which the system has loaded once, if this machine runs its code."""
     code = link(built.code, built.symbols)
     if obstacle(processor) is None:

@@ -15,7 +15,7 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import Plan, graph_from_json, plan_from_json
-from ..runtime.compile import Built, cpu_key, plain_key, ship, stored_build
+from ..runtime.compile import CompiledKernel, compiled_from_facts, cpu_key, preload, unversioned_key
 from .container import misfit, unpack
 
 
@@ -38,8 +38,8 @@ class SavedPlan:
 class Saved:
     """What a file holds. `data` are its bytes, `name` is what messages call it.
 
-    `kernels` are facts and machine code by `plain_key`: objects for one of the `processors`, or cubins for one of the
-    compute `capabilities`.
+    `kernels` are facts and machine code by `unversioned_key`: objects for one of the `processors`, or cubins for one of
+    the compute `capabilities`.
     """
 
     name: str
@@ -63,12 +63,12 @@ class Saved:
         known = {kernel.digest for each in self.plans for kernel in each.plan.kernels}
         return known.issuperset(digests.split())
 
-    def built(self, kernel: KernelIR, loops: str, digest: str) -> Built | None:
+    def built(self, kernel: KernelIR, loops: str, digest: str) -> CompiledKernel | None:
         """A kernel for this CPU; None where the file has none."""
         for processor in self.runnable:
-            entry = self.kernels.get(plain_key(cpu_key(kernel, loops, digest, processor)))
+            entry = self.kernels.get(unversioned_key(cpu_key(kernel, loops, digest, processor)))
             if entry is not None:
-                return stored_build(entry, kernel, loops)
+                return compiled_from_facts(entry, kernel, loops)
         return None
 
 
@@ -97,7 +97,7 @@ def parsed(data: bytes, name: str) -> Saved:
                           help='save it on a machine of this kind, or with cc="cpu" for most of them')  # fmt: skip
     for key, facts in manifest["kernels"].items():
         if facts["processor"] is None:
-            ship(key, facts, code[key])
+            preload(key, facts, code[key])
     return saved
 
 

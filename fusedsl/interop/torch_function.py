@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import ArgumentError, FusedslError
 from ..ir.printer import show
 from ..runtime import dynamo
-from ..runtime.arrays import Array, Weak
+from ..runtime.arrays import ArrayFacts, Weak
 from ..trace.function import Argument, Traced
 from ..trace.function import Array as Result
 from .torch_operator import facts_of, fake_results
@@ -166,7 +166,7 @@ def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
     return call
 
 
-def _facts(x: Any, name: str) -> Array | Weak:
+def _facts(x: Any, name: str) -> ArrayFacts | Weak:
     """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
     facts = facts_of(x, name)
     if isinstance(facts, Weak):

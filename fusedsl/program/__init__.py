@@ -18,12 +18,12 @@ from ..config import Options
 from ..errors import FusedslError
 from ..lru import LRU
 from ..runtime import dynamo, specialization_quota, stored_calls
-from ..runtime.argument_keys import SLOW, look_all, look_outs
+from ..runtime.argument_keys import SLOW, all_argument_keys, output_keys
 from ..runtime.arrays import Facts, describe_all
-from ..runtime.host_device_copies import is_away
-from ..runtime.outputs import place
-from ..runtime.prepared_call import Call
-from ..runtime.warm_call import Replay, nothing, replay
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
+from ..runtime.prepared_call import PreparedCall
+from ..runtime.warm_call import Replay, no_replay, write_replay
 
 if TYPE_CHECKING:
     from ..ir.labels import Origins
@@ -64,7 +64,7 @@ class Program:
         self.name = dynamo.name(self)
         told = source.cache_parts()
         self.family = self.name if told is None else hashlib.sha256(repr(told).encode()).hexdigest()[:32]
-        self.replay: Replay = nothing  # of the call that was made last
+        self.replay: Replay = no_replay  # of the call that was made last
         self.others: tuple[Replay, ...] = ()  # of calls before it
         _programs.add(self)
 
@@ -87,7 +87,7 @@ class Program:
         return list(result) if type(result) is tuple else [result]
 
     def replay_other(self, values: Sequence[Any], out: Any) -> Any:
-        """As `replay`, which is not tried: kernels that are called in turn for several shapes stay short to call."""
+        """The result of an earlier replay: a kernel that is called in turn for several shapes stays fast."""
         for other in self.others:
             result = other(values, out)
             if result is not None:
@@ -95,9 +95,9 @@ class Program:
         return None
 
     def _remembered(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
-        keys, payloads = look_all(values)
+        keys, payloads = all_argument_keys(values)
         if outs is not None:
-            keys = (keys, look_outs(outs))
+            keys = (keys, output_keys(outs))
         call = self._calls.get(keys)
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
             return None
@@ -105,10 +105,10 @@ class Program:
         if results is None or (call.replay is None and not call.worth_replaying()):
             return results
         if call.replay is None or (self.replay is call.replay and call.replays < REPLAYS):
-            call.replay, call.replays = replay(call, values, outs, results), call.replays + 1
+            call.replay, call.replays = write_replay(call, values, outs, results), call.replays + 1
         if self.replay is not call.replay:
             known = (self.replay, *self.others)
-            self.others = tuple(r for r in known if r is not call.replay and r is not nothing)[: KINDS - 1]
+            self.others = tuple(r for r in known if r is not call.replay and r is not no_replay)[: KINDS - 1]
             self.replay = call.replay
         return results
 
@@ -119,23 +119,28 @@ class Program:
 
     def _run_first(self, values: Sequence[Any], outs: Sequence[Any] | None, spent: float) -> list:
         """The results of a call that is like none before it: as another process prepared it, or prepared now."""
-        looked, payloads = look_all(values)
-        keys = looked if outs is None else (looked, look_outs(outs))
+        looked, payloads = all_argument_keys(values)
+        keys = looked if outs is None else (looked, output_keys(outs))
         facts = describe_all(self.names, values)
         lasting = not any(k is SLOW for k in _flat(keys, outs))
         key = self._stored_key(facts, outs) if lasting else None
-        call: Any = None if key is None else stored_calls.read(key)
+        call: Any = None if key is None else stored_calls.load(key)
         if call is not None and (outs is None or call.may_write(payloads, outs)):
             results = call(payloads, outs)
         else:
             from . import first_call
 
-            with specialization_quota.noting() as noted:
+            with specialization_quota.recording() as noted:
                 results, call = first_call.run_new(self.plans, facts, outs, spent)
             # what was refused binaries of its own follows from earlier calls
-            if isinstance(call, Call) and key is not None and not noted.refused and self._kept < stored_calls.MOST:
+            if (
+                isinstance(call, PreparedCall)
+                and key is not None
+                and not noted.refused
+                and self._kept < stored_calls.MAX_STORED_CALLS
+            ):
                 self._kept += 1
-                stored_calls.keep(key, call, place(facts)[1], noted.claimed)
+                stored_calls.save(key, call, library_and_device(facts)[1], noted.claimed)
         if call is not None and lasting:
             if len(self._calls) >= REMEMBERED_CALLS:
                 self._calls.clear()
@@ -148,7 +153,11 @@ class Program:
         if parts is None or self.options.verify or self.options.tunes or debug.showing(debug.KERNELS):
             return None
         with contextlib.suppress(FusedslError):
-            return None if is_away(self.options, facts) else stored_calls.key_of(parts, self.options, facts, outs)
+            return (
+                None
+                if runs_on_other_device(self.options, facts)
+                else stored_calls.call_key(parts, self.options, facts, outs)
+            )
         return None
 
     def bind(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> BoundCall:
@@ -163,7 +172,7 @@ class Program:
     def forget(self) -> None:
         """Forget all prepared calls; plans and binaries stay."""
         self._calls.clear()
-        self.replay, self.others = nothing, ()
+        self.replay, self.others = no_replay, ()
 
     # -- what is imported where a call is prepared
 
@@ -179,7 +188,7 @@ class Program:
 
     def origins(self, values: Sequence[Any]) -> list[Origins]:
         """Which axes of these arguments the axes of each result run along, element by element."""
-        keys, _ = look_all(values)
+        keys, _ = all_argument_keys(values)
         found = self._origins.get(keys)
         if found is None:
             found = self.plans.origins(describe_all(self.names, values))

@@ -19,7 +19,7 @@ from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.phase import Phase
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from .instruction_counts import SHARED_READS, count
 from .mask_density import counted
 
@@ -31,7 +31,7 @@ SATURATING_WARPS = 8  # that keep a multiprocessor busy
 def of_pass(
     kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
-    bound: Bound,
+    bound: BoundKernel,
     launch: Geometry,
     hardware: Hardware,
     read: int,
@@ -62,7 +62,7 @@ def of_pass(
     )
 
 
-def multiplied(kernel: KernelIR, bound: Bound) -> float:
+def multiplied(kernel: KernelIR, bound: BoundKernel) -> float:
     """Multiply-adds of the products of all rows and scores."""
     stream = kernel.stream
     assert stream is not None
@@ -70,7 +70,7 @@ def multiplied(kernel: KernelIR, bound: Bound) -> float:
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
-def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
+def scores(kernel: KernelIR, bound: BoundKernel, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
     """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
     scores, with masks and in tiles that need none."""
     stream = kernel.stream
@@ -97,7 +97,7 @@ def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], tim
             count(found, use.merge, times)
 
 
-def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> int:
+def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> int:
     """The rows that tiles of rows lie along."""
     found = operands_of(kernel)
     assert found is not None
@@ -105,7 +105,7 @@ def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound:
     return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound) -> float:
+def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> float:
     """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
     unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
@@ -115,7 +115,7 @@ def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: B
 def share_at_work(
     kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
-    bound: Bound,
+    bound: BoundKernel,
     launch: Geometry,
     hardware: Hardware,
     uneven: bool,
@@ -131,7 +131,7 @@ def share_at_work(
     return max(1, items) / (-(-max(1, items) // slots) * slots)
 
 
-def _left_bytes(kernel: KernelIR, bound: Bound) -> int:
+def _left_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
     found = operands_of(kernel)
     assert found is not None

@@ -14,11 +14,11 @@ from ..errors import CompileError, DeviceError
 from ..hardware import Hardware, occupancy
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.cache import cache_key
-from ..runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
+from ..runtime.compile import CompiledKernel, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
 from ..runtime.driver import driver
-from ..runtime.outputs import place
+from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from . import call_steps
 from .plans import Plans
@@ -56,7 +56,7 @@ def prepare_tuned(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Pre
 
     Nothing is tried on the CPU, or while a graph is captured. Only memory of the trial's own is written.
     """
-    _, device = place(facts)
+    _, device = library_and_device(facts)
     if device == CPU:
         return prepare(plans, facts, outs)
     with _lock:
@@ -71,7 +71,7 @@ def chooser_of(plans: Plans, claims: bool = True) -> Chooser:
     return tuned_choice if plans.options.tunes else first_choice if claims else likely_choice
 
 
-def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+def tuned_choice(number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> Scheduled:
     """The kernel with the schedule that tuning found; the chosen one where it was never tuned."""
     kernel, base = scheduled_cuda(bound, hardware, False)
     tuned = recall(plan, kernel, base, hardware)
@@ -129,7 +129,7 @@ class _Tuning:
         launched = set(self.order)
         self.launches = [launch for launch in first.plan.shared if launched & set(launch)]
 
-    def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    def _note(self, number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> Scheduled:
         kernel, base = scheduled_cuda(bound, hardware, False)
         if number in self.order:  # the program was cut anew, for one of its kernels spilled
             for noted in (self.order, self.missing, self.extents):
@@ -175,7 +175,7 @@ class _Tuning:
         waiting = geometry(base, kernel, self.extents[plan.name]).cooperative
         return () if waiting else neighbours(base, kernel, self.hardware)
 
-    def _refused(self, built: Built, plan: KernelPlan, threads: int) -> str:
+    def _refused(self, built: CompiledKernel, plan: KernelPlan, threads: int) -> str:
         """Why a schedule is not worth a run, by the compiler's report; empty where it is."""
         if built.spill_bytes or 0 < built.blocks < built.schedule.blocks:
             return "values would spill"
@@ -183,7 +183,7 @@ class _Tuning:
             return "too few threads fit on an SM"
         return ""
 
-    def _threads_of(self, built: Built, plan: KernelPlan) -> int:
+    def _threads_of(self, built: CompiledKernel, plan: KernelPlan) -> int:
         """Threads that are on an SM at once."""
         launch = launch_geometry(built, self.extents[plan.name])
         shared = built.shared_bytes + launch.shared
@@ -192,7 +192,7 @@ class _Tuning:
     def _fire(self, number: int, kernel: Any, schedule: Any) -> Any:
         """A launch of one kernel with a schedule, after one of the whole call, so that what it reads is there."""
 
-        def fixed(k: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+        def fixed(k: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> Scheduled:
             return (kernel, schedule) if k == number else tuned_choice(k, plan, bound, hardware)
 
         prepared = prepare(self.plans, self.facts, None, fixed)

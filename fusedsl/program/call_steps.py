@@ -19,11 +19,11 @@ from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime import compile as compiler
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound, Family, bind
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel, SpecializationGroup, bind_kernel
 from ..runtime.free_memory import exhausted
-from ..runtime.layout import Layout
-from ..runtime.specialize import crosses
+from ..runtime.layout import ArrayLayout
+from ..runtime.specialize import acquire_both_axis_kernels
 
 if TYPE_CHECKING:
     from ..config import Options
@@ -58,7 +58,7 @@ class Source(Protocol):
         """The program as a line of a log names it."""
 
 
-def signature(name: str, index: int, argument: Array | Weak, loose: bool = False) -> Parameter:
+def signature(name: str, index: int, argument: ArrayFacts | Weak, loose: bool = False) -> Parameter:
     """What a plan fixes of an argument: dtype, rank, and, unless it is to be `loose`, which extents are 1."""
     if isinstance(argument, Weak):
         weak = argument.dtype is not BOOL
@@ -69,22 +69,22 @@ def signature(name: str, index: int, argument: Array | Weak, loose: bool = False
     return Parameter(name, Type(argument.dtype, dims))
 
 
-def extents_of(arguments: Sequence[Array | Weak]) -> Extents:
+def extents_of(arguments: Sequence[ArrayFacts | Weak]) -> Extents:
     """Every symbol's value at this call."""
-    arrays = [(k, a) for k, a in enumerate(arguments) if isinstance(a, Array)]
+    arrays = [(k, a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)]
     return Extents({Symbol(k, axis): n for k, a in arrays for axis, n in enumerate(a.shape)})
 
 
 # -- calls
 
 
-def family_of(name: str, options: Options, plan: Plan) -> Family | None:
+def family_of(name: str, options: Options, plan: Plan) -> SpecializationGroup | None:
     """What shares few binaries with other calls of a program; None where every class of shapes has its own."""
     if options.dynamic is False or options.tunes or options.steady:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
     twice = not plan.together or any(kernel.finish for kernel in plan.kernels)  # rows and columns, together and apart
-    return Family(name, repr(options), kinds, 0 if options.dynamic else OWN // 2 if twice else OWN)
+    return SpecializationGroup(name, repr(options), kinds, 0 if options.dynamic else OWN // 2 if twice else OWN)
 
 
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
@@ -123,31 +123,31 @@ def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
 
 
 def bind_kernels(
-    plan: Plan, layouts: dict[tuple[str, int], Layout], extents, family: Family | None = None
-) -> list[Bound]:
+    plan: Plan, layouts: dict[tuple[str, int], ArrayLayout], extents, family: SpecializationGroup | None = None
+) -> list[BoundKernel]:
     """Every kernel of a plan with the numbers of one call."""
     dims = [d for p in plan.parameters for d in p.type.shape]
     units, loose = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
-    bounds = [bind(k, layouts, extents, loose) for k in plan.kernels]
+    bounds = [bind_kernel(k, layouts, extents, loose) for k in plan.kernels]
     chained = len(plan.shared) > 1
     if not (chained or family):
         return bounds
     return [dataclasses.replace(b, chained=chained, family=family, units=units, loose=loose) for b in bounds]
 
 
-def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
+def folds_together(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
     crossed = [b for b in bounds if b.kernel.finish is not None]
     return hardware is None or all(can_cross(b.kernel, b.extents, hardware) for b in crossed)
 
 
-def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
+def attends(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
     streams = [b for b in bounds if b.kernel.stream is not None]
     return hardware is None or all(schedule_scores(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
-def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
+def _are_slow(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
     """Whether the passes over scores of a call would take less as products of matrices: where a row's results do not
     depend on other rows, they are what they are."""
     passes = [b for b in bounds if b.kernel.stream is not None and not b.kernel.steady]
@@ -159,7 +159,7 @@ def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
 
 
 def other_way(
-    plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None, claim: bool = True
+    plan: Plan, bounds: Sequence[BoundKernel], hardware: Hardware | None, claim: bool = True
 ) -> tuple[bool, str] | None:
     """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents,
     takes longer than its parts or may have no binary for them (see `lengths.crosses`); None where every kernel has."""
@@ -167,12 +167,16 @@ def other_way(
         return plan.together, "staged" if plan.scores == "level" else "stored"
     if hardware is not None and _are_slow(bounds, hardware):
         return plan.together, "stored"
-    if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):
+    if not folds_together(bounds, hardware) or not (
+        hardware is None or acquire_both_axis_kernels(plan, bounds, hardware, claim)
+    ):
         return False, plan.scores
     return None
 
 
-def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:
+def build_kernel(
+    plan: KernelPlan, bound: BoundKernel, cc: tuple[int, int] | None, hardware: Hardware | None = None
+) -> Any:
     """The compiled kernel, for a CUDA architecture or (None) this CPU."""
     if cc is None:
         return compiler.build_cpu(bound, plan.digest)

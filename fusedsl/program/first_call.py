@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from .. import logs
 from ..errors import CompileError, FusedslError, outside
 from ..kernel_ir.plan import Plan
-from ..runtime.array_copies import assign, from_host, on_host
-from ..runtime.arrays import CPU, Array, Facts, describe_all
+from ..runtime.array_copies import all_to_host, assign, from_host
+from ..runtime.arrays import CPU, ArrayFacts, Facts, describe_all
 from ..runtime.free_memory import require
-from ..runtime.host_device_copies import download, is_away, upload
-from ..runtime.outputs import empty, place
-from ..runtime.prepared_call import Call
+from ..runtime.host_device_copies import download, runs_on_other_device, upload
+from ..runtime.outputs import empty, library_and_device
+from ..runtime.prepared_call import PreparedCall
 from .plans import Plans
 from .prepare_call import EmptyRows, Prepared, prepare
 from .resolve_call import outputs
@@ -31,7 +31,7 @@ Shapes = Sequence[tuple[int, ...]]
 
 def run_new(
     plans: Plans, facts: Facts, outs: Sequence[Any] | None, spent: float = 0.0
-) -> tuple[list, Call | CheckedCall | None]:
+) -> tuple[list, PreparedCall | CheckedCall | None]:
     """The results of a call that is prepared now, and what repeats it, if anything does. `spent` are seconds of its
     preparation so far.
     """
@@ -39,7 +39,7 @@ def run_new(
     try:
         if options.verify:
             return _run_verified(plans, facts, outs), None
-        if is_away(options, facts):
+        if runs_on_other_device(options, facts):
             return _run_there(plans, facts, outs), None
         start = perf_counter()
         prepared = _prepared(plans, facts, outs)
@@ -65,7 +65,9 @@ def raises(options: Options, facts: Facts) -> bool:
 
     On a CUDA device nobody waits for what a kernel finds: there `verify` alone raises.
     """
-    return options.bounds == "raise" and place(facts)[1] == CPU and not is_away(options, facts)
+    return (
+        options.bounds == "raise" and library_and_device(facts)[1] == CPU and not runs_on_other_device(options, facts)
+    )
 
 
 def require_in_range(plans: Plans, facts: Facts) -> Prepared | None:
@@ -79,20 +81,20 @@ def require_in_range(plans: Plans, facts: Facts) -> Prepared | None:
 
 def bound(plans: Plans, run: Callable[..., list], values: Sequence[Any], outs: Sequence[Any] | None) -> BoundCall:
     """A function of nothing that repeats a call; where its launches alone cannot, `run` does. See `Program.bind`."""
-    from ..runtime.bound_call import Fixed, bind_results, fix
+    from ..runtime.bound_call import CapturableLaunch, bind_results, fix_arguments
 
     facts = describe_all(plans.names, values)
     plan, shapes = _checked(plans, facts, outs)
     results = _destinations(plan, shapes, facts, outs)
-    device = place(facts)[1]
+    device = library_and_device(facts)[1]
     index = None if device == CPU else device[1]
-    if not (plans.options.verify or is_away(plans.options, facts)):
+    if not (plans.options.verify or runs_on_other_device(plans.options, facts)):
         with contextlib.suppress(EmptyRows):
             prepared = _prepared(plans, facts, results)
             if prepared.reusable and not _asks(plans, facts):
-                return fix(prepared.call, prepared.payloads, results, values, index)
+                return fix_arguments(prepared.call, prepared.payloads, results, values, index)
     result = results[0] if len(results) == 1 else tuple(results)
-    return bind_results(lambda: (run(values, results), result)[1], result, Fixed(index))
+    return bind_results(lambda: (run(values, results), result)[1], result, CapturableLaunch(index))
 
 
 def _asks(plans: Plans, facts: Facts) -> bool:
@@ -132,7 +134,7 @@ def _run_there(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """NumPy arrays to a CUDA device, and the results back."""
     device = int((plans.options.device or "").partition(":")[2] or 0)
     _checked(plans, facts, outs)
-    there = {n: upload(a, device) if isinstance(a, Array) and not a.by_value else a for n, a in facts.items()}
+    there = {n: upload(a, device) if isinstance(a, ArrayFacts) and not a.by_value else a for n, a in facts.items()}
     results = _prepared(plans, there, None).run()
     return [download(r, into) for r, into in zip(results, outs or [None] * len(results))]
 
@@ -143,13 +145,13 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
 
     with _faults():
         plan, _ = _checked(plans, facts, outs)
-    expected = exact(plans.graph(facts), on_host(facts), plans.options)
-    away = is_away(plans.options, facts)
+    expected = exact(plans.graph(facts), all_to_host(facts), plans.options)
+    away = runs_on_other_device(plans.options, facts)
     results = _run_there(plans, facts, None) if away else _prepared(plans, facts, None).run()
     compare(plan, expected, results)
     for k, out in enumerate(outs or ()):
         if out is not None:
-            assign(out, results[k], place(facts)[0])
+            assign(out, results[k], library_and_device(facts)[0])
             results[k] = out
     return results
 
@@ -157,7 +159,7 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
 def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results from the interpreter, in arrays of the caller's library."""
     plan, shapes = plans.outline(facts)
-    outputs(plan, outs, shapes, place(facts), facts)
+    outputs(plan, outs, shapes, library_and_device(facts), facts)
     if raises(plans.options, facts):
         from .index_bounds import require_interpreted
 
@@ -165,7 +167,7 @@ def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> 
     values = interpreted(plans, facts)
     results = _destinations(plan, shapes, facts, outs)
     for value, result in zip(values, results):
-        from_host(value, result, place(facts)[0])
+        from_host(value, result, library_and_device(facts)[0])
     return results
 
 
@@ -173,7 +175,7 @@ def interpreted(plans: Plans, facts: Facts) -> list:
     """What the reference interpreter says, as NumPy arrays."""
     from ..ir.interp import footprint, interpret
 
-    values, graph = on_host(facts), plans.graph(facts)
+    values, graph = all_to_host(facts), plans.graph(facts)
     require(footprint(graph, values), "what the interpreter computes, step by step")
     return interpret(graph, values)
 
@@ -181,11 +183,11 @@ def interpreted(plans: Plans, facts: Facts) -> list:
 def _checked(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:
     """The plan and the shapes of the results, all checks of arguments and outputs passed."""
     plan, shapes = plans.settled(facts)
-    outputs(plan, outs, shapes, place(facts), facts)
+    outputs(plan, outs, shapes, library_and_device(facts), facts)
     return plan, shapes
 
 
 def _destinations(plan: Plan, shapes: Shapes, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The arrays that results are written to: those given, and new ones."""
     each = zip(outs or [None] * len(shapes), shapes, plan.results)
-    return [empty(*place(facts), shape, t.dtype) if out is None else out for out, shape, t in each]
+    return [empty(*library_and_device(facts), shape, t.dtype) if out is None else out for out, shape, t in each]

@@ -12,9 +12,9 @@ from ..accuracy.indices import checked_gathers, dependence, require_indices_in_r
 from ..errors import ShapeError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Parameter
-from ..runtime.array_copies import on_host
+from ..runtime.array_copies import all_to_host
 from ..runtime.arrays import Facts
-from ..runtime.prepared_call import Call
+from ..runtime.prepared_call import PreparedCall
 from .prepare_call import Prepared, prepare
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class CheckedCall:
 
     replay = None
 
-    def __init__(self, check: Call, call: Call):
+    def __init__(self, check: PreparedCall, call: PreparedCall):
         self.check = check
         self.call = call
         self.may_write = call.may_write
@@ -99,4 +99,4 @@ def require(plans: Plans, facts: Facts) -> Prepared | None:
 
 def require_interpreted(plans: Plans, facts: Facts) -> None:
     """The same as the interpreter finds it."""
-    require_indices_in_range(plans.graph(facts), on_host(facts))
+    require_indices_in_range(plans.graph(facts), all_to_host(facts))

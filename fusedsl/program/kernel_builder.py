@@ -8,10 +8,10 @@ from typing import Any, Protocol
 from ..ir.dims import Symbol
 from ..kernel_ir.plan import KernelPlan
 from ..runtime import compile as compiler
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built
-from ..runtime.layout import Layout
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel
+from ..runtime.layout import ArrayLayout
 from . import call_steps
 
 
@@ -19,7 +19,7 @@ class Shaped(Protocol):
     """A call, or what stands for one, as far as its shapes matter to the choice of a kernel."""
 
     @property
-    def facts(self) -> Sequence[Array | Weak]:
+    def facts(self) -> Sequence[ArrayFacts | Weak]:
         """Of the arguments."""
 
     @property
@@ -27,18 +27,18 @@ class Shaped(Protocol):
         """Of the arguments' axes."""
 
     @property
-    def layouts(self) -> Mapping[tuple[str, int], Layout]:
+    def layouts(self) -> Mapping[tuple[str, int], ArrayLayout]:
         """Where every array has its elements, by kind and index."""
 
 
 class Builder:
     """Compiles what is neither in memory nor in the cache."""
 
-    def on_cpu(self, plan: KernelPlan, bound: Bound, call: Shaped) -> tuple[Built, Bound]:
+    def on_cpu(self, plan: KernelPlan, bound: BoundKernel, call: Shaped) -> tuple[CompiledKernel, BoundKernel]:
         """The compiled kernel of a call on this CPU, with its numbers."""
         return call_steps.build_kernel(plan, bound, None), bound
 
-    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> Built:
+    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> CompiledKernel:
         """The compiled kernel of a call, scheduled for a compute capability."""
         return compiler.build_scheduled(kernel, schedule, digest, cc)
 

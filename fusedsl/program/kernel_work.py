@@ -16,7 +16,7 @@ from ..ir.op_cost import EXCHANGE, ordering, varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from .attention_work import multiplied, of_pass, scores
 from .instruction_counts import count, multiplication
 
@@ -24,7 +24,7 @@ from .instruction_counts import count, multiplication
 def work_of(
     kernel: KernelIR,
     schedule: Any,
-    bound: Bound,
+    bound: BoundKernel,
     launch: Geometry,
     hardware: Hardware,
     reads: Sequence[tuple[int, int]],
@@ -52,7 +52,7 @@ def work_of(
     )
 
 
-def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
+def computed(kernel: KernelIR, bound: BoundKernel) -> tuple[float, float, float]:
     """(instructions, special functions, instructions of float64) of a launch."""
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
@@ -77,7 +77,7 @@ def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
+def _of_order(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
     """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
     select, ranking = selection(kernel), getattr(schedule, "ranking", None)
     if select is None or ranking is None:
@@ -93,7 +93,7 @@ def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
-def _of_products(kernel: KernelIR, products: Sides, bound: Bound) -> tuple[float, float, float]:
+def _of_products(kernel: KernelIR, products: Sides, bound: BoundKernel) -> tuple[float, float, float]:
     """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
@@ -128,7 +128,7 @@ def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
     return sum(sizes) * schedule.width * schedule.vectors
 
 
-def _row_bytes(kernel: KernelIR, schedule: Any, bound: Bound) -> int:
+def _row_bytes(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> int:
     """Bytes of the rows that a block works on, whose later passes find them in the L2 if it holds them all."""
     columns = prod(bound.extents[kernel.row_axes :])
     size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))

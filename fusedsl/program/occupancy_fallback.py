@@ -15,7 +15,7 @@ from ..hardware import Hardware
 from ..ir.types import FLOAT64
 from ..kernel_ir.attention import Score
 from ..kernel_ir.kernel import KernelIR
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cuda
 from .attention_work import of_pass, scores, share_at_work
 from .instruction_counts import multiplication
@@ -27,7 +27,7 @@ OF_THREAD = 4  # elements that a thread has of a row that is stored
 ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
 
 
-def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
+def take_less_stored(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
     """Whether the time model says so of the passes of a call, at these extents."""
     found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
     if all(share_at_work(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
@@ -37,13 +37,15 @@ def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
     return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
 
 
-def _scheduled(bound: Bound, hardware: Hardware) -> tuple[KernelIR, AttendSchedule | WarpSchedule, Bound]:
+def _scheduled(bound: BoundKernel, hardware: Hardware) -> tuple[KernelIR, AttendSchedule | WarpSchedule, BoundKernel]:
     kernel, schedule = scheduled_cuda(bound, hardware)
     assert isinstance(schedule, (AttendSchedule, WarpSchedule))
     return kernel, schedule, bound
 
 
-def pass_seconds(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: Bound, hardware: Hardware) -> float:
+def pass_seconds(
+    kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel, hardware: Hardware
+) -> float:
     """How long a pass takes whose masks are not known."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
@@ -51,7 +53,7 @@ def pass_seconds(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, boun
     return seconds(of_pass(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 
-def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: set[tuple]) -> float:
+def stored_seconds(kernel: KernelIR, bound: BoundKernel, hardware: Hardware, known: set[tuple]) -> float:
     """How long products of matrices take that store their scores, and a kernel of their rows between. Scores that are
     `known` are stored by another pass.
     """
@@ -84,7 +86,7 @@ def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardwa
     return min(inside, seconds(stored, hardware) + seconds(_product(sides, wide, weights.read), hardware))
 
 
-def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
+def _alike(score: Score, kernel: KernelIR, bound: BoundKernel) -> tuple:
     """What says whether scores of two passes are the same: how they are computed, from which arrays."""
     lines = (*score.left.lines, *score.right.lines, *score.left.results, *score.right.results)
     names = {value.name for value in (*score.left.args, *score.right.args)}
@@ -103,7 +105,7 @@ def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: 
     return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)
 
 
-def _bytes(kernel: KernelIR, bound: Bound, operand: int) -> int:
+def _bytes(kernel: KernelIR, bound: BoundKernel, operand: int) -> int:
     """The elements of an array that a kernel reads or writes, in bytes."""
     places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
     return kernel.operands[operand].dtype.itemsize * places

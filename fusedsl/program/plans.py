@@ -18,16 +18,16 @@ from ..ir.labels import Origins, axis_origins
 from ..kernel_ir.plan import Plan, plan_from_json, plan_to_json
 from ..lru import LRU
 from ..runtime import cache, specialization_quota
-from ..runtime.arrays import CPU, Array, Facts, Weak
-from ..runtime.bind_shapes import Bound
-from ..runtime.host_device_copies import is_away
-from ..runtime.outputs import place
-from ..runtime.specialize import crowded
+from ..runtime.arrays import CPU, ArrayFacts, Facts, Weak
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
+from ..runtime.specialize import quota_exhausted
 from . import call_steps
 from .call_steps import Source
 from .kernel_builder import COMPILERS
 
-Arguments = Sequence["Array | Weak"]
+Arguments = Sequence["ArrayFacts | Weak"]
 ANY = 1 << 62  # shapes with extents of 1 may keep a plan for these
 STORED = 8  # plans of one signature, each for other guards, that are kept on disk; the oldest go
 
@@ -81,7 +81,7 @@ class Plans:
     def share(
         self,
         plan: Plan,
-        bounds: Sequence[Bound],
+        bounds: Sequence[BoundKernel],
         arguments: Arguments,
         extents: Mapping[Symbol, int],
         hardware: Hardware,
@@ -95,12 +95,12 @@ class Plans:
         if not any(bound.units for bound in bounds):
             return False
         kind, shapes = f"shapes of {self.family} {self.options!r}", repr((plan.parameters, *extents.values(), listed))
-        if specialization_quota.claimed(kind, shapes):
+        if specialization_quota.is_specialized(kind, shapes):
             return False
-        if crowded(plan, bounds, hardware, listed):
+        if quota_exhausted(plan, bounds, hardware, listed):
             return self._serve(plan, arguments, extents)
         if claim:
-            specialization_quota.has_own(kind, shapes, ANY)
+            specialization_quota.acquire(kind, shapes, ANY)
         return False
 
     def _serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
@@ -143,7 +143,7 @@ class Plans:
         """The plan for these arguments and the shapes of its results, all checks of their extents passed."""
         arguments = list(facts.values())
         extents = call_steps.extents_of(arguments)
-        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
         call_steps.check_call(plan, extents)
         return plan, call_steps.result_shapes(plan, extents)

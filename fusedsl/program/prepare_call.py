@@ -11,25 +11,25 @@ from ..hardware import Hardware
 from ..ir.types import UINT8
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime import array_copies
-from ..runtime.arrays import CPU, Array, Facts
-from ..runtime.bind_shapes import Bound
+from ..runtime.arrays import CPU, ArrayFacts, Facts
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import during_capture
-from ..runtime.counters import Tickets
+from ..runtime.counters import BlockCounters
 from ..runtime.cuda_streams import stream_reader
 from ..runtime.driver import driver
-from ..runtime.launch import Launch
+from ..runtime.launch import LaunchRecord
 from ..runtime.launch_records import (
     TEMPORARY_ALIGNMENT,
-    Payloads,
-    bundle_launch,
+    PayloadLayout,
+    combo_launch,
     cpu_launch,
     cuda_launch,
     workspace_size,
 )
 from ..runtime.memory_overlap import interleave, span
 from ..runtime.outputs import mark_written
-from ..runtime.prepared_call import Call
-from ..runtime.specialize import chosen_cuda, digests, joined_cuda
+from ..runtime.prepared_call import PreparedCall
+from ..runtime.specialize import combo_kernel, digests, specialized_or_generic
 from . import call_steps
 from .plans import Plans
 from .resolve_call import Settled, require_memory, result_allocator, settle
@@ -44,7 +44,7 @@ class Prepared:
     """A prepared call with the arguments of this first run."""
 
     plan: Plan
-    call: Call
+    call: PreparedCall
     payloads: list
     outs: list[Any] | None
     late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
@@ -63,17 +63,17 @@ class Prepared:
 
 
 Scheduled = tuple[Any, Any]  # a Kernel and its schedule
-Chooser = Callable[[int, KernelPlan, Bound, Hardware], Scheduled]
+Chooser = Callable[[int, KernelPlan, BoundKernel, Hardware], Scheduled]
 
 
-def first_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+def first_choice(number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> Scheduled:
     """The schedule that a kernel has unless it is tuned."""
-    return chosen_cuda(plan, bound, hardware)
+    return specialized_or_generic(plan, bound, hardware)
 
 
-def likely_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+def likely_choice(number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> Scheduled:
     """The schedule that a call would have now; later calls have what they would have had."""
-    return chosen_cuda(plan, bound, hardware, claim=False)
+    return specialized_or_generic(plan, bound, hardware, claim=False)
 
 
 def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Chooser = first_choice) -> Prepared:
@@ -91,7 +91,7 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
         return prepare(plans, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
     same, apart = frozenset(found.in_place), _apart(found)
-    call = Call(
+    call = PreparedCall(
         launches, found.makers, workspace, numbers, stream, found.spans, written, same, library, tickets, apart,
         found.foreign,
     )  # fmt: skip
@@ -112,7 +112,7 @@ def _on(device: Any, stream: Callable[[], int]) -> Iterator[None]:
 
 def _apart(found: Settled) -> frozenset[tuple[int, int, int]]:
     """(output, argument or ~output, bytes between their addresses) of arrays that interleave and share no element."""
-    arguments = [(k, a) for k, a in enumerate(found.arguments) if isinstance(a, Array) and not a.by_value]
+    arguments = [(k, a) for k, a in enumerate(found.arguments) if isinstance(a, ArrayFacts) and not a.by_value]
     given = [(r, g) for r, g in enumerate(found.given) if g is not None]
     pairs = [(r, g, k, a) for r, g in given for k, a in arguments]
     pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
@@ -124,7 +124,7 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
     a kernel spills registers)."""
     plan, bounds, extents, device = found.plan, found.bounds, found.extents, found.device
     size, temporaries = workspace_size(plan, extents)
-    where = Payloads(len(plan.parameters), len(plan.results), size)
+    where = PayloadLayout(len(plan.parameters), len(plan.results), size)
     numbers: list[int] = []
     launches: list[Any] = []
     spilled = False
@@ -138,11 +138,11 @@ def _launches(found: Settled, names: Sequence[str], chooser: Chooser):
             records, spills = _cuda(found, members, where, temporaries, numbers, names, chooser)
             launches += records
             spilled |= spills
-    shared = [record.geometry for record in launches if isinstance(record, Launch)]
+    shared = [record.geometry for record in launches if isinstance(record, LaunchRecord)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
     workspace = result_allocator(found.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-    return launches, numbers, workspace, Tickets(count, device[1]) if count else None, spilled
+    return launches, numbers, workspace, BlockCounters(count, device[1]) if count else None, spilled
 
 
 def launch_on_cpu(found: Settled, k: int, where, temporaries, numbers, names):
@@ -157,7 +157,7 @@ def launch_on_cpu(found: Settled, k: int, where, temporaries, numbers, names):
 
 def _cuda(
     found: Settled, members: Sequence[int], where, temporaries, numbers, names, chooser: Chooser
-) -> tuple[list[Launch], bool]:
+) -> tuple[list[LaunchRecord], bool]:
     """The launch records of kernels (by number) that are to share one: one, or one each. And whether one of them spills
     registers.
     """
@@ -166,10 +166,10 @@ def _cuda(
     given = (where, temporaries, numbers, found.extents, names)
     pairs = [(found.plan.kernels[k], found.bounds[k]) for k in members]
     chosen = [chooser(k, plan, bound, call_steps.hardware_of(told)) for k, (plan, bound) in zip(members, pairs)]
-    joined = joined_cuda(pairs, chosen, call_steps.hardware_of(told)) if len(members) > 1 else None
+    joined = combo_kernel(pairs, chosen, call_steps.hardware_of(told)) if len(members) > 1 else None
     if joined is not None:
         built = build(*joined, digests(pairs), told.cc, found)
-        return [bundle_launch(pairs, built, loaded(built, index), *given)], built.spill_bytes > 0
+        return [combo_launch(pairs, built, loaded(built, index), *given)], built.spill_bytes > 0
     records, spills = [], False
     for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
         built = build(kernel, schedule, plan.digest, told.cc, found)

@@ -15,25 +15,25 @@ from ..ir.types import UINT8
 from ..kernel_ir.launch_config import Geometry
 from ..runtime import array_copies
 from ..runtime import compile as compiler
-from ..runtime.arrays import CPU, Array, Facts
+from ..runtime.arrays import CPU, ArrayFacts, Facts
 from ..runtime.batched_call import (
-    ManyCall,
-    Member,
-    Places,
-    Stretch,
+    AddressRange,
+    BatchedCall,
+    BatchedPayloads,
+    BatchMember,
+    batched_launch,
     chunks,
-    clashes,
-    largest_table,
-    many_launch,
-    table_of,
+    max_table_words,
+    overlapping_ranges,
+    parameter_table,
 )
-from ..runtime.counters import Tickets
+from ..runtime.counters import BlockCounters
 from ..runtime.cuda_streams import stream_reader
-from ..runtime.launch import Launch
-from ..runtime.launch_records import TEMPORARY_ALIGNMENT, Payloads, cuda_launch, workspace_size
+from ..runtime.launch import LaunchRecord
+from ..runtime.launch_records import TEMPORARY_ALIGNMENT, PayloadLayout, cuda_launch, workspace_size
 from ..runtime.memory_overlap import overlap, span
-from ..runtime.outputs import mark_written, place
-from ..runtime.specialize import has_listed, listed_general
+from ..runtime.outputs import library_and_device, mark_written
+from ..runtime.specialize import acquire_for_lists, generic_for_lists
 from . import call_steps
 from .plans import Plans
 from .prepare_call import EmptyRows, launch_on_cpu, loaded
@@ -54,7 +54,7 @@ class Item:
 class PreparedLists:
     """A prepared call over lists with the arguments of this first run."""
 
-    call: ManyCall
+    call: BatchedCall
     payloads: list
     outs: list[Any] | None
     late: list[tuple[Any, int]]  # (out, result) that are filled from a new array after the launches
@@ -73,7 +73,7 @@ class PreparedLists:
 
 def settle_lists(items: Sequence[Item]) -> list[Settled]:
     """The plan and the arrays of every call; raises what is wrong with one of them, or with them together."""
-    place({name: fact for item in items for name, fact in item.facts.items()})
+    library_and_device({name: fact for item in items for name, fact in item.facts.items()})
     settled = [_settle(item, k) for k, item in enumerate(items)]
     _check_overlaps(items, settled)
     return settled
@@ -102,7 +102,7 @@ def prepare_lists(
     same = frozenset(
         (items[k].arguments[argument], r * len(items) + k) for k in calls for argument, r in settled[k].in_place
     )
-    call = ManyCall(
+    call = BatchedCall(
         launches,
         [settled[k].makers[r] for r in results for k in calls],
         workspace,
@@ -136,17 +136,17 @@ def _settle(item: Item, k: int) -> Settled:
 
 def _check_overlaps(items: Sequence[Item], settled: Sequence[Settled]) -> None:
     """ArgumentError where what one call writes is read or written by another: they run at the same time."""
-    arrays: list[tuple[int, str, Array]] = []
+    arrays: list[tuple[int, str, ArrayFacts]] = []
     for k, (item, found) in enumerate(zip(items, settled)):
-        arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, Array) and not a.by_value]
+        arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, ArrayFacts) and not a.by_value]
         outs = [r for r, g in enumerate(found.given) if g is not None]
         arrays += [(k, f"out[{r}][{k}]" if len(found.given) > 1 else f"out[{k}]", found.given[r]) for r in outs]  # type: ignore[misc]
     stretches = [
-        Stretch(a.pointer + low, a.pointer + high, n, name.startswith("out["))
+        AddressRange(a.pointer + low, a.pointer + high, n, name.startswith("out["))
         for n, (_, name, a) in enumerate(arrays)
         for low, high in [span(a)]
     ]
-    for one, other in clashes(stretches):
+    for one, other in overlapping_ranges(stretches):
         written, touched = (one, other) if one.output else (other, one)
         (k, name, a), (j, label, b) = arrays[written.index], arrays[touched.index]
         if k != j and overlap(a, b):
@@ -158,19 +158,19 @@ def _check_overlaps(items: Sequence[Item], settled: Sequence[Settled]) -> None:
 
 
 def alike(
-    members: Sequence[Member], shared: Set[int], hardware: Hardware, largest: int
-) -> Iterator[tuple[KernelIR, Any, list[Member]]]:
+    members: Sequence[BatchMember], shared: Set[int], hardware: Hardware, largest: int
+) -> Iterator[tuple[KernelIR, Any, list[BatchMember]]]:
     """The kernel, with a table where calls share its launch, and the schedule of members that have a binary in common.
 
     The first few binaries of a kernel are for classes of lengths; members of further classes share general ones. Those
     of the places that are `shared` are the same in all calls. Tables have `largest` words at most.
     """
-    others: list[tuple[Member, KernelIR, Any]] = []
+    others: list[tuple[BatchMember, KernelIR, Any]] = []
     first = [(m, *compiler.scheduled_cuda(m.bound, hardware, False)) for m in members]
     for kernel, schedule, found in _gathered(first, shared, hardware, largest):
         plan, bound = found[0].plan, found[0].bound
-        general = [listed_general(m.plan, m.bound, hardware) for m in found]
-        if None in general or has_listed(plan, bound, kernel, schedule, hardware):
+        general = [generic_for_lists(m.plan, m.bound, hardware) for m in found]
+        if None in general or acquire_for_lists(plan, bound, kernel, schedule, hardware):
             yield kernel, schedule, found
         else:
             others += [(m, *made) for m, made in zip(found, general) if made is not None]
@@ -178,10 +178,14 @@ def alike(
 
 
 def _gathered(
-    chosen: Sequence[tuple[Member, KernelIR, Any]], shared: Set[int], hardware: Hardware, largest: int, least: int = 2
-) -> Iterator[tuple[KernelIR, Any, list[Member]]]:
+    chosen: Sequence[tuple[BatchMember, KernelIR, Any]],
+    shared: Set[int],
+    hardware: Hardware,
+    largest: int,
+    least: int = 2,
+) -> Iterator[tuple[KernelIR, Any, list[BatchMember]]]:
     """Members whose kernels and schedules are the same; where there are so many at least, they share launches."""
-    groups: dict[tuple, tuple[KernelIR, Any, list[Member]]] = {}
+    groups: dict[tuple, tuple[KernelIR, Any, list[BatchMember]]] = {}
     for m, kernel, schedule in chosen:
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
         needs = geometry(schedule, kernel, m.bound.extents)
@@ -189,7 +193,7 @@ def _gathered(
     for kernel, schedule, found in groups.values():
         if len(found) >= least and all(m.geometry.independent for m in found):
             indices = {k for k, at in enumerate(found[0].where.places) if at in shared}
-            table = table_of(found[0].plan, kernel, len(found), indices, largest)
+            table = parameter_table(found[0].plan, kernel, len(found), indices, largest)
             kernel = replace(kernel, part=True, table=table)
         yield kernel, schedule, found
 
@@ -204,7 +208,7 @@ class _Gathered:
         starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
         self.size = sum(size for size, _ in sizes)
-        self.where = Payloads(len(names), len(items) * len(settled[0].given), self.size)
+        self.where = PayloadLayout(len(names), len(items) * len(settled[0].given), self.size)
         self.numbers: list[int] = []
 
     def launches(self):
@@ -213,12 +217,12 @@ class _Gathered:
         records: list[Any] = []
         for step in range(max(map(len, bounds))):
             records += self._step(step, bounds)
-        launched = [record.geometry for record in records if isinstance(record, Launch)]
+        launched = [record.geometry for record in records if isinstance(record, LaunchRecord)]
         size = self.size + max((g.workspace for g in launched), default=0)
         count = max((g.tickets for g in launched), default=0)
         library = self.settled[0].library
         workspace = result_allocator(library, self.device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-        return records, self.numbers, workspace, Tickets(count, self.device[1]) if count else None
+        return records, self.numbers, workspace, BlockCounters(count, self.device[1]) if count else None
 
     def _step(self, step: int, bounds: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """The records of every call's kernel number `step`: what one call computes before, it has stored by then."""
@@ -230,33 +234,35 @@ class _Gathered:
                 raise EmptyRows
             all_ = self.where
             places = self.items[k].arguments
-            where = Places(all_.arguments, all_.results, all_.scratch, places, k, len(self.items))
+            where = BatchedPayloads(all_.arguments, all_.results, all_.scratch, places, k, len(self.items))
             plan = found.plan.kernels[step]
             if self.device == CPU:
                 launches.append(launch_on_cpu(found, step, where, self.temporaries[k], self.numbers, self.names))
             else:
-                members.append(Member(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents))
+                members.append(
+                    BatchMember(plan, kernels[step], Geometry(0, 0), where, self.temporaries[k], found.extents)
+                )
         return iter(launches) if self.device == CPU else self._cuda(members)
 
-    def _cuda(self, members: Sequence[Member]) -> Iterator[Any]:
+    def _cuda(self, members: Sequence[BatchMember]) -> Iterator[Any]:
         from ..runtime.driver import driver
 
         told = driver().facts(self.device[1])
-        hardware, largest = call_steps.hardware_of(told), largest_table(driver().version())
+        hardware, largest = call_steps.hardware_of(told), max_table_words(driver().version())
         for kernel, schedule, found in alike(members, self.shared, hardware, largest):
             launched = self._together if kernel.table is not None else self._apart
             yield from launched(kernel, schedule, found, told.cc)
 
-    def _together(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
+    def _together(self, kernel, schedule, members: list[BatchMember], cc) -> Iterator[Any]:
         from ..runtime.driver import driver
 
         built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
         function, words = loaded(built, self.device[1]), f"{kernel.table.words} words"
         for chunk in chunks(members, kernel.table.capacity):
             debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", words)
-            yield many_launch(driver(), function, built, chunk, self.numbers, self.names)
+            yield batched_launch(driver(), function, built, chunk, self.numbers, self.names)
 
-    def _apart(self, kernel, schedule, members: list[Member], cc) -> Iterator[Any]:
+    def _apart(self, kernel, schedule, members: list[BatchMember], cc) -> Iterator[Any]:
         built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
         function = loaded(built, self.device[1])
         for m in members:

@@ -13,15 +13,15 @@ from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime import array_copies
 from ..runtime.argument_keys import owned_address
-from ..runtime.arrays import CPU, Array, Facts, describe
-from ..runtime.bind_shapes import Bound
+from ..runtime.arrays import CPU, ArrayFacts, Facts, describe
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.driver import driver
 from ..runtime.free_memory import require
 from ..runtime.host_device_copies import device_empty
 from ..runtime.launch_records import workspace_size
-from ..runtime.layout import ALIGNMENT, Layout, NeedsCopy, contiguous, place_array, view
-from ..runtime.memory_overlap import alike, overlap, span
-from ..runtime.outputs import Allocator, allocator, check_out, common_order, place, strides_in
+from ..runtime.layout import ALIGNMENT, ArrayLayout, NeedsCopy, bound_strides, contiguous, view
+from ..runtime.memory_overlap import overlap, same_elements, span
+from ..runtime.outputs import Allocator, allocator, check_out, common_order, library_and_device, packed_strides
 from . import call_steps
 from .kernel_builder import Builder
 from .plans import Plans
@@ -34,14 +34,14 @@ class Settled:
     plan: Plan
     extents: Mapping[Symbol, int]
     arguments: list  # facts; copies where a view of the plan or the memory asks for one
-    bounds: list[Bound]  # every kernel of the plan with the numbers of the call
-    given: list[Array | None]  # what each result is written to, or None for a new array
+    bounds: list[BoundKernel]  # every kernel of the plan with the numbers of the call
+    given: list[ArrayFacts | None]  # what each result is written to, or None for a new array
     late: list[tuple[Any, int]]  # (out, result) that are to be filled afterwards
     makers: list[Callable[[], Any]]  # of new arrays for the results
     library: str
     device: tuple[str, int]
     once: bool  # there are copies: the call cannot be repeated for other arrays
-    layouts: Mapping[tuple[str, int], Layout]  # where each array has its elements, by kind and index
+    layouts: Mapping[tuple[str, int], ArrayLayout]  # where each array has its elements, by kind and index
     builder: Builder
 
     @property
@@ -52,20 +52,22 @@ class Settled:
     @property
     def payloads(self) -> list:
         """Addresses and numbers of the arguments."""
-        return [owned_address(a) if isinstance(a, Array) and not a.by_value else a.value for a in self.arguments]
+        return [owned_address(a) if isinstance(a, ArrayFacts) and not a.by_value else a.value for a in self.arguments]
 
     @property
     def foreign(self) -> tuple[tuple[int, ...], int]:
         """The arguments on a device that are known through a protocol alone, and the device."""
         held = [
-            k for k, a in enumerate(self.arguments) if isinstance(a, Array) and a.library in ("dlpack", "interface")
+            k
+            for k, a in enumerate(self.arguments)
+            if isinstance(a, ArrayFacts) and a.library in ("dlpack", "interface")
         ]
         return (tuple(held), self.device[1]) if self.device != CPU else ((), 0)
 
     @property
     def spans(self) -> list[tuple[int, int] | None]:
         """The bytes of each argument, from its address on."""
-        return [span(a) if isinstance(a, Array) and not a.by_value else None for a in self.arguments]
+        return [span(a) if isinstance(a, ArrayFacts) and not a.by_value else None for a in self.arguments]
 
     @property
     def in_place(self) -> list[tuple[int, int]]:
@@ -74,7 +76,7 @@ class Settled:
             (k, r)
             for k, a in enumerate(self.arguments)
             for r, g in enumerate(self.given)
-            if g is not None and isinstance(a, Array) and alike(a, g) and in_place(self.plan, k, r)
+            if g is not None and isinstance(a, ArrayFacts) and same_elements(a, g) and in_place(self.plan, k, r)
         ]
 
 
@@ -112,7 +114,7 @@ def _settle(
     scores: str | None = None,
     loose: bool = False,
 ) -> Settled:
-    library, device = place(facts)
+    library, device = library_and_device(facts)
     scores = scores or ("apart" if device == CPU else "level")
     _check_device(plans, device)
     arguments = list(facts.values())
@@ -121,16 +123,16 @@ def _settle(
     call_steps.check_call(plan, extents)
     shapes = call_steps.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
-    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
     given, late = outputs(plan, outs, shapes, (library, device), facts, place_in_lists)
     makers = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
         order = None if given[k] is not None else result_order(plan, k, layouts, extents)
         makers.append(result_allocator(library, device, shape, t.dtype, order))
         out = given[k]
-        layouts["result", k] = layout_of(out) if out is not None else Layout(shape, strides_in(shape, order))
+        layouts["result", k] = layout_of(out) if out is not None else ArrayLayout(shape, packed_strides(shape, order))
     layouts |= temporary_layouts(plan, extents)
-    once = packed or bool(late) or any(isinstance(a, Array) and a.copied for a in arguments)
+    once = packed or bool(late) or any(isinstance(a, ArrayFacts) and a.copied for a in arguments)
     bounds = call_steps.bind_kernels(plan, layouts, extents, call_steps.family_of(plans.family, plans.options, plan))
     return Settled(plan, extents, arguments, bounds, given, late, makers, library, device, once, layouts, plans.builder)
 
@@ -169,12 +171,12 @@ def result_allocator(library: str, device: tuple[str, int], shape, dtype, order=
     return allocator(library, device, shape, dtype, order)
 
 
-def layout_of(a: Array) -> Layout:
+def layout_of(a: ArrayFacts) -> ArrayLayout:
     """Where a described array has its elements."""
-    return Layout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
+    return ArrayLayout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
 
 
-def temporary_layouts(plan: Plan, extents: Mapping[Symbol, int]) -> dict[tuple[str, int], Layout]:
+def temporary_layouts(plan: Plan, extents: Mapping[Symbol, int]) -> dict[tuple[str, int], ArrayLayout]:
     """Where the temporaries of a call have theirs: packed, in C order."""
     shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.temporaries]
     return {("temporary", k): contiguous(shape) for k, shape in enumerate(shapes)}
@@ -200,12 +202,12 @@ def _pack(plan: Plan, arguments: list, extents, library: str) -> tuple[list, boo
 
 def outputs(
     plan: Plan, outs, shapes, where, facts, place_in_lists: str = ""
-) -> tuple[list[Array | None], list[tuple[Any, int]]]:
+) -> tuple[list[ArrayFacts | None], list[tuple[Any, int]]]:
     """(the array that each result is written to, or None for a new one; those to be filled afterwards).
 
     Raises ArgumentError or DeviceError where one of `outs` may not be written by a call at `where`.
     """
-    given: list[Array | None] = [None] * len(shapes)
+    given: list[ArrayFacts | None] = [None] * len(shapes)
     late: list[tuple[Any, int]] = []
     if outs is None:
         return given, late
@@ -215,7 +217,7 @@ def outputs(
             "argument.out",
             help="out= takes an array, or a tuple with an array or None per result",
         )
-    others: list[Array] = []
+    others: list[ArrayFacts] = []
     for k, out in enumerate(outs):
         if out is None:
             continue
@@ -223,7 +225,7 @@ def outputs(
         library, device = where
         checked = check_out(out, shapes[k], plan.results[k].dtype, device, facts, others, name, library)
         others.append(checked)
-        same = [i for i, a in enumerate(facts.values()) if isinstance(a, Array) and _same_memory(checked, a)]
+        same = [i for i, a in enumerate(facts.values()) if isinstance(a, ArrayFacts) and _same_memory(checked, a)]
         if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k, checked, facts):
             given[k] = checked
         else:
@@ -231,11 +233,11 @@ def outputs(
     return given, late
 
 
-def _same_memory(out: Array, a: Array) -> bool:
+def _same_memory(out: ArrayFacts, a: ArrayFacts) -> bool:
     return not a.by_value and overlap(out, a) is not None
 
 
-def _storable(plan: Plan, k: int, out: Array, facts: Facts) -> bool:
+def _storable(plan: Plan, k: int, out: ArrayFacts, facts: Facts) -> bool:
     """Whether kernels can write a result there: one that is reshaped at the end is written through a view."""
     uses = [u for kernel in plan.kernels for u in kernel.arrays if u.kind == "result" and u.index == k and u.views]
     extents = call_steps.extents_of(list(facts.values())) if uses else {}
@@ -298,7 +300,7 @@ def result_order(plan: Plan, result: int, layouts, extents) -> tuple[int, ...] |
         shape = tuple(1 if c.axis is None else evaluate(axes[c.axis], extents) for c in store.at)
         operands = []
         for use in (u for u in kernel.arrays[: kernel.inputs] if u.gathered is None):
-            strides, _ = place_array(use, layouts, extents, len(axes)) if use.kind == "argument" else (None, 0)
+            strides, _ = bound_strides(use, layouts, extents, len(axes)) if use.kind == "argument" else (None, 0)
             if strides is not None:
                 operands.append((shape, tuple(0 if c.axis is None else strides[c.axis] for c in store.at)))
         return common_order(operands, len(shape)) if operands else None

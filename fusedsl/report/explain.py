@@ -12,7 +12,7 @@ from ..fusion.partition_graph import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
 from ..program.resolve_call import in_place
-from ..runtime.arrays import CPU, Array, Weak
+from ..runtime.arrays import CPU, ArrayFacts, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
 from .explained_case import Case, make_case
@@ -154,7 +154,7 @@ def explain(
     )
 
 
-def _type(a: Array | Weak) -> str:
+def _type(a: ArrayFacts | Weak) -> str:
     if isinstance(a, Weak):
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}[a.kind]
     return f"{a.dtype}{list(a.shape)}"
@@ -192,7 +192,7 @@ def _aliasing(case: Case) -> list[str]:
         alike = {
             name: index
             for index, (name, a) in enumerate(case.arguments.items())
-            if isinstance(a, Array) and not a.by_value and a.dtype is t.dtype and a.shape == shape
+            if isinstance(a, ArrayFacts) and not a.by_value and a.dtype is t.dtype and a.shape == shape
         }
         direct = [name for name, index in alike.items() if in_place(case.plan, index, k)]
         if direct:
@@ -272,7 +272,7 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
     """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
     case = case_of(program, values, device, cc, specs=this_machine(), claims=True)
-    arrays = [a for a in case.arguments.values() if isinstance(a, Array) and device is None and cc is None]
+    arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
     for members in case.launches:
         if not any(bound.empty for _, bound in members):

@@ -15,12 +15,12 @@ from ..program.autotune import Tuned, chooser_of, recall
 from ..program.plans import Plans
 from ..program.resolve_call import layout_of, result_order, temporary_layouts
 from ..runtime import compile as compiler
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built
-from ..runtime.layout import Layout, NeedsCopy, contiguous, view
-from ..runtime.outputs import strides_in
-from ..runtime.specialize import digests, joined_cuda
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel
+from ..runtime.layout import ArrayLayout, NeedsCopy, contiguous, view
+from ..runtime.outputs import packed_strides
+from ..runtime.specialize import combo_kernel, digests
 from .target import Target
 
 
@@ -32,26 +32,26 @@ class Case:
     """
 
     plans: Plans
-    arguments: Mapping[str, Array | Weak]
+    arguments: Mapping[str, ArrayFacts | Weak]
     extents: Mapping[Symbol, int]
     plan: Plan
-    bounds: tuple[Bound, ...]
+    bounds: tuple[BoundKernel, ...]
     copied: tuple[str, ...]
     target: Target
-    layouts: Mapping[tuple[str, int], Layout]
+    layouts: Mapping[tuple[str, int], ArrayLayout]
     claims: bool = False
 
     @property
-    def facts(self) -> list[Array | Weak]:
+    def facts(self) -> list[ArrayFacts | Weak]:
         """Of the arguments."""
         return list(self.arguments.values())
 
     @property
-    def kernels(self) -> list[tuple[KernelPlan, Bound]]:
+    def kernels(self) -> list[tuple[KernelPlan, BoundKernel]]:
         return list(zip(self.plan.kernels, self.bounds))
 
     @cached_property
-    def launches(self) -> list[list[tuple[KernelPlan, Bound]]]:
+    def launches(self) -> list[list[tuple[KernelPlan, BoundKernel]]]:
         """The kernels of each launch. On the CPU each has its own."""
         if self.target.hardware is None:
             return [[one] for one in self.kernels]
@@ -68,33 +68,33 @@ class Case:
         made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
         return made
 
-    def streaming(self) -> list[tuple[KernelPlan, Bound]]:
+    def streaming(self) -> list[tuple[KernelPlan, BoundKernel]]:
         """The kernels of the plan that stores no scores, which this one took the place of."""
         given = list(self.arguments.values())
         plan = self.plans.plan(given, self.extents, self.plan.together, "staged", False)
         layouts, _ = bind_layouts(plan, given, self.extents)
         return list(zip(plan.kernels, call_steps.bind_kernels(plan, layouts, self.extents, None)))
 
-    def scheduled(self, plan: KernelPlan, bound: Bound) -> tuple[Any, Any]:
+    def scheduled(self, plan: KernelPlan, bound: BoundKernel) -> tuple[Any, Any]:
         """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
         return chooser_of(self.plans, self.claims)(0, plan, bound, self.target.hardware)
 
-    def together(self, members: Sequence[tuple[KernelPlan, Bound]]) -> tuple[Any, Any] | None:
+    def together(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> tuple[Any, Any] | None:
         """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
         assert self.target.hardware is not None
         chosen = [self.scheduled(*member) for member in members]
-        return joined_cuda(members, chosen, self.target.hardware, self.claims)
+        return combo_kernel(members, chosen, self.target.hardware, self.claims)
 
-    def tuned(self, plan: KernelPlan, bound: Bound) -> Tuned | None:
+    def tuned(self, plan: KernelPlan, bound: BoundKernel) -> Tuned | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
         hardware = self.target.hardware
         if hardware is None or not self.plans.options.tunes:
             return None
         return recall(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
 
-    def built(self, members: Sequence[tuple[KernelPlan, Bound]]) -> Built:
+    def built(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> CompiledKernel:
         """The compiled launch; CompileError where the compiler is missing or refuses."""
         hardware, build = self.target.hardware, self.plans.builder
         if len(members) > 1 and hardware is not None:
@@ -118,7 +118,7 @@ class Case:
 
 def make_case(
     plans: Plans,
-    arguments: Mapping[str, Array | Weak],
+    arguments: Mapping[str, ArrayFacts | Weak],
     target: Target,
     claims: bool = False,
     alone: bool = False,
@@ -138,7 +138,7 @@ def make_case(
 
 def _made(
     plans: Plans,
-    arguments: Mapping[str, Array | Weak],
+    arguments: Mapping[str, ArrayFacts | Weak],
     target: Target,
     claims: bool,
     alone: bool,
@@ -159,12 +159,12 @@ def _made(
     return Case(plans, arguments, extents, plan, bounds, names, target, layouts, claims)
 
 
-def bind_layouts(plan: Plan, given: Sequence[Array | Weak], extents) -> tuple[dict, list[int]]:
+def bind_layouts(plan: Plan, given: Sequence[ArrayFacts | Weak], extents) -> tuple[dict, list[int]]:
     """Where every array of a call has its elements, and the arguments that must be packed for that."""
-    layouts = {("argument", k): layout_of(a) for k, a in enumerate(given) if isinstance(a, Array)}
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(given) if isinstance(a, ArrayFacts)}
     copied = _pack(plan, layouts, extents)
     for k, shape in enumerate(call_steps.result_shapes(plan, extents)):
-        layouts["result", k] = Layout(shape, strides_in(shape, result_order(plan, k, layouts, extents)))
+        layouts["result", k] = ArrayLayout(shape, packed_strides(shape, result_order(plan, k, layouts, extents)))
     return layouts | temporary_layouts(plan, extents), copied
 
 

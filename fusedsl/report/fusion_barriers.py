@@ -13,7 +13,7 @@ from ..hardware import Hardware
 from ..kernel_ir.attention import Stream
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import decisions
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from .explained_case import Case
 from .kernel_formulas import array_name
 
@@ -105,7 +105,7 @@ def _limit(case: Case) -> str:
     return ""
 
 
-def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: Stream, hardware: Hardware) -> str:
+def _hit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: Stream, hardware: Hardware) -> str:
     """The limit that one pass hits."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"

@@ -18,13 +18,13 @@ from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial
 from ..program.kernel_work import computed, work_of
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel
 from .explained_case import Case
 from .kernel_formulas import array_name, members_of
 from .units import plural
 
-Members = Sequence[tuple[KernelPlan, Bound]]
+Members = Sequence[tuple[KernelPlan, BoundKernel]]
 """The kernels of a launch."""
 
 CPU_LOOPS = {
@@ -93,7 +93,9 @@ class KernelReport:
     tried: tuple[Trial, ...] = ()
 
 
-def report_launch(case: Case, members: Members, built: Built | None, measured: float | None = None) -> KernelReport:
+def report_launch(
+    case: Case, members: Members, built: CompiledKernel | None, measured: float | None = None
+) -> KernelReport:
     """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
     if len(members) == 1:
         return _report_kernel(case, *members[0], built, measured)
@@ -121,7 +123,7 @@ def report_launch(case: Case, members: Members, built: Built | None, measured: f
 
 
 def _report_kernel(
-    case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
+    case: Case, plan: KernelPlan, bound: BoundKernel, built: CompiledKernel | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
@@ -162,7 +164,7 @@ def _open(kernel: KernelIR) -> str:
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
-def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
+def _settled(schedule: Any, threads: int, built: CompiledKernel | None, hardware: Hardware) -> tuple[str, int]:
     """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
     columns taken."""
     why = singular(schedule.reason)
@@ -174,7 +176,7 @@ def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardwar
     return why + fewer, registers_for(hardware, built.blocks, threads)
 
 
-def figures_of(case: Case, members: Members, built: Built) -> Figures:
+def figures_of(case: Case, members: Members, built: CompiledKernel) -> Figures:
     """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
     assert case.target.hardware is not None
     extents = [bound.extents for _, bound in members]
@@ -191,7 +193,12 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 
 
 def _accesses(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, operands: Iterable[int], passes: Sequence[int] = ()
+    case: Case,
+    plan: KernelPlan,
+    bound: BoundKernel,
+    kernel: KernelIR,
+    operands: Iterable[int],
+    passes: Sequence[int] = (),
 ) -> tuple[Access, ...]:
     """The arrays of these operands, each once, however it is seen."""
     found: dict[tuple[str, int], list[int]] = {}
@@ -201,7 +208,7 @@ def _accesses(
 
 
 def _access(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
+    case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
 ) -> Access:
     """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
@@ -215,7 +222,7 @@ def _access(
     return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
 
 
-def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, k: int) -> int:
+def _elements(case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
     """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
     if use.gathered is not None:
@@ -236,7 +243,7 @@ def _passes(kernel: KernelIR, operand: int) -> int:
 # -- work
 
 
-def _iteration(bound: Bound, kernel: KernelIR) -> str:
+def _iteration(bound: BoundKernel, kernel: KernelIR) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     if kernel.stream is not None:
         columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})

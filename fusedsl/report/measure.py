@@ -12,9 +12,9 @@ from ..errors import ArgumentError
 from ..ir.types import numpy_dtype
 from ..program.autotune import chooser_of
 from ..program.prepare_call import prepare
-from ..runtime.arrays import CPU, Array, Weak, describe
+from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
 from ..runtime.host_device_copies import upload
-from ..runtime.outputs import place
+from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from ..specs import Spec
 from .explained_case import Case
@@ -33,20 +33,20 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     facts = {name: describe(_made(v), name) for name, v in zip(case.plans.names, values)}
     if case.target.is_cuda:
         facts = _there(facts)
-    _, device = place(facts)
+    _, device = library_and_device(facts)
     prepared = prepare(case.plans, facts, None, chooser_of(case.plans))
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
 
 
-def _there(facts: dict[str, Array | Weak]) -> dict[str, Array | Weak]:
+def _there(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
     """The arguments on a GPU: those that are not there yet are copied to where the others live."""
-    devices = [a.device for a in facts.values() if isinstance(a, Array) and a.device != CPU]
+    devices = [a.device for a in facts.values() if isinstance(a, ArrayFacts) and a.device != CPU]
     index = devices[0][1] if devices else 0
     moved = {}
     for name, a in facts.items():
-        if isinstance(a, Array) and a.device == CPU and not a.by_value:
+        if isinstance(a, ArrayFacts) and a.device == CPU and not a.by_value:
             a = upload(a, index)
             a = replace(a, library="interface") if devices else a  # goes with arrays of any library
         moved[name] = a

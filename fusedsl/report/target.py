@@ -10,8 +10,8 @@ from typing import Any
 from ..errors import ArgumentError
 from ..hardware import Hardware, facts
 from ..program import call_steps
-from ..runtime.arrays import CPU, Array, Weak, describe
-from ..runtime.outputs import place
+from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
+from ..runtime.outputs import library_and_device
 from ..specs import Spec
 
 DEFAULT_CC = (9, 0)
@@ -34,24 +34,24 @@ class Target:
         return f"CUDA, compute capability {major}.{minor} ({self.hardware.card})"
 
 
-def describe_arguments(names, values) -> dict[str, Array | Weak]:
+def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
     """The facts of arguments; a spec stands for an aligned array where the other arguments live."""
     known = {n: describe(v, n) for n, v in zip(names, values) if not isinstance(v, Spec)}
-    library, device = place(known)
+    library, device = library_and_device(known)
     return {
-        n: Array(library, v.dtype, v.shape, v.strides, 0, device, False, None) if isinstance(v, Spec) else known[n]
+        n: ArrayFacts(library, v.dtype, v.shape, v.strides, 0, device, False, None) if isinstance(v, Spec) else known[n]
         for n, v in zip(names, values)
     }
 
 
-def choose(values, arguments: Mapping[str, Array | Weak], device: Any, cc: Any, specs: Target | None) -> Target:
+def choose(values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: Target | None) -> Target:
     """The target of a report: `device` and `cc` where they are given, else where the arrays live.
 
     Where there are specs and no array it is `specs`, or (None) CUDA with compute capability 9.0.
     Raises ArgumentError for a device or compute capability that is none.
     """
     kind, index = _parse_device(device if device is not None or cc is None else "cuda")
-    _, home = place(arguments)
+    _, home = library_and_device(arguments)
     unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_lives, values))
     if kind is None and unsettled:
         return specs or Target(facts(DEFAULT_CC))

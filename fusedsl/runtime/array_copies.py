@@ -45,7 +45,7 @@ def to_host(x: Any) -> Any:
     return np.from_dlpack(x)
 
 
-def on_host(facts: Facts) -> list:
+def all_to_host(facts: Facts) -> list:
     """Every argument so."""
     return [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
 

@@ -18,7 +18,7 @@ Facts = tuple[str, tuple[int, ...], tuple[int, ...], int, tuple[str, int], bool,
 """dtype name, shape, strides in elements, address, device, readonly, owner"""
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     """struct DLTensor"""
 
     _fields_ = [
@@ -35,7 +35,7 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-class _Versioned(ctypes.Structure):
+class _DLManagedTensor(ctypes.Structure):
     """struct DLManagedTensorVersioned"""
 
     _fields_ = [
@@ -44,7 +44,7 @@ class _Versioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensor),
     ]
 
 
@@ -93,18 +93,18 @@ def _export(x: Any, name: str, streams: list[int]) -> Any:
     return capsule
 
 
-def _read_capsule(capsule: Any, name: str) -> tuple[_Tensor, bool]:
+def _read_capsule(capsule: Any, name: str) -> tuple[_DLTensor, bool]:
     if _is_capsule(capsule, b"dltensor_versioned"):
-        whole = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        whole = _DLManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
         if whole.major == 1:
             return whole.tensor, bool(whole.flags & _READ_ONLY)
     elif _is_capsule(capsule, b"dltensor"):
-        return _Tensor.from_address(_capsule_pointer(capsule, b"dltensor")), False
+        return _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor")), False
     help = f"pass {name} as a NumPy, CuPy or torch array"
     raise ArgumentError(f"{name} exports a DLPack version that is not known", "argument.dlpack", help=help)
 
 
-def _element(tensor: _Tensor, name: str) -> str:
+def _element(tensor: _DLTensor, name: str) -> str:
     if tensor.lanes != 1:
         raise DTypeError(f"{name} has vector elements ({tensor.lanes} lanes)", "dtype.unknown", help="pass scalars")
     if tensor.code == 6:

@@ -19,7 +19,7 @@ CPU = ("cpu", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
+class ArrayFacts:
     """One argument as the schedules and launches see it.
 
     `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols only.
@@ -80,11 +80,11 @@ class Weak:
         return {"b": BOOL, "i": INT64, "f": FLOAT64}[self.kind]
 
 
-Facts = Mapping[str, "Array | Weak"]
+Facts = Mapping[str, "ArrayFacts | Weak"]
 """The arguments of a call by name, as far as plans and launches depend on them."""
 
 
-def describe(argument: Any, name: str = "argument") -> Array | Weak:
+def describe(argument: Any, name: str = "argument") -> ArrayFacts | Weak:
     """The facts of one argument; an ArgumentError, DTypeError or DeviceError names it and the form to use."""
     try:
         return _describe(argument, name)
@@ -96,12 +96,12 @@ def describe(argument: Any, name: str = "argument") -> Array | Weak:
         raise ArgumentError(message, "argument.type", help=help) from error
 
 
-def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array | Weak]:
+def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, ArrayFacts | Weak]:
     """The facts of the arguments, by name."""
     return {name: describe(v, name) for name, v in zip(names, values)}
 
 
-def _describe(argument: Any, name: str) -> Array | Weak:
+def _describe(argument: Any, name: str) -> ArrayFacts | Weak:
     library = library_of(argument)
     if library is None:
         return _describe_number(argument, name)
@@ -116,17 +116,17 @@ def _describe(argument: Any, name: str) -> Array | Weak:
     dtype = DTYPES.get(dtype_name)
     if dtype is None:
         raise dtype_fault(name, dtype_name)
-    plain = Array(library, dtype, shape, strides, pointer, device, readonly, owner)
-    return _on_host(plain) if device == CPU and not shape else plain
+    plain = ArrayFacts(library, dtype, shape, strides, pointer, device, readonly, owner)
+    return _as_numpy_scalar(plain) if device == CPU and not shape else plain
 
 
-def _on_host(array: Array) -> Array:
+def _as_numpy_scalar(array: ArrayFacts) -> ArrayFacts:
     """A rank-0 CPU array of another library as NumPy's, whose number can be read."""
     import numpy as np
 
     data = ctypes.string_at(array.pointer, array.dtype.itemsize)
     copy = np.frombuffer(data, numpy_dtype(array.dtype)).reshape(())
-    return Array("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
+    return ArrayFacts("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
 
 
 _BASES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"), ("numpy", "generic"))
@@ -220,7 +220,7 @@ def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
 # ---- NumPy
 
 
-def _describe_numpy(argument: Any, name: str) -> Array:
+def _describe_numpy(argument: Any, name: str) -> ArrayFacts:
     np = sys.modules["numpy"]
     if isinstance(argument, np.generic):
         argument = np.asarray(argument)
@@ -233,7 +233,7 @@ def _describe_numpy(argument: Any, name: str) -> Array:
     strides = tuple(s // dtype.itemsize for s in plain.strides)
     pointer = plain.ctypes.data
     readonly = not argument.flags.writeable
-    return Array("numpy", dtype, plain.shape, strides, pointer, CPU, readonly, plain, plain is not argument)
+    return ArrayFacts("numpy", dtype, plain.shape, strides, pointer, CPU, readonly, plain, plain is not argument)
 
 
 def _is_plain(x: Any) -> bool:
@@ -254,7 +254,7 @@ def _refuse_numpy_subclass(argument: Any, name: str) -> None:
 # ---- torch
 
 
-def _describe_torch(x: Any, name: str) -> Array:
+def _describe_torch(x: Any, name: str) -> ArrayFacts:
     torch = sys.modules["torch"]
     _check_tensor(torch, x, name)
     dtype = DTYPES.get(str(x.dtype).removeprefix("torch."))
@@ -273,7 +273,7 @@ def _describe_torch(x: Any, name: str) -> Array:
         help = f"{name} has no memory of its own (vmap, fake or functional tensors): call outside of the transform"
         raise ArgumentError(f"the memory of {name} cannot be read: {fault}", "argument.memory", help=help) from None
     device = (kind, index or 0)
-    return Array("torch", dtype, tuple(x.shape), plain.stride(), pointer, device, False, plain, plain is not x)
+    return ArrayFacts("torch", dtype, tuple(x.shape), plain.stride(), pointer, device, False, plain, plain is not x)
 
 
 def _check_tensor(torch: Any, x: Any, name: str) -> None:
@@ -304,7 +304,7 @@ def _aligned(cupy: Any, x: Any, size: int) -> Any:
     return octets.copy().view(x.dtype).reshape(x.shape)
 
 
-def _describe_cupy(x: Any, name: str) -> Array:
+def _describe_cupy(x: Any, name: str) -> ArrayFacts:
     cupy = sys.modules["cupy"]
     if type(x) is not cupy.ndarray:
         kind = type_name(type(x))
@@ -318,4 +318,4 @@ def _describe_cupy(x: Any, name: str) -> Array:
     plain = x if steps and x.data.ptr % size == 0 else _aligned(cupy, x, size)
     strides = tuple(s // size for s in plain.strides)
     device = ("cuda", plain.data.device_id)
-    return Array("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)
+    return ArrayFacts("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)

@@ -14,20 +14,20 @@ from ..kernel_ir.launch_config import Geometry
 from ..kernel_ir.parameters import slots
 from ..kernel_ir.plan import KernelPlan
 from .argument_keys import address_of, addresses_of
-from .bind_shapes import Bound
-from .compile import Built
-from .launch import Launch
-from .launch_records import Payloads, pointer_slots, scalar_slots, template
+from .bind_shapes import BoundKernel
+from .compile import CompiledKernel
+from .launch import LaunchRecord
+from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
 from .outputs import mark_written
 from .parameter_block import PointerSlot, ScalarSlot
-from .prepared_call import Call
+from .prepared_call import PreparedCall
 
-GRID = (1 << 31) - 1  # blocks of a launch
+MAX_GRID_BLOCKS = (1 << 31) - 1  # blocks of a launch
 LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB of parameters
 
 
 @dataclass(frozen=True)
-class Places(Payloads):
+class BatchedPayloads(PayloadLayout):
     """The payloads of one call among many: its arguments by their places in the lists, results list after list."""
 
     places: tuple[int, ...] = ()
@@ -42,23 +42,23 @@ class Places(Payloads):
 
 
 @dataclass(frozen=True)
-class Member:
+class BatchMember:
     """One call's use of a kernel: its plan, its numbers, and where its arrays stand."""
 
     plan: KernelPlan
-    bound: Bound
+    bound: BoundKernel
     geometry: Geometry
-    where: Places
+    where: BatchedPayloads
     temporaries: Sequence[int]
     extents: Mapping[Symbol, int]
 
 
-def largest_table(cuda: int) -> int:
+def max_table_words(cuda: int) -> int:
     """Words of a parameter block under this version of CUDA, as the driver counts (12010 is 12.1)."""
     return SIZES[-1] if cuda >= LARGE_PARAMETERS else SMALL_WORDS
 
 
-def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> Table:
+def parameter_table(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> Table:
     """The table of so many calls of a kernel; `shared` are the arguments that are the same for all calls."""
     kinds = [slot.kind for slot in slots(built_for)]
     common = set(shared)
@@ -70,12 +70,12 @@ def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int]
     )
 
 
-def chunks(members: Sequence[Member], capacity: int) -> Iterator[list[Member]]:
+def chunks(members: Sequence[BatchMember], capacity: int) -> Iterator[list[BatchMember]]:
     """The members of each launch: as many as a table holds and a grid has blocks for."""
-    chunk: list[Member] = []
+    chunk: list[BatchMember] = []
     blocks = 0
     for member in members:
-        if chunk and (len(chunk) == capacity or blocks + member.geometry.blocks > GRID):
+        if chunk and (len(chunk) == capacity or blocks + member.geometry.blocks > MAX_GRID_BLOCKS):
             yield chunk
             chunk, blocks = [], 0
         chunk.append(member)
@@ -83,9 +83,14 @@ def chunks(members: Sequence[Member], capacity: int) -> Iterator[list[Member]]:
     yield chunk
 
 
-def many_launch(
-    driver: Any, function: Any, built: Built, members: Sequence[Member], numbers: list[int], names: Sequence[str]
-) -> Launch:
+def batched_launch(
+    driver: Any,
+    function: Any,
+    built: CompiledKernel,
+    members: Sequence[BatchMember],
+    numbers: list[int],
+    names: Sequence[str],
+) -> LaunchRecord:
     """The launch record of a kernel over a table: one launch for all members."""
     table = built.kernel.table
     assert table is not None
@@ -95,7 +100,7 @@ def many_launch(
     scalars: list[ScalarSlot] = []
     first = 0
     for call, member in enumerate(members):
-        filled = np.frombuffer(template(built.kernel, member.bound, built.schedule), np.int64)
+        filled = np.frombuffer(block_template(built.kernel, member.bound, built.schedule), np.int64)
         at = table.fixed_at + call * table.fixed
         words[at : at + table.fixed] = filled[table.pointers : table.pointers + table.fixed]
         halves[2 * table.starts_at + call] = first
@@ -113,14 +118,14 @@ def many_launch(
     words[table.count_at] = len(members)
     shared = max(member.geometry.shared for member in members)
     geometry = replace(members[0].geometry, blocks=first, shared=shared)
-    return Launch(driver, function, geometry, words.tobytes(), pointers, scalars, names)
+    return LaunchRecord(driver, function, geometry, words.tobytes(), pointers, scalars, names)
 
 
 # -- calls
 
 
 @dataclass(frozen=True)
-class Stretch:
+class AddressRange:
     """The bytes from `low` to `high` that an array spans: an argument's, or the output `output`'s."""
 
     low: int
@@ -129,9 +134,9 @@ class Stretch:
     output: bool
 
 
-def clashes(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
+def overlapping_ranges(stretches: Iterable[AddressRange]) -> Iterator[tuple[AddressRange, AddressRange]]:
     """The pairs of stretches that meet and of which one is an output's, by address."""
-    live: list[Stretch] = []
+    live: list[AddressRange] = []
     for one in sorted(stretches, key=lambda s: s.low):
         if one.low == one.high:
             continue
@@ -142,7 +147,7 @@ def clashes(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
         live.append(one)
 
 
-class ManyCall(Call):
+class BatchedCall(PreparedCall):
     """A prepared call over lists: its arguments and results are those of all calls, list after list."""
 
     _trusted: tuple[list, list] | None = None  # payloads and addresses of outputs that may be written together
@@ -188,11 +193,13 @@ class ManyCall(Call):
         if self._trusted == (payloads, addresses):
             return True
         same = {k for k, r in self.in_place if payloads[k] == addresses[r]}
-        stretches = [Stretch(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same]
+        stretches = [
+            AddressRange(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same
+        ]
         for r, (address, span) in enumerate(zip(addresses, self.out_spans)):
             if address and span is not None:
-                stretches.append(Stretch(address + span[0], address + span[1], r, True))
-        if next(clashes(stretches), None) is not None:
+                stretches.append(AddressRange(address + span[0], address + span[1], r, True))
+        if next(overlapping_ranges(stretches), None) is not None:
             return False
         self.trust(payloads, addresses)
         return True

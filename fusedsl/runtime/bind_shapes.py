@@ -26,11 +26,11 @@ from ..kernel_ir.memory_access import (
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
-from .layout import ALIGNMENT, Layout, byte_steps, place_array
+from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
 
 
 @dataclass(frozen=True)
-class Family:
+class SpecializationGroup:
     """Calls of a program whose arrays have the same dtypes and ranks, whatever their shapes: they have few binaries.
 
     So many of these are its `own`, each for one class of shapes (see `lengths`).
@@ -43,7 +43,7 @@ class Family:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundKernel:
     """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand.
 
     `streamed` is the same computation for a row that does not stay on the chip. Where arrays lie along an axis that is
@@ -58,7 +58,9 @@ class Bound:
     streamed: KernelIR | None = None
     across: tuple[KernelIR, KernelIR] | None = None
     chained: bool = False  # its call has several launches
-    family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
+    family: SpecializationGroup | None = (
+        None  # whose kernels have few binaries in all; None where every length has its own
+    )
     units: bool = False  # its plan is for arguments some of whose extents are 1
     loose: bool = False  # … for any extents, though some are 1
 
@@ -75,9 +77,9 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class _Placed:
+class _BoundArrays:
     """The arrays of a plan in one call, each with its strides along the iteration axes and along the places of an order
-    (none where it does not hold them), the offset and the address of its first element, and `byte_steps`."""
+    (none where it does not hold them), the offset and the address of its first element, and `byte_strides`."""
 
     dtypes: tuple[DType, ...]
     strides: tuple[tuple[int, ...], ...]
@@ -87,10 +89,12 @@ class _Placed:
     steps: tuple[tuple[int, ...], ...]
 
 
-def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> _Placed:
+def _bind_arrays(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
+) -> _BoundArrays:
     axes = len(plan.rows) + len(plan.columns)
-    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
-    return _Placed(
+    placed = [bound_strides(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    return _BoundArrays(
         tuple(use.dtype for use in plan.arrays),
         tuple(strides[:axes] for strides, _ in placed),
         tuple(
@@ -102,13 +106,13 @@ def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents:
             (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
             for use, (_, offset) in zip(plan.arrays, placed)
         ),
-        tuple(byte_steps(use, layouts, extents) for use in plan.arrays),
+        tuple(byte_strides(use, layouts, extents) for use in plan.arrays),
     )
 
 
-def bind(
-    plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int], loose: bool = False
-) -> Bound:
+def bind_kernel(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int], loose: bool = False
+) -> BoundKernel:
     """The kernel for arrays of these layouts (by kind and index), with its numbers.
 
     Where it is to be `loose`, axes that the plan has for any extent stay where theirs is 1: of columns, and of rows
@@ -116,7 +120,7 @@ def bind(
     """
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    placed = _place(plan, layouts, extents)
+    placed = _bind_arrays(plan, layouts, extents)
     if plan.stream is not None:
         return _bind_stream(plan, rows + columns, placed, loose)
     merged, row_axes = _merged(plan, rows, columns, placed, loose)
@@ -128,19 +132,21 @@ def bind(
     if not plan.is_map and not plan.finish:
         streamed = replace(kernel, phases=plan.streamed, resident=False)
     across = None
-    if streamed is not None and _may_turn(plan) and lies_across(merged, row_axes, placed.dtypes):
-        across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
-    return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
+    if streamed is not None and _may_transpose(plan) and lies_across(merged, row_axes, placed.dtypes):
+        across = (_transposed(plan, kernel, merged, placed), _transposed(plan, streamed, merged, placed))
+    return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
 
 
 NO_AXIS = -1  # stands for an axis of 1, where a kernel has none of its kind
 
 
-def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
+def bind_general(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
+) -> BoundKernel:
     """The kernel that serves arrays of any layout and any extents, with the numbers of these: no axes are merged, and
     every stride is a number. It is for the CPU, which knows no vectors but those that its compiler finds."""
     rows, columns = ([evaluate(d, extents) for d in dims] for dims in (plan.rows, plan.columns))
-    placed = _place(plan, layouts, extents)
+    placed = _bind_arrays(plan, layouts, extents)
     uses = [{c.axis for c in use.at} for use in plan.arrays]
     if plan.stream is not None:
         bound = _bind_stream(plan, (*rows, *columns), placed, True)
@@ -162,7 +168,7 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
     operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
     kernel = replace(kernel, operands=tuple(operands), literals=())
     lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
-    return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
+    return BoundKernel(kernel, apart.extents, lines, placed.offsets, placed.steps)
 
 
 def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | None]) -> Operand:
@@ -172,7 +178,7 @@ def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | N
 
 
 def _merged(
-    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _BoundArrays, loose: bool
 ) -> tuple[Collapsed, int]:
     """The axes that a kernel runs over, and how many of them are rows'."""
     outputs = range(plan.inputs, len(plan.arrays))
@@ -188,7 +194,7 @@ def _merged(
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
+def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _BoundArrays, wide: bool) -> KernelIR:
     """The kernel of merged axes, for a row that stays on the chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
@@ -218,7 +224,7 @@ def _kernel(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed,
     )
 
 
-def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
+def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _BoundArrays) -> tuple[tuple[str, ...], int]:
     """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
     if plan.is_map:
         return map_access(merged, placed.dtypes, placed.addresses), 0
@@ -229,7 +235,7 @@ def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Place
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
-def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
+def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], ...]:
     """The strides among the scalars that are those of neighbours, in bytes."""
     found = []
     for scalar in plan.scalars:
@@ -240,7 +246,7 @@ def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
     return tuple(found)
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _BoundArrays, loose: bool) -> BoundKernel:
     """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
     assert plan.stream is not None
     lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
@@ -248,7 +254,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         _access(line, use.dtype.itemsize, address) if plan.stream.level else "element"
         for use, line, address in zip(plan.arrays, lines, placed.addresses)
     ]
-    for k, axis, whole in _gathered(plan, plan.stream, placed):
+    for k, axis, whole in _paged_arrays(plan, plan.stream, placed):
         lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
         access[k] = "vector" if whole else "element"
     operands = tuple(
@@ -272,7 +278,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         fast=plan.fast,
         steady=int(plan.steady),
     )
-    return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
+    return BoundKernel(kernel, extents, tuple(lines), placed.offsets, placed.steps)
 
 
 def _lengths(plan: KernelPlan) -> tuple[str, ...]:
@@ -282,7 +288,7 @@ def _lengths(plan: KernelPlan) -> tuple[str, ...]:
     return tuple(s.value.name for s in uses if s.value.dtype is INT64)
 
 
-def _gathered(plan: KernelPlan, stream: Stream, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
+def _paged_arrays(plan: KernelPlan, stream: Stream, placed: _BoundArrays) -> Iterator[tuple[int, int, bool]]:
     """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
     whether every line begins at a multiple of 16 bytes."""
     axes = (stream.scores[0].axis, *(w.axis for w in stream.weighings))
@@ -301,15 +307,15 @@ def _access(strides: tuple[int, ...], size: int, address: int) -> str:
     return "element" if apart or address else "vector"
 
 
-def _may_turn(plan: KernelPlan) -> bool:
+def _may_transpose(plan: KernelPlan) -> bool:
     """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
     along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
     return not plan.pointers and not plan.finish and not along
 
 
-def _turned(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _Placed) -> KernelIR:
+def _transposed(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _BoundArrays) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
-    alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
+    alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
     width, lines, access = kept_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
     if plan.steady:
@@ -318,7 +324,7 @@ def _turned(plan: KernelPlan, kernel: KernelIR, merged: Collapsed, placed: _Plac
     return replace(kernel, operands=operands, kept=width)
 
 
-def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
+def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: Collapsed, row_axes: int) -> int:
     """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
     first, *others = phases
     read = {value.name for part in first.passes for value in part.reads}

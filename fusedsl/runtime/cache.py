@@ -26,15 +26,15 @@ from ..errors import outside
 
 FORMAT = 1  # of an entry's file
 SUFFIX = ".fused"
-REMEMBERED = 256  # entries kept in memory where the disk cannot be used
-LEFT_BEHIND = 3600  # seconds after which nobody writes to a file any more
+MAX_ENTRIES_IN_MEMORY = 256  # entries kept in memory where the disk cannot be used
+STALE_PART_SECONDS = 3600  # seconds after which nobody writes to a file any more
 DAY = 86400  # seconds; an entry's time of use is right to one
-SWEEP = 512  # entries that a process writes until it looks at the folder's size again
+ENTRIES_BETWEEN_SWEEPS = 512  # entries that a process writes until it looks at the folder's size again
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """One entry as `Cache.list` shows it: size in bytes, time of writing (or use, to a day) in seconds since 1970."""
 
     key: str
@@ -64,16 +64,16 @@ def versions() -> dict[str, str]:
     try:
         state = _file_states()
     except OSError:
-        return _found_versions()
+        return _read_versions()
     known, key = Cache(), hashlib.sha256(repr((FORMAT, state)).encode()).hexdigest()
     entry = known.get(key)
     if entry is None:
-        entry = ({"versions": _found_versions()}, b"")
+        entry = ({"versions": _read_versions()}, b"")
         known.put(key, entry[0])
     return entry[0]["versions"]
 
 
-def _found_versions() -> dict[str, str]:
+def _read_versions() -> dict[str, str]:
     from importlib import metadata
 
     found = {"source": _own_digest()}
@@ -169,17 +169,17 @@ class Cache:
             return
         with self._lock:
             self._memory[key] = (text, bytes(binary))
-            while len(self._memory) > REMEMBERED:
+            while len(self._memory) > MAX_ENTRIES_IN_MEMORY:
                 self._memory.popitem(last=False)
 
-    def list(self) -> list[Entry]:
+    def list(self) -> list[CacheEntry]:
         """What is on disk, newest first."""
         entries = []
         for path in self._files():
             if path.suffix == SUFFIX and _KEY.fullmatch(path.stem):
                 with contextlib.suppress(OSError):
                     facts = path.lstat()
-                    entries.append(Entry(path.stem, facts.st_size, facts.st_mtime))
+                    entries.append(CacheEntry(path.stem, facts.st_size, facts.st_mtime))
         return sorted(entries, key=lambda entry: (-entry.written, entry.key))
 
     def clear(self) -> int:
@@ -219,12 +219,12 @@ class Cache:
         self._unswept -= 1
         if self._unswept > 0:
             return
-        self._unswept = SWEEP
+        self._unswept = ENTRIES_BETWEEN_SWEEPS
         files, limit = [], config.cache_megabytes() * 1_000_000
         for path in self._files():
             with contextlib.suppress(OSError):
                 facts = path.lstat()
-                if path.suffix == PART and time.time() - facts.st_mtime > LEFT_BEHIND:
+                if path.suffix == PART and time.time() - facts.st_mtime > STALE_PART_SECONDS:
                     _remove(path)
                 elif path.suffix in (SUFFIX, ".py"):
                     files.append((facts.st_mtime, getattr(facts, "st_blocks", 0) * 512 or facts.st_size, path))

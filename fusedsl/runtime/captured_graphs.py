@@ -21,18 +21,18 @@ from ..config import launch_graphs
 from ..errors import FusedslError
 from .driver import Driver
 
-CALLS = 64  # of a call until it has a graph
-MOST = 128  # graphs of a process: each takes 110 KB of the device
-RENEWED = 1 << 14  # launches until a graph is made anew: what the driver keeps of them goes with it
+CALLS_BEFORE_CAPTURE = 64  # of a call until it has a graph
+MAX_GRAPHS = 128  # graphs of a process: each takes 110 KB of the device
+LAUNCHES_BEFORE_RENEWAL = 1 << 14  # launches until a graph is made anew: what the driver keeps of them goes with it
 _HEAD = 12  # words before the block, as entry.py has them
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _FUNCTIONS = ("cuGraphLaunch", "cuStreamIsCapturing", "cuGraphExecKernelNodeSetParams_v2")
 _lock = threading.Lock()
-_alive = 0
+_live_graphs = 0
 
 
-class Graph:
+class CapturedGraph:
     """Room for a graph, which machine code knows by its `address`; there is one once `record` or `adopt` is called.
 
     `block` is the size in bytes of the parameters that may differ from call to call. After `renewed` launches it is
@@ -43,7 +43,11 @@ class Graph:
         self.driver, self.device = driver, device
         self.words = (c_uint64 * (_HEAD + block // 8))()
         self.address = ctypes.addressof(self.words)
-        self.words[4], self.words[10], self.words[11] = CALLS, RENEWED if renewed is None else renewed, block
+        self.words[4], self.words[10], self.words[11] = (
+            CALLS_BEFORE_CAPTURE,
+            LAUNCHES_BEFORE_RENEWAL if renewed is None else renewed,
+            block,
+        )
         self._graph = self._made = 0
         self._counted = False
 
@@ -73,7 +77,7 @@ class Graph:
         self._destroy()
         if self._count():
             with self.driver.on(self.device):
-                self.publish(stream, captured(self.driver, [fire]))
+                self.publish(stream, capture_graph(self.driver, [fire]))
 
     @property
     def retired(self) -> bool:
@@ -90,17 +94,17 @@ class Graph:
 
     def _count(self) -> bool:
         """Whether there may be one more."""
-        global _alive
+        global _live_graphs
         with _lock:
-            self._counted = _alive < MOST and launch_graphs()
-            _alive += self._counted
+            self._counted = _live_graphs < MAX_GRAPHS and launch_graphs()
+            _live_graphs += self._counted
         return self._counted
 
     def _destroy(self) -> None:
         """Let the driver forget the graph, once it has run."""
-        global _alive
+        global _live_graphs
         with _lock:
-            _alive -= self._counted
+            _live_graphs -= self._counted
         made, graph, self._made, self._graph, self._counted = self._made, self._graph, 0, 0, False
         if not (made or graph):
             return
@@ -116,7 +120,7 @@ class Graph:
             self._destroy()
 
 
-def captured(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
+def capture_graph(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
     """The handle of an executable graph of these launches, each after the one before it."""
     stream, graph, made = c_void_p(), c_void_p(), c_void_p()
     with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that

@@ -25,12 +25,12 @@ from ..hardware import Hardware, facts
 from ..kernel_ir.kernel import KernelIR, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
-from .bind_shapes import Bound
+from .bind_shapes import BoundKernel
 from .cache import cache_key, disk
 
 
 @dataclass(frozen=True)
-class Built:
+class CompiledKernel:
     """A compiled kernel: what was chosen, what came out, and where its source stands."""
 
     kernel: Any  # a Kernel, or a Bundle of some
@@ -48,15 +48,15 @@ class Built:
     entry: str = ""  # its key in the cache
 
 
-_built: LRU[tuple, Built] = shared(LRU(config.cache_size))
-_shipped: dict[str, tuple[dict, bytes]] = {}  # by `plain_key`: what came in files that were loaded
-_recorder: ContextVar[dict[str, Built] | None] = ContextVar("fusedsl_recorder", default=None)
+_compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
+_preloaded: dict[str, tuple[dict, bytes]] = {}  # by `unversioned_key`: what came in files that were loaded
+_recorder: ContextVar[dict[str, CompiledKernel] | None] = ContextVar("fusedsl_recorder", default=None)
 _capturing: ContextVar[bool] = ContextVar("fusedsl_capturing", default=False)
 _locks: dict[tuple, threading.Lock] = {}
 _guard = threading.Lock()
 
 
-def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> tuple[KernelIR, Schedule]:
+def scheduled_cuda(bound: BoundKernel, hardware: Hardware, flexible: bool = True) -> tuple[KernelIR, Schedule]:
     """The kernel that these extents call for (a row that does not fit is streamed), and how it runs.
 
     Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
@@ -65,7 +65,7 @@ def scheduled_cuda(bound: Bound, hardware: Hardware, flexible: bool = True) -> t
     return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
 
 
-def _scheduled(bound: Bound, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
+def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
     if bound.kernel.stream is not None:
         attending = schedule_scores(bound.kernel, bound.extents, hardware)
         assert attending is not None
@@ -96,12 +96,12 @@ def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, 
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
 
 
-Chosen = Sequence[tuple[KernelIR, Any]]
+ScheduledKernels = Sequence[tuple[KernelIR, Any]]
 """Kernels with their schedules."""
 
 
-def scheduled_together(
-    members: Sequence[tuple[KernelPlan, Bound]], chosen: Chosen, hardware: Hardware
+def schedule_combo(
+    members: Sequence[tuple[KernelPlan, BoundKernel]], chosen: ScheduledKernels, hardware: Hardware
 ) -> tuple[Bundle, BundleSchedule] | None:
     """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
     chosen = [
@@ -115,7 +115,7 @@ def scheduled_together(
     return bundle, schedule_bundle(bundle.kernels, [schedule for _, schedule in chosen], hardware)
 
 
-def scheduled_cpu(bound: Bound) -> tuple[KernelIR, str]:
+def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
     """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
     from ..backends.cpu import schedule as variant
 
@@ -128,44 +128,46 @@ def plain_kernel(kernel: KernelIR) -> KernelIR:
     return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
 
 
-def build_cuda(bound: Bound, digest: str, cc: tuple[int, int], hardware: Hardware | None = None) -> Built:
+def build_cuda(
+    bound: BoundKernel, digest: str, cc: tuple[int, int], hardware: Hardware | None = None
+) -> CompiledKernel:
     """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
     return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
 
 
 def cuda_key(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
     """What the machine code of a scheduled kernel depends on."""
-    return ("cuda", cc, digest, _unnumbered(kernel.name), _shape_of(kernel), _fields(schedule))
+    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel), _schedule_key(schedule))
 
 
-def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> Built:
+def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> CompiledKernel:
     """A scheduled kernel, compiled where neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
-    def make() -> Built:
+    def make() -> CompiledKernel:
         return _load(key, kernel, schedule) or _compile_cuda(kernel, schedule, cc, key)
 
-    return _once(key, make, kernel, schedule)
+    return _compile_once(key, make, kernel, schedule)
 
 
-def build_cpu(bound: Bound, digest: str) -> Built:
+def build_cpu(bound: BoundKernel, digest: str) -> CompiledKernel:
     """The kernel of these extents and strides for this CPU."""
     return build_loops(*scheduled_cpu(bound), digest, host())
 
 
 def cpu_key(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> tuple:
     """What the machine code of a kernel and its loops depends on."""
-    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _shape_of(kernel), chosen)
+    return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _kernel_key(kernel), chosen)
 
 
-def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> Built:
+def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> CompiledKernel:
     """A kernel with its loops as object code for a processor, compiled where neither memory nor disk has it."""
     key = cpu_key(kernel, chosen, digest, processor)
 
-    def make() -> Built:
+    def make() -> CompiledKernel:
         return _load(key, kernel, chosen) or _compile_cpu(kernel, chosen, processor, key)
 
-    return _once(key, make, kernel, chosen)
+    return _compile_once(key, make, kernel, chosen)
 
 
 def source_of(kernel: Any, schedule: Any) -> str:
@@ -179,7 +181,7 @@ def source_of(kernel: Any, schedule: Any) -> str:
     return cuda.generate(kernel, schedule)
 
 
-def launch_geometry(built: Built, extents: tuple[int, ...]) -> Geometry:
+def launch_geometry(built: CompiledKernel, extents: tuple[int, ...]) -> Geometry:
     """The grid of a CUDA launch, and what its blocks share."""
     return geometry(built.schedule, built.kernel, extents)
 
@@ -189,10 +191,10 @@ def _unnumbered(name: str) -> str:
     return name.rstrip("0123456789")
 
 
-def _shape_of(kernel: KernelIR | Bundle) -> tuple:
+def _kernel_key(kernel: KernelIR | Bundle) -> tuple:
     """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
     if isinstance(kernel, Bundle):
-        return tuple(map(_shape_of, kernel.kernels))
+        return tuple(map(_kernel_key, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.wide, kernel.kept, kernel.workspace, kernel.tickets)
@@ -200,42 +202,42 @@ def _shape_of(kernel: KernelIR | Bundle) -> tuple:
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
-def _fields(schedule: Any) -> tuple:
+def _schedule_key(schedule: Any) -> tuple:
     """A schedule as it enters a key: everything but its reason and its estimate."""
     if isinstance(schedule, BundleSchedule):
-        return ("bundle", schedule.threads, schedule.blocks, *map(_fields, schedule.members))
+        return ("bundle", schedule.threads, schedule.blocks, *map(_schedule_key, schedule.members))
     schedule = getattr(schedule, "binary", schedule)
     return (type(schedule).__name__,) + tuple(
         getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
     )
 
 
-def _once(key: tuple, make, kernel: Any, schedule: Any) -> Built:
+def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:
     """The built kernel of this key; threads that ask at once wait for one compilation."""
-    found = _built.get(key)
+    found = _compiled_kernels.get(key)
     if found is None:
         with _guard:
             lock = _locks.setdefault(key, threading.Lock())
         with lock:
-            found = _built.get(key)
+            found = _compiled_kernels.get(key)
             if found is None:
-                found = _built.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
+                found = _compiled_kernels.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
                 debug.say(debug.SOURCES, found.path, found.source)
         _locks.pop(key, None)
     if (kept := _recorder.get()) is not None:
-        kept[plain_key(key)] = found
+        kept[unversioned_key(key)] = found
     if found.columns:
         kernel, schedule = in_columns(kernel, schedule, found.columns)
     return dataclasses.replace(found, kernel=kernel, schedule=schedule)
 
 
 @contextlib.contextmanager
-def recorded() -> Iterator[dict[str, Built]]:
-    """Every kernel that is built, or found built, inside the block in this thread or task, by `plain_key`."""
-    kept: dict[str, Built] = {}
+def recorded() -> Iterator[dict[str, CompiledKernel]]:
+    """Every kernel that is built, or found built, inside the block in this thread or task, by `unversioned_key`."""
+    kept: dict[str, CompiledKernel] = {}
     token = _recorder.set(kept)
     try:
         yield kept
@@ -253,7 +255,7 @@ def during_capture() -> Iterator[None]:
         _capturing.reset(token)
 
 
-def plain_key(key: tuple) -> str:
+def unversioned_key(key: tuple) -> str:
     """A digest of what the machine code of a kernel depends on, but for the versions that made it."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
 
@@ -261,41 +263,41 @@ def plain_key(key: tuple) -> str:
 # -- what was compiled elsewhere, or before
 
 
-def shipped(key: tuple) -> bool:
+def is_preloaded(key: tuple) -> bool:
     """Whether the machine code of this key came in a file."""
-    return bool(_shipped) and plain_key(key) in _shipped
+    return bool(_preloaded) and unversioned_key(key) in _preloaded
 
 
-def ship(plain: str, told: dict, code: bytes) -> None:
+def preload(plain: str, told: dict, code: bytes) -> None:
     """Machine code that came in a file: found where the kernel would be compiled."""
-    _shipped[plain] = (told, code)
+    _preloaded[plain] = (told, code)
 
 
-def facts_of(built: Built) -> dict[str, Any]:
+def compiled_facts(built: CompiledKernel) -> dict[str, Any]:
     """What is kept of a compiled kernel beside its machine code, as JSON can hold it."""
     figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks, built.columns]
     return {"symbols": list(built.symbols), "source": built.source, "path": built.path, "figures": figures}
 
 
-def _load(key: tuple, kernel: Any, schedule: Any) -> Built | None:
-    entry = _shipped.get(plain_key(key)) or disk().get(cache_key(kernel=repr(key)))
-    return None if entry is None else stored_build(entry, kernel, schedule)
+def _load(key: tuple, kernel: Any, schedule: Any) -> CompiledKernel | None:
+    entry = _preloaded.get(unversioned_key(key)) or disk().get(cache_key(kernel=repr(key)))
+    return None if entry is None else compiled_from_facts(entry, kernel, schedule)
 
 
-def stored_build(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> Built | None:
-    """A kernel as `facts_of` and its machine code tell of it; None where they do not."""
+def compiled_from_facts(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> CompiledKernel | None:
+    """A kernel as `compiled_facts` and its machine code tell of it; None where they do not."""
     told, code = entry
     try:
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
         registers, spills, shared, blocks, columns = told["figures"]
         figures = (registers, spills, shared, blocks, columns)
-        return Built(kernel, schedule, code, symbols, source, path, *figures, cached=True)
+        return CompiledKernel(kernel, schedule, code, symbols, source, path, *figures, cached=True)
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _keep(key: tuple, built: Built) -> Built:
-    disk().put(cache_key(kernel=repr(key)), facts_of(built), built.code)
+def _store(key: tuple, built: CompiledKernel) -> CompiledKernel:
+    disk().put(cache_key(kernel=repr(key)), compiled_facts(built), built.code)
     return built
 
 
@@ -306,23 +308,23 @@ def _file_name(key: tuple) -> str:
 # -- compilers
 
 
-def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> Built:
+def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -> CompiledKernel:
     if _capturing.get():
         help = "call it once before the capture, or Kernel.compile(...), with arrays of these shapes"
         raise DeviceError(f"{kernel.name} is not compiled yet, and a CUDA graph is being captured", "device.capture",
                           help=help)  # fmt: skip
     logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
-    built = _compiled(kernel, schedule, cc, _file_name(key))
-    for number, (less, columns) in enumerate(_lighter(kernel, schedule)):
+    built = _compile_source(kernel, schedule, cc, _file_name(key))
+    for number, (less, columns) in enumerate(_lower_pressure_variants(kernel, schedule)):
         if not built.spill_bytes:
             break
-        other = _compiled(*less, cc, f"{_file_name(key)}_{columns or number}")
+        other = _compile_source(*less, cc, f"{_file_name(key)}_{columns or number}")
         if other.spill_bytes < built.spill_bytes:
             built = dataclasses.replace(other, columns=columns)
-    return _keep(key, built)
+    return _store(key, built)
 
 
-def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
+def _lower_pressure_variants(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
     """What holds fewer values in registers, for a kernel that spills: the kernel with its schedule, and the scores that
     it takes at a time, if these are fewer. All else of a launch is the same."""
     if isinstance(schedule, AttendSchedule):
@@ -332,28 +334,28 @@ def _lighter(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]
         yield (kernel, dataclasses.replace(schedule, kept=())), 0
 
 
-def _compiled(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> Built:
+def _compile_source(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> CompiledKernel:
     """A kernel's generated file, which is put on disk under this name, and its machine code."""
     from ..backends.cuda import compile as cuda
 
     source = cuda.generate(kernel, schedule)
     path = disk().write_source(name, source)
-    compiled = _attempt(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
+    compiled = _run_compiler(lambda chosen: cuda.compile_source(source, path, kernel, chosen, cc), schedule, path)
     figures = (compiled.registers, compiled.spill_bytes, compiled.shared_bytes, compiled.blocks)
-    return Built(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
+    return CompiledKernel(kernel, schedule, compiled.code, (compiled.function,), source, path, *figures)
 
 
-def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple) -> Built:
+def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple) -> CompiledKernel:
     from ..backends.cpu import backend
 
     logs.compiling(kernel.name, "the CPU")
     source, _ = backend.generate(kernel, chosen, processor)
     path = disk().write_source(_file_name(key), source)
-    compiled = _attempt(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
-    return _keep(key, Built(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))
+    compiled = _run_compiler(lambda c: backend.compile_source(source, path, kernel, c, processor), chosen, path)
+    return _store(key, CompiledKernel(kernel, chosen, compiled.object_bytes, compiled.symbols, source, path))
 
 
-def _attempt(compiler, chosen: Any, path: str):
+def _run_compiler(compiler, chosen: Any, path: str):
     """Run a compiler; whatever it raises becomes a CompileError that names the generated file, or what is missing."""
     try:
         with logs.silenced():

@@ -9,15 +9,15 @@ from collections import deque
 from weakref import WeakKeyDictionary
 
 from .driver import Driver, driver
-from .host_device_copies import Buffer
+from .host_device_copies import DeviceBuffer
 
 PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle that means another stream in each thread
-LEAST = 64  # counters of a piece
+MIN_COUNTERS = 64  # counters of a piece
 CHUNK = 1 << 16  # counters that are allocated at once
-RESTING = 4096  # pieces that come back are left alone until so many have followed: a launch may still count in them
+REUSE_DELAY = 4096  # pieces that come back are left alone until so many have followed: a launch may still count in them
 
 
-class Tickets:
+class BlockCounters:
     """`count` uint32 counters for every stream that a prepared call runs on; a captured graph gets its own.
 
     Called with a stream, the address of its counters. Launches on one stream run after each other and each leaves the
@@ -27,7 +27,7 @@ class Tickets:
 
     def __init__(self, count: int, device: int) -> None:
         self.count = count
-        self._pieces = _pieces(driver(), device, max(LEAST, 1 << (count - 1).bit_length()))
+        self._pieces = _counter_pool(driver(), device, max(MIN_COUNTERS, 1 << (count - 1).bit_length()))
         self._of: dict[tuple[int, int], tuple[int, int]] = {}  # by handle and thread: the stream's id, the address
         self._ours: list[int] = []
 
@@ -52,7 +52,7 @@ class Tickets:
                 self._pieces.give(piece)
 
 
-class _Pieces:
+class _CounterPool:
     """Pieces of so many counters on a device. Their memory is never freed: cuMemFree waits for all that the device
     does."""
 
@@ -61,7 +61,7 @@ class _Pieces:
         self._lock = threading.Lock()
         self._new: list[int] = []
         self._resting: deque[int] = deque()
-        self._chunks: list[Buffer] = []
+        self._chunks: list[DeviceBuffer] = []
 
     def take(self, stream: int) -> int:
         """The address of a piece that is zero for what comes next on the stream."""
@@ -75,20 +75,20 @@ class _Pieces:
         self._resting.append(piece)
 
     def _next(self) -> int:
-        if len(self._resting) > RESTING:
+        if len(self._resting) > REUSE_DELAY:
             with contextlib.suppress(IndexError):
                 return self._resting.popleft()
         with self._lock:
             if not self._new:
                 count = max(CHUNK // self.words, 1)
-                chunk = Buffer(4 * count * self.words, self.device)
+                chunk = DeviceBuffer(4 * count * self.words, self.device)
                 self._chunks.append(chunk)
                 self._new = [chunk.address + 4 * k * self.words for k in reversed(range(count))]
             return self._new.pop()
 
 
-_known: WeakKeyDictionary[Driver, dict[tuple[int, int], _Pieces]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Driver, dict[tuple[int, int], _CounterPool]] = WeakKeyDictionary()
 
 
-def _pieces(d: Driver, device: int, words: int) -> _Pieces:
-    return _known.setdefault(d, {}).setdefault((device, words), _Pieces(words, device))
+def _counter_pool(d: Driver, device: int, words: int) -> _CounterPool:
+    return _known.setdefault(d, {}).setdefault((device, words), _CounterPool(words, device))

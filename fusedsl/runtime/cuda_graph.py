@@ -8,10 +8,10 @@ from ctypes import c_void_p
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError
-from .bound_call import BoundCall, Fixed
-from .captured_graphs import Graph, captured
+from .bound_call import BoundCall, CapturableLaunch
+from .captured_graphs import CapturedGraph, capture_graph
 from .driver import driver
-from .native_entry import Entry, graph_launcher
+from .native_entry import NativeEntry, graph_launcher
 from .outputs import version_counter
 
 
@@ -32,7 +32,7 @@ class GraphCall:
             raise DeviceError(f"a graph runs in one place, and its calls are on {named}", "device.mixed",
                               help="record one graph for each device")  # fmt: skip
         on_device = devices != {None}
-        self._run = _launcher(_Recorded(fixed)) if on_device else self._run_in_turn
+        self._run = _launcher(_InstantiatedGraph(fixed)) if on_device else self._run_in_turn
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
@@ -57,10 +57,10 @@ class GraphCall:
         return f"<fusedsl.GraphCall of {len(self)}>"
 
 
-class _Recorded:
+class _InstantiatedGraph:
     """A graph of the driver's. It keeps what its launches use."""
 
-    def __init__(self, calls: Sequence[Fixed]):
+    def __init__(self, calls: Sequence[CapturableLaunch]):
         if any(one.fire is None for one in calls):
             help = "bind it instead, or pass arrays that kernels can read and write as they are"
             raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
@@ -69,12 +69,12 @@ class _Recorded:
         self.fires = [one.fire for one in calls if one.fire is not None]
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = captured(driver(), [one.record for one in calls if one.record is not None])
-        self.graph = Graph(driver(), self.device, renewed=0)
+            self.handle = capture_graph(driver(), [one.record for one in calls if one.record is not None])
+        self.graph = CapturedGraph(driver(), self.device, renewed=0)
         self.graph.publish(0, self.handle)
 
 
-def _launcher(recorded: _Recorded) -> Callable[[], None]:
+def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
     """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, or another
     thread launches it just now, it is the launches one by one."""
     read_stream = recorded.calls[0].stream
@@ -82,9 +82,9 @@ def _launcher(recorded: _Recorded) -> Callable[[], None]:
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
     entry = graph_launcher(ctypes.addressof(driver().entry), recorded.graph.address)
-    launch = entry if driver().entry.value and entry else _by_ctypes(recorded)
+    launch = entry if driver().entry.value and entry else _ctypes_launcher(recorded)
 
-    def run(kept: _Recorded = recorded) -> None:
+    def run(kept: _InstantiatedGraph = recorded) -> None:
         stream = read_stream()
         if launch(stream):
             for fire in kept.fires:
@@ -95,7 +95,7 @@ def _launcher(recorded: _Recorded) -> Callable[[], None]:
     return run
 
 
-def _by_ctypes(recorded: _Recorded) -> Entry:
+def _ctypes_launcher(recorded: _InstantiatedGraph) -> NativeEntry:
     """The builtin where there is none."""
 
     def launch(stream: int) -> int:

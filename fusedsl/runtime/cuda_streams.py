@@ -27,7 +27,7 @@ def stream_reader(library: str, device: tuple[str, int]) -> Callable[[], int]:
         import cupy
 
         return CupyStream(cupy.cuda.get_current_stream, index)
-    return stream_reader(stand_in(), device)
+    return stream_reader(allocating_gpu_library(), device)
 
 
 class CupyStream:
@@ -40,7 +40,7 @@ class CupyStream:
         return self.get(self.index).ptr
 
 
-def stream_text(read: Callable[[], int], name: Callable[[Any], str]) -> str:
+def stream_expression(read: Callable[[], int], name: Callable[[Any], str]) -> str:
     """What generated lines say for a call of a stream reader; `name` gives constants their names."""
     if isinstance(read, CupyStream):
         return f"{name(read.get)}({read.index}).ptr"
@@ -64,7 +64,7 @@ def imported_streams(device: int) -> list[int]:
     return list(dict.fromkeys(found)) or [0]
 
 
-def stand_in() -> str:
+def allocating_gpu_library() -> str:
     """The library that allocates and orders for CUDA arrays known through a protocol only."""
     for name in ("cupy", "torch"):
         if _has_cuda(name):

@@ -39,7 +39,7 @@ _FACTS = {
 _CC = (75, 76)  # major, minor
 
 
-def facts_of(driver: Driver, device: int) -> DeviceFacts:
+def device_facts(driver: Driver, device: int) -> DeviceFacts:
     """Name, compute capability and sizes of a device."""
     name, memory, handle = ctypes.create_string_buffer(256), c_size_t(), driver.handle(device)
     driver.call("cuDeviceGetName", name, 256, handle)

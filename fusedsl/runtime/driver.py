@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DeviceError, FusedslError
-from .device_facts import DeviceFacts, facts_of
+from .device_facts import DeviceFacts, device_facts
 from .driver_errors import fault
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -24,7 +24,7 @@ _NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
 
 
 @dataclass(frozen=True)
-class Function:
+class CudaFunction:
     """A loaded kernel, and what the driver says of it. Its module stays loaded as long as the process lives.
 
     `registers` and `local` (bytes of spills and stack) are per thread; `shared` is static bytes a block.
@@ -55,7 +55,7 @@ class Driver:
         self._lock = threading.RLock()
         self._contexts: dict[int, int] = {}
         self._facts: dict[int, DeviceFacts] = {}
-        self._loaded: dict[tuple[bytes, str, int], Function] = {}
+        self._loaded: dict[tuple[bytes, str, int], CudaFunction] = {}
         self._count: int | None = None
         self.forked = False
         self.launch: Any = None  # cuLaunchKernelEx once initialised, of what `pointer` and `byref` make
@@ -144,7 +144,7 @@ class Driver:
     def facts(self, device: int = 0) -> DeviceFacts:
         """Name, compute capability and sizes of a device (remembered)."""
         if device not in self._facts:
-            self._facts[device] = facts_of(self, device)
+            self._facts[device] = device_facts(self, device)
         return self._facts[device]
 
     def handle(self, device: int) -> int:
@@ -194,7 +194,7 @@ class Driver:
 
     # ---- kernels
 
-    def load(self, image: bytes, name: str, device: int = 0) -> Function:
+    def load(self, image: bytes, name: str, device: int = 0) -> CudaFunction:
         """Load a cubin into the device's primary context and find its kernel; legal while a stream is captured."""
         with self.on(device), self.relaxed_capture():
             module, function = c_void_p(), c_void_p()
@@ -203,9 +203,9 @@ class Driver:
             if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4: now, rather than at the first launch
                 self.call("cuFuncLoad", function)
             numbers = {key: self._function_attribute(number, function) for key, number in _ATTRIBUTES.items()}
-        return Function(function.value or 0, name, device, **numbers)
+        return CudaFunction(function.value or 0, name, device, **numbers)
 
-    def loaded(self, image: bytes, name: str, device: int = 0) -> Function:
+    def loaded(self, image: bytes, name: str, device: int = 0) -> CudaFunction:
         """The kernel of a cubin on a device, loaded once."""
         key = hashlib.sha256(image).digest(), name, device
         found = self._loaded.get(key)
@@ -226,12 +226,12 @@ class Driver:
         finally:
             self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
-    def allow_shared(self, function: Function, size: int) -> None:
+    def allow_shared(self, function: CudaFunction, size: int) -> None:
         """Let `function` be launched with up to `size` bytes of dynamic shared memory."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _MAX_DYNAMIC_SHARED, size)
 
-    def allow_cluster(self, function: Function) -> None:
+    def allow_cluster(self, function: CudaFunction) -> None:
         """Let `function` be launched in clusters of more than eight blocks."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _NON_PORTABLE_CLUSTER, 1)
@@ -257,7 +257,7 @@ class Driver:
         """Set 32-bit words to 0, in the order of the stream."""
         self.call("cuMemsetD32Async", c_uint64(address), 0, c_size_t(words), c_void_p(stream))
 
-    def occupancy(self, function: Function, threads: int, shared: int = 0) -> int:
+    def occupancy(self, function: CudaFunction, threads: int, shared: int = 0) -> int:
         """Blocks of `threads` threads and `shared` dynamic bytes that one multiprocessor holds."""
         blocks = c_int()
         with self.on(function.device):
@@ -265,7 +265,7 @@ class Driver:
             self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
         return blocks.value
 
-    def clusters(self, function: Function, config: bytes) -> int:
+    def clusters(self, function: CudaFunction, config: bytes) -> int:
         """Clusters of a launch (struct CUlaunchConfig) that the device holds at once."""
         found = c_int()
         with self.on(function.device):

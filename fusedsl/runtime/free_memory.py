@@ -12,13 +12,13 @@ from pathlib import Path
 
 from ..errors import MemoryLimitError
 
-ASKED = 1 << 26  # bytes that are allocated without being asked for: less than it takes to ask
+UNCHECKED_BYTES = 1 << 26  # bytes that are allocated without being asked for: less than it takes to ask
 GROUPS = Path("/sys/fs/cgroup")
 
 
 def require(size: int, what: str) -> None:
     """MemoryLimitError where `size` bytes, which `what` takes, are more than the process can have."""
-    if size < ASKED:
+    if size < UNCHECKED_BYTES:
         return
     found = available()
     if found is not None and size > found:
@@ -34,11 +34,11 @@ def exhausted(size: int, what: str, found: int | None = None) -> MemoryLimitErro
 
 def available() -> int | None:
     """Bytes that the process can still use; None where the system does not say."""
-    found = [*_of_system(), *_of_groups(), *_of_process()]
+    found = [*_system_memory(), *_cgroup_memory(), *_address_space()]
     return max(0, min(found)) if found else None
 
 
-def _of_system() -> Iterator[int]:
+def _system_memory() -> Iterator[int]:
     """What the kernel would give without swapping others out, and free swap."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -46,19 +46,19 @@ def _of_system() -> Iterator[int]:
         yield told["MemAvailable"] + told.get("SwapFree", 0)
 
 
-def _of_groups() -> Iterator[int]:
+def _cgroup_memory() -> Iterator[int]:
     """What the process's control groups, and those around them, leave: containers and schedulers set such limits."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, name = line.split(":", 2)
             if not controllers:
-                yield from _left(GROUPS, name, "memory.max", "memory.current", "inactive_file")
+                yield from _cgroup_headroom(GROUPS, name, "memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
                 names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-                yield from _left(GROUPS / "memory", name, *names)
+                yield from _cgroup_headroom(GROUPS / "memory", name, *names)
 
 
-def _left(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
+def _cgroup_headroom(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
     """What a group and those around it leave, with the page cache that they would give up."""
     inner = root / name.lstrip("/")
     for group in (inner, *inner.parents):
@@ -71,7 +71,7 @@ def _left(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iter
                 yield int(most) - int((group / usage).read_text()) + int(stats.get(reclaimed, 0))
 
 
-def _of_process() -> Iterator[int]:
+def _address_space() -> Iterator[int]:
     """What the limit of the address space leaves (ulimit -v)."""
     with contextlib.suppress(ImportError, OSError, ValueError, IndexError):
         import resource

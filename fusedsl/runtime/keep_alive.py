@@ -18,12 +18,12 @@ _held: deque[tuple[c_void_p, int, Any]] = deque()  # (event, device, owners), ol
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
-def retain(owners: Sequence[Any], stream: int, device: int) -> None:
+def keep_alive(owners: Sequence[Any], stream: int, device: int) -> None:
     """Keep `owners` until what is queued on the stream now is done; those of earlier calls that are done are let go.
 
     In a capture nothing is held: what a graph reads is its maker's to keep.
     """
-    release()
+    release_finished()
     if driver().is_capturing(stream):
         return
     event = c_void_p()
@@ -33,7 +33,7 @@ def retain(owners: Sequence[Any], stream: int, device: int) -> None:
     _held.append((event, device, owners))
 
 
-def release() -> None:
+def release_finished() -> None:
     """Let go of what no launch reads any more."""
     for _ in range(len(_held)):
         try:

@@ -20,17 +20,21 @@ from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
 from ..kernel_ir.launch_config import Geometry
-from .captured_graphs import Graph
-from .driver import Driver, Function, pointer
-from .native_entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
-from .parameter_block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
+from .captured_graphs import CapturedGraph
+from .driver import CudaFunction, Driver, pointer
+from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
+from .parameter_block import BLOCK_BYTES, BlockLayout, Namer, PointerSlot, ScalarSlot
 
-MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
+MAX_GRID_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
-_COOPERATIVE, _CLUSTER, _FOLLOWS = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM_SERIALIZATION = (
+    2,
+    4,
+    6,
+)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
 # …_PROGRAMMATIC_STREAM_SERIALIZATION
-UNASKED_SHARED = 48 << 10  # bytes of shared memory of a block, static and dynamic, for which nobody has to ask
-OVERLAP = (9, 0)  # from here on a kernel can begin while the one before it ends
+DEFAULT_SHARED_LIMIT = 48 << 10  # bytes of shared memory of a block, static and dynamic, for which nobody has to ask
+DEPENDENT_LAUNCH_CC = (9, 0)  # from here on a kernel can begin while the one before it ends
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
 
 
@@ -54,7 +58,7 @@ class _Scratch(NamedTuple):
 _free: list[_Scratch] = []
 
 
-class MadeOf(NamedTuple):
+class CodeIdentity(NamedTuple):
     """The machine code of a record: its key in the cache, its sha256, its functions."""
 
     entry: str
@@ -62,7 +66,7 @@ class MadeOf(NamedTuple):
     symbols: tuple[str, ...]
 
 
-class Launch:
+class LaunchRecord:
     """One kernel on one CUDA device with its grid and block fixed.
 
     `template` is the parameter block (kernel_ir/parameters.py) with extents, strides and magics filled in.
@@ -74,26 +78,26 @@ class Launch:
     def __init__(
         self,
         driver: Driver,
-        function: Function,
+        function: CudaFunction,
         geometry: Geometry,
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
-        made_of: MadeOf | None = None,
+        made_of: CodeIdentity | None = None,
     ) -> None:
-        self.layout = layout = Layout(template, pointers, scalars, names)
+        self.layout = layout = BlockLayout(template, pointers, scalars, names)
         self.asked, self.made_of = geometry, made_of
         shared, cluster = geometry.shared, geometry.cluster
-        if geometry.blocks > MOST_BLOCKS:
+        if geometry.blocks > MAX_GRID_BLOCKS:
             help = "compute in parts, or reduce inside the expression"
             raise LimitError(f"a launch of {geometry.blocks:,} blocks", "limit.elements", help=help)
-        if shared and shared + function.shared > UNASKED_SHARED:
+        if shared and shared + function.shared > DEFAULT_SHARED_LIMIT:
             driver.allow_shared(function, shared)
         if cluster > PORTABLE_CLUSTER:
             driver.allow_cluster(function)
         if (geometry.cooperative or geometry.lasting) and geometry.blocks:
-            geometry = _resident(driver, function, geometry)
+            geometry = _fit_resident_blocks(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         side = geometry.threads // geometry.lines
@@ -106,7 +110,7 @@ class Launch:
         self.fire = self.follow = _nothing
         if geometry.blocks:
             self.fire = self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
-        if geometry.blocks and geometry.follows and driver.facts(self.device).cc >= OVERLAP:
+        if geometry.blocks and geometry.follows and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC:
             tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
             self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
@@ -116,7 +120,7 @@ class Launch:
         return bool(builtin) and self.layout.told(b"", constants).watches(watch)
 
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
     ) -> tuple[list[str], list[str]]:
         """Lines that pack numbers, where struct.error and OverflowError say that one does not fit, and lines that
         launch, given the text of each payload and `stream`; they return None where `watch` finds something.
@@ -127,19 +131,19 @@ class Launch:
             return [], []
         payloads = f"({', '.join(words)},), stream"
         told = self.layout.told(self.head + bytes(8) + self.tail, constants)
-        entry, graph = None, Graph(self.driver, self.device, len(self.layout.template)) if self.plain else None
+        entry, graph = None, CapturedGraph(self.driver, self.device, len(self.layout.template)) if self.plain else None
         if self.driver.entry.value:
-            places, at = [*told.places, Place(len(self.head) // 8)], graph.address if graph else 0
+            places, at = [*told.places, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
             cell = ctypes.addressof(self.driver.entry)
             entry = launcher(cell, self.number, told.memory, places, told.start, at, told.watch(watch))
         if entry is None:
             return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
         told = told._replace(given=(*told.given, len(words)))
         packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
-        judged = [f"    if code == {MISPLACED}:", "        return None"] if watch.remainders else []
+        judged = [f"    if code == {GUARD_FAILED}:", "        return None"] if watch.remainders else []
         return packs, [f"if code := {call}:", *judged, f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
 
-    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: Graph | None) -> None:
+    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: CapturedGraph | None) -> None:
         """After a launch that failed with `code`: once more, where the context was at fault; else raises its error.
 
         -1 asks for a graph to be recorded.
@@ -153,7 +157,7 @@ class Launch:
             raise self.driver.fault(code, "cuLaunchKernelEx")
 
 
-def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometry:
+def _fit_resident_blocks(driver: Driver, function: CudaFunction, geometry: Geometry) -> Geometry:
     """A launch with no more blocks than the device holds at once, whatever was expected of it."""
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
     if geometry.lasting:
@@ -169,7 +173,7 @@ def _resident(driver: Driver, function: Function, geometry: Geometry) -> Geometr
     return found
 
 
-def _launcher(driver: Driver, handle: Any, device: int, layout: Layout, head: bytes, tail: bytes) -> Callable:
+def _launcher(driver: Driver, handle: Any, device: int, layout: BlockLayout, head: bytes, tail: bytes) -> Callable:
     """Launch.fire, as a closure: local variables instead of attributes, for a microsecond matters here."""
     pack = struct.Struct(f"<32sQ24s{layout.format}").pack_into
     read, numbers, fixed, fit = layout.pointers, layout.scalars, layout.fixed, layout.fit
@@ -212,7 +216,7 @@ def _attributes(cluster: int, cooperative: bool, follows: bool = False) -> ctype
     """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is kept."""
     told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
     told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
-    told += struct.pack("<I4xI60x", _FOLLOWS, 1) if follows else b""
+    told += struct.pack("<I4xI60x", _PROGRAMMATIC_STREAM_SERIALIZATION, 1) if follows else b""
     return (ctypes.c_char * len(told)).from_buffer_copy(told)
 
 
@@ -222,7 +226,7 @@ def _tail(attributes: ctypes.Array, block: int) -> bytes:
     return struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, block)
 
 
-class HostLaunch:
+class HostLaunchRecord:
     """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
     (runtime/pool.py), and so does `fire(payloads, stream=0)`.
 
@@ -238,11 +242,11 @@ class HostLaunch:
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
         single: tuple[int, int] | None = None,
-        made_of: MadeOf | None = None,
+        made_of: CodeIdentity | None = None,
         work: Any = None,
     ) -> None:
         self.run, self.single, self.made_of, self.work = run, single, made_of, work
-        self.layout = Layout(template, pointers, scalars, names)
+        self.layout = BlockLayout(template, pointers, scalars, names)
         self.pack = struct.Struct("<" + self.layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
@@ -264,13 +268,13 @@ class HostLaunch:
             _free.append(scratch)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """As that of `Launch`."""
+        """As that of `LaunchRecord`."""
         return self.single is not None and available() and self.layout.told(b"", constants).watches(watch)
 
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
     ) -> tuple[list[str], list[str]]:
-        """As those of `Launch`."""
+        """As those of `LaunchRecord`."""
         told = self.layout.told(b"", constants)
         entry = None
         if self.single is not None:

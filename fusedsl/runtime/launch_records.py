@@ -17,9 +17,9 @@ from ..kernel_ir.fast_division import magic
 from ..kernel_ir.kernel import KernelIR, Operand, Window
 from ..kernel_ir.parameters import slots
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
-from .bind_shapes import Bound
-from .compile import Built, launch_geometry
-from .launch import HostLaunch, Launch, MadeOf
+from .bind_shapes import BoundKernel
+from .compile import CompiledKernel, launch_geometry
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
 from .layout import ALIGNMENT
 from .parameter_block import FORMAT_OF, PointerSlot, ScalarSlot
 
@@ -27,7 +27,7 @@ TEMPORARY_ALIGNMENT = 256  # bytes
 
 
 @dataclass(frozen=True)
-class Payloads:
+class PayloadLayout:
     """Where each thing stands in the list of addresses and numbers that launches read.
 
     Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift, and at
@@ -62,7 +62,7 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
 
     Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
     """
-    lives = _lives(plan)
+    lives = _live_ranges(plan)
     sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
     sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
     offsets = [0] * len(sizes)
@@ -76,7 +76,7 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
 
 
-def _lives(plan: Plan) -> list[tuple[int, int]]:
+def _live_ranges(plan: Plan) -> list[tuple[int, int]]:
     """The first and the last launch that use each temporary."""
     found: dict[int, tuple[int, int]] = {}
     launches = plan.shared
@@ -87,7 +87,7 @@ def _lives(plan: Plan) -> list[tuple[int, int]]:
 
 
 def pointer_slots(
-    plan: KernelPlan, bound: Bound, kernel: KernelIR, where: Payloads, temporaries: Sequence[int]
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, where: PayloadLayout, temporaries: Sequence[int]
 ) -> list[PointerSlot]:
     """The pointer slots of one kernel: which payload, and how many bytes further."""
     found = []
@@ -110,7 +110,7 @@ def pointer_slots(
     return found
 
 
-def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, ...]:
+def tensor_map_words(window: Window, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
     """The tensor map of a window but for its address, which a call fills in: the first of its words."""
     from .driver import driver
     from .tensor_map import tensor_map
@@ -120,10 +120,10 @@ def window_words(window: Window, operand: Operand, bound: Bound) -> tuple[int, .
     return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
 
 
-def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
+def block_template(kernel: KernelIR, bound: BoundKernel, schedule: Any) -> bytes:
     """The parameter block with extents, strides and magics filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
-    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
+    maps = [tensor_map_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
     values = []
     for slot in slots(kernel):
         if slot.kind == "extent":
@@ -139,7 +139,9 @@ def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
 
 
-def scalar_slots(plan: KernelPlan, kernel: KernelIR, bound: Bound, where: Payloads, numbers: list[int], extents):
+def scalar_slots(
+    plan: KernelPlan, kernel: KernelIR, bound: BoundKernel, where: PayloadLayout, numbers: list[int], extents
+):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
     found = []
@@ -154,7 +156,7 @@ def scalar_slots(plan: KernelPlan, kernel: KernelIR, bound: Bound, where: Payloa
     return found
 
 
-def _number(use: ScalarUse, bound: Bound, extents: Mapping[Symbol, int]) -> int:
+def _number(use: ScalarUse, bound: BoundKernel, extents: Mapping[Symbol, int]) -> int:
     """The value of a number that is no argument; of a literal, its bytes."""
     if use.kind == "stride":
         array, axis = use.source
@@ -162,34 +164,42 @@ def _number(use: ScalarUse, bound: Bound, extents: Mapping[Symbol, int]) -> int:
     return use.source if use.kind == "literal" else evaluate(use.source, extents)
 
 
-def made_of(built: Built) -> MadeOf:
+def code_identity(built: CompiledKernel) -> CodeIdentity:
     """What tells a compiled kernel's machine code from any other."""
-    return MadeOf(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
+    return CodeIdentity(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
 def cuda_launch(
-    plan: KernelPlan, bound: Bound, built: Built, function: Any, where: Payloads, temporaries, numbers, extents, names
-) -> Launch:
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel,
+    function: Any,
+    where: PayloadLayout,
+    temporaries,
+    numbers,
+    extents,
+    names,
+) -> LaunchRecord:
     """The launch record of one kernel on one CUDA device."""
     from .driver import driver
 
     needs = launch_geometry(built, bound.extents)
-    block = template(built.kernel, bound, built.schedule)
+    block = block_template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return Launch(driver(), function, needs, block, pointers, scalars, names, made_of(built))
+    return LaunchRecord(driver(), function, needs, block, pointers, scalars, names, code_identity(built))
 
 
-def bundle_launch(
-    members: Sequence[tuple[KernelPlan, Bound]],
-    built: Built,
+def combo_launch(
+    members: Sequence[tuple[KernelPlan, BoundKernel]],
+    built: CompiledKernel,
     function: Any,
-    where: Payloads,
+    where: PayloadLayout,
     temporaries: Sequence[int],
     numbers: list[int],
     extents: Mapping[Symbol, int],
     names: Sequence[str],
-) -> Launch:
+) -> LaunchRecord:
     """The launch record of kernels that share one: the parts of their parameter blocks, and their first blocks."""
     from .driver import driver
 
@@ -200,13 +210,13 @@ def bundle_launch(
     pointers: list[PointerSlot] = []
     scalars: list[ScalarSlot] = []
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
-        block = struct.iter_unpack("<q", template(kernel, bound, one))
+        block = struct.iter_unpack("<q", block_template(kernel, bound, one))
         words.append({slot: value for slot, (value,) in zip(slots(kernel), block)})
         pointers += pointer_slots(plan, bound, kernel, where, temporaries)
         scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
     filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
     begin = len(filled) - len(scalars)
-    return Launch(
+    return LaunchRecord(
         driver(),
         function,
         launch,
@@ -214,20 +224,30 @@ def bundle_launch(
         [slot._replace(offset=8 * k) for k, slot in enumerate(pointers)],
         [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(scalars)],
         names,
-        made_of(built),
+        code_identity(built),
     )
 
 
 def cpu_launch(
-    plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
-) -> HostLaunch:
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel,
+    functions: dict[str, Any],
+    where,
+    temporaries,
+    numbers,
+    extents,
+    names,
+) -> HostLaunchRecord:
     """The launch record of one kernel on the pool."""
     from ..backends.cpu import schedule as variant
     from . import pool
 
     work = variant.launch(built.kernel, built.schedule, bound.extents)
     run = pool.runner(functions, work, len(slots(built.kernel)))
-    block = template(built.kernel, bound, built.schedule)
+    block = block_template(built.kernel, bound, built.schedule)
     pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return HostLaunch(run, block, pointers, scalars, names, pool.single(functions, work), made_of(built), work)
+    return HostLaunchRecord(
+        run, block, pointers, scalars, names, pool.single_call(functions, work), code_identity(built), work
+    )

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from .arrays import Array
+from .arrays import ArrayFacts
 
 
-def span(array: Array) -> tuple[int, int]:
+def span(array: ArrayFacts) -> tuple[int, int]:
     """Bytes from the array's address to its first byte, and to one past its last: the hot path's test of overlap."""
     if 0 in array.shape:
         return 0, 0
@@ -16,21 +16,21 @@ def span(array: Array) -> tuple[int, int]:
     return size * sum(r for r in reach if r < 0), size * (sum(r for r in reach if r > 0) + 1)
 
 
-def overlap(a: Array, b: Array) -> str | None:
+def overlap(a: ArrayFacts, b: ArrayFacts) -> str | None:
     """None where no byte is shared, "same" for the very same elements in the same places, else "partial"."""
-    if not _meet(a, b):
+    if not _spans_overlap(a, b):
         return None
-    if a.pointer == b.pointer and alike(a, b):
+    if a.pointer == b.pointer and same_elements(a, b):
         return "same"
-    return "partial" if _share(a, b) else None
+    return "partial" if _elements_overlap(a, b) else None
 
 
-def interleave(a: Array, b: Array) -> bool:
+def interleave(a: ArrayFacts, b: ArrayFacts) -> bool:
     """Whether two arrays share no byte, and one has bytes among those that the other spans."""
-    return _meet(a, b) and overlap(a, b) is None
+    return _spans_overlap(a, b) and overlap(a, b) is None
 
 
-def _meet(a: Array, b: Array) -> bool:
+def _spans_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
     """Whether what two arrays span has bytes in common."""
     if a.device != b.device or 0 in a.shape or 0 in b.shape:
         return False
@@ -38,12 +38,12 @@ def _meet(a: Array, b: Array) -> bool:
     return a.pointer + a_high > b.pointer + b_low and b.pointer + b_high > a.pointer + a_low
 
 
-def alike(a: Array, b: Array) -> bool:
+def same_elements(a: ArrayFacts, b: ArrayFacts) -> bool:
     """Whether two arrays at one address are the very same elements in the same places."""
     return (a.dtype, a.shape, _steps(a)) == (b.dtype, b.shape, _steps(b))
 
 
-def _steps(array: Array) -> list[tuple[int, int]]:
+def _steps(array: ArrayFacts) -> list[tuple[int, int]]:
     """(extent, stride) of the axes that have more than one element."""
     return [(n, s) for n, s in zip(array.shape, array.strides) if n > 1]
 
@@ -51,7 +51,7 @@ def _steps(array: Array) -> list[tuple[int, int]]:
 class _Bounds:
     """An address range in NumPy's terms, for its exact overlap test, which computes with addresses and reads none."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: ArrayFacts) -> None:
         size = array.dtype.itemsize
         self.__array_interface__ = {
             "version": 3,
@@ -62,7 +62,7 @@ class _Bounds:
         }
 
 
-def _share(a: Array, b: Array) -> bool:
+def _elements_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
     import numpy as np
 
     work: Any = 100_000  # candidates; 0.1 ms or so
@@ -72,7 +72,7 @@ def _share(a: Array, b: Array) -> bool:
         return True
 
 
-def overlaps_itself(array: Array) -> bool:
+def overlaps_itself(array: ArrayFacts) -> bool:
     """Whether two elements may share memory: some axis steps no further than the axes inside it reach."""
     if 0 in array.shape:
         return False

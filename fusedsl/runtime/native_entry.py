@@ -17,34 +17,41 @@ from typing import NamedTuple
 
 from .native_entry_ir import CODE
 
-Entry = Callable[..., int]
+NativeEntry = Callable[..., int]
 """f(*addresses[, numbers as bytes]) → what the driver answered; 0 on the CPU."""
 
-_ASKED = ("PyLong_AsUnsignedLongLongMask", "PyLong_FromLong", "PyBytes_AsString", "PyBytes_Size", "PyErr_Occurred",
-          "PyEval_SaveThread", "PyEval_RestoreThread")  # fmt: skip
+_PYTHON_SYMBOLS = (
+    "PyLong_AsUnsignedLongLongMask",
+    "PyLong_FromLong",
+    "PyBytes_AsString",
+    "PyBytes_Size",
+    "PyErr_Occurred",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+)
 _BUILTINS = ("launch", "graph", "run", "watch")
-MISPLACED = -2  # an answer: something is wrong with the addresses, and nothing was done
+GUARD_FAILED = -2  # an answer: something is wrong with the addresses, and nothing was done
 _FASTCALL = 0x80  # METH_FASTCALL: (self, array of arguments, how many)
 
 
-class _Definition(ctypes.Structure):
+class _PyMethodDef(ctypes.Structure):
     """struct PyMethodDef."""
 
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-class _Makers(NamedTuple):
+class _BuiltinFactories(NamedTuple):
     """What makes builtins of records, by what they do; the rest stays alive with it."""
 
-    make: dict[str, Callable[[bytes], Entry]]
+    make: dict[str, Callable[[bytes], NativeEntry]]
     kept: tuple
 
 
 _lock = threading.Lock()
-_makers: _Makers | None = None
+_factories: _BuiltinFactories | None = None
 
 
-class Place(NamedTuple):
+class AddressSlot(NamedTuple):
     """An address goes to a word of what is copied, with so much added."""
 
     word: int
@@ -92,7 +99,7 @@ class Watch(NamedTuple):
         )
 
 
-NOTHING = Watch()
+NO_WATCH = Watch()
 
 
 def watcher(watch: Watch) -> Callable[..., int | bool]:
@@ -112,18 +119,18 @@ def available() -> bool:
 
 def ready() -> bool:
     """Whether builtins cost less than 15 ms to have: LLVM is loaded, or they are there."""
-    return _makers is not None or "llvmlite.binding" in sys.modules
+    return _factories is not None or "llvmlite.binding" in sys.modules
 
 
 def launcher(
     cell: int,
     kernel: int,
     words: bytes,
-    places: Sequence[Place],
+    places: Sequence[AddressSlot],
     numbers: int = 0,
     graph: int = 0,
-    watch: Watch = NOTHING,
-) -> Entry | None:
+    watch: Watch = NO_WATCH,
+) -> NativeEntry | None:
     """What launches a kernel by the function whose address stands in memory at `cell`: cuLaunchKernelEx; 0 refuses.
 
     `words` are CUlaunchConfig, the size of the parameter block, and the block; each argument goes to its place among
@@ -131,61 +138,61 @@ def launcher(
     Graph of this kernel, which is launched instead wherever it may be; -1 asks for it to be recorded. MISPLACED is the
     answer where `watch` finds something, in the arguments by number.
     """
-    return _made("launch", cell, kernel, words, places, numbers, graph, watch)
+    return _launch_builtin("launch", cell, kernel, words, places, numbers, graph, watch)
 
 
-def graph_launcher(cell: int, graph: int) -> Entry | None:
+def graph_launcher(cell: int, graph: int) -> NativeEntry | None:
     """f(stream) that launches a graph, and returns another number than 0 where it may not."""
-    return _made("graph", cell, graph, b"", (), 0)
+    return _launch_builtin("graph", cell, graph, b"", (), 0)
 
 
 def runner(
-    function: int, count: int, words: bytes, places: Sequence[Place], numbers: int = 0, watch: Watch = NOTHING
-) -> Entry | None:
+    function: int, count: int, words: bytes, places: Sequence[AddressSlot], numbers: int = 0, watch: Watch = NO_WATCH
+) -> NativeEntry | None:
     """What calls `void function(int64 *words, 0, count)` at an address, with the places filled in; 0, or MISPLACED."""
-    return _made("run", function, count, words, places, numbers, 0, watch)
+    return _launch_builtin("run", function, count, words, places, numbers, 0, watch)
 
 
-def _made(
+def _launch_builtin(
     kind: str,
     first: int,
     second: int,
     words: bytes,
-    places: Sequence[Place],
+    places: Sequence[AddressSlot],
     numbers: int,
     graph: int = 0,
-    watch: Watch = NOTHING,
-) -> Entry | None:
+    watch: Watch = NO_WATCH,
+) -> NativeEntry | None:
     head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
     told = b"".join(struct.pack("<2q", *place) for place in places)
     return _builtin(kind, head + words + told + watch.words())
 
 
-def _builtin(kind: str, record: bytes) -> Entry | None:
+def _builtin(kind: str, record: bytes) -> NativeEntry | None:
     """A builtin of this record; None where they are not available."""
-    global _makers
+    global _factories
     if not available():
         return None
     with _lock:
-        _makers = _makers or _load()
-    return _makers.make[kind](record)
+        _factories = _factories or _load()
+    return _factories.make[kind](record)
 
 
-def _load() -> _Makers:
+def _load() -> _BuiltinFactories:
     import llvmlite.binding as llvm
 
     from .object_loader import engine
 
-    for name in _ASKED:
+    for name in _PYTHON_SYMBOLS:
         llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     code = engine(llvm.parse_assembly(CODE))
     code.finalize_object()
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    told = {n: _Definition(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
+    told = {n: _PyMethodDef(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
 
-    def maker(definition: _Definition) -> Callable[[bytes], Entry]:
+    def maker(definition: _PyMethodDef) -> Callable[[bytes], NativeEntry]:
         address = ctypes.addressof(definition)
         return lambda record: new(address, record, None)
 
-    return _Makers({name: maker(definition) for name, definition in told.items()}, (code, told))
+    return _BuiltinFactories({name: maker(definition) for name, definition in told.items()}, (code, told))

@@ -9,20 +9,20 @@ from typing import Any
 
 from ..errors import ArgumentError, DeviceError, MemoryLimitError
 from ..ir.types import UINT8, DType, numpy_dtype
-from .arrays import CPU, SPELLED, Array, Weak, describe
-from .cuda_streams import stand_in
+from .arrays import CPU, SPELLED, ArrayFacts, Weak, describe
+from .cuda_streams import allocating_gpu_library
 from .free_memory import exhausted, require
 from .memory_overlap import overlap, overlaps_itself
 
 # ---- where
 
 
-def place(arguments: Mapping[str, Array | Weak]) -> tuple[str, tuple[str, int]]:
+def library_and_device(arguments: Mapping[str, ArrayFacts | Weak]) -> tuple[str, tuple[str, int]]:
     """(library, device) that a call belongs to; DeviceError where two arguments disagree.
 
     Rank-0 host values go with anything, arrays known through a protocol with any library on their device.
     """
-    arrays = {name: a for name, a in arguments.items() if isinstance(a, Array)}
+    arrays = {name: a for name, a in arguments.items() if isinstance(a, ArrayFacts)}
     settled = {name: a for name, a in arrays.items() if not a.by_value} or arrays
     native = {name: a for name, a in settled.items() if not _is_foreign(a)}
     if not settled:
@@ -32,21 +32,21 @@ def place(arguments: Mapping[str, Array | Weak]) -> tuple[str, tuple[str, int]]:
         mixed = array.library != first.library and not _is_foreign(array)
         if array.device != first.device or (mixed and not array.by_value):
             raise _mixed(lead, first, name, array)
-    return home(first.library, first.device), first.device
+    return allocating_library(first.library, first.device), first.device
 
 
-def _is_foreign(array: Array) -> bool:
+def _is_foreign(array: ArrayFacts) -> bool:
     return array.library in ("dlpack", "interface")
 
 
-def home(library: str, device: tuple[str, int]) -> str:
+def allocating_library(library: str, device: tuple[str, int]) -> str:
     """The library whose arrays stand for results of `library`: itself, or a stand-in for a protocol."""
     if library not in ("dlpack", "interface"):
         return library
-    return "numpy" if device == CPU else stand_in()
+    return "numpy" if device == CPU else allocating_gpu_library()
 
 
-def _mixed(lead: str, first: Array, name: str, array: Array) -> DeviceError:
+def _mixed(lead: str, first: ArrayFacts, name: str, array: ArrayFacts) -> DeviceError:
     message = f"{lead} is {first.where} and {name} is {array.where}"
     (target, goal), other = ((lead, first), name) if first.device != CPU else ((name, array), lead)
     kind, index = goal.device
@@ -99,7 +99,7 @@ def _outer(steps: Sequence[int], a: int, b: int) -> int:
     return 1 if steps[a] > steps[b] else -1
 
 
-def strides_in(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
     """Strides, in elements, of a packed array laid out in `order`.
 
     >>> strides_in((2, 3), (1, 0))
@@ -152,21 +152,21 @@ def allocator(
 ) -> Allocator:
     """A function that makes `empty(...)`."""
     shape = tuple(shape)
-    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[home(library, device)]
+    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[allocating_library(library, device)]
     make, failures = maker(device, shape, dtype, order)
     size = dtype.itemsize
     for extent in shape:
         size *= extent
     told = f"{dtype}{list(shape)}"
-    if device == CPU and size >= LARGE:
-        make = partial(_made_where_there_is_room, make, size, told)
+    if device == CPU and size >= CHECKED_BYTES:
+        make = partial(_make_if_memory_suffices, make, size, told)
     return Allocator(make, failures, size, told, (shape, dtype, order))
 
 
-LARGE = 1 << 28  # bytes that are asked for at each call: to write them takes longer
+CHECKED_BYTES = 1 << 28  # bytes that are asked for at each call: to write them takes longer
 
 
-def _made_where_there_is_room(make: Callable[[], Any], size: int, told: str) -> Any:
+def _make_if_memory_suffices(make: Callable[[], Any], size: int, told: str) -> Any:
     require(size, told)
     return make()
 
@@ -189,7 +189,7 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
     import torch
 
     kind = getattr(torch, dtype.name)
-    strides = strides_in(shape, order)
+    strides = packed_strides(shape, order)
     where, index = device
     place = torch.device("cpu") if device == CPU else torch.device(where, index)
     make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=place)
@@ -233,11 +233,11 @@ def check_out(
     shape: Sequence[int],
     dtype: DType,
     device: tuple[str, int],
-    inputs: Mapping[str, Array | Weak],
-    others: Sequence[Array] = (),
+    inputs: Mapping[str, ArrayFacts | Weak],
+    others: Sequence[ArrayFacts] = (),
     name: str = "out",
     library: str | None = None,
-) -> Array:
+) -> ArrayFacts:
     """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
 
     It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
@@ -251,9 +251,9 @@ def check_out(
         help = "pass an array whose elements are in the machine's byte order, no number and no lazy view"
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
-        raise unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+        raise output_mismatch(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
     if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
-        raise unfit(name, f"holds {facts.dtype}", f"is {dtype}")
+        raise output_mismatch(name, f"holds {facts.dtype}", f"is {dtype}")
     if facts.device != device:
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
                           help="pass an array on the device of the inputs")  # fmt: skip
@@ -277,24 +277,26 @@ def _is_misaligned(out: Any) -> bool:
     return isinstance(out, np.ndarray) and out.dtype.isnative
 
 
-def _as_bytes(out: Any, facts: Array) -> Array:
+def _as_bytes(out: Any, facts: ArrayFacts) -> ArrayFacts:
     """A NumPy array as its bytes, which lie at any address and any distance from each other."""
     shape, strides = (*out.shape, out.itemsize), (*out.strides, 1)
-    return Array("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
+    return ArrayFacts("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
 
 
-def unfit(name: str, has: str, needs: str) -> ArgumentError:
+def output_mismatch(name: str, has: str, needs: str) -> ArgumentError:
     """The error for an output that is no place for the result."""
     help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
     return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
 
 
-def _check_overlaps(facts: Array, inputs: Mapping[str, Array | Weak], others: Sequence[Array], name: str) -> None:
+def _check_overlaps(
+    facts: ArrayFacts, inputs: Mapping[str, ArrayFacts | Weak], others: Sequence[ArrayFacts], name: str
+) -> None:
     for other in others:
         if overlap(facts, other):
             raise ArgumentError(f"{name} overlaps another output", "argument.overlap", help="pass separate arrays")
     for label, array in inputs.items():
-        if isinstance(array, Array) and not array.by_value and overlap(facts, array) == "partial":
+        if isinstance(array, ArrayFacts) and not array.by_value and overlap(facts, array) == "partial":
             help = f"pass {label} itself, or an array that shares no memory with it"
             raise ArgumentError(f"{name} overlaps {label}", "argument.overlap", help=help)
 

@@ -10,7 +10,7 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
-from .native_entry import Place, Watch
+from .native_entry import AddressSlot, Watch
 
 BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 
@@ -35,11 +35,11 @@ Namer = Callable[[Any], str]
 """Gives a constant a name in generated lines."""
 
 
-class Told(NamedTuple):
+class EntryLayout(NamedTuple):
     """What a builtin is made of: the memory that it copies, where arguments go; the payloads that it takes."""
 
     memory: bytes
-    places: tuple[Place, ...]
+    places: tuple[AddressSlot, ...]
     given: tuple[int, ...]
     numbers: tuple[int, ...]
     start: int  # the word where numbers begin
@@ -53,7 +53,7 @@ class Told(NamedTuple):
         return watch.at({payload: place for place, payload in enumerate(self.given)})
 
 
-class Layout:
+class BlockLayout:
     """How payloads become a block: pointers first, scalars last, what the template holds between them."""
 
     def __init__(
@@ -84,7 +84,7 @@ class Layout:
         self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.template = template
 
-    def told(self, head: bytes, constants: Mapping[int, Any]) -> Told:
+    def told(self, head: bytes, constants: Mapping[int, Any]) -> EntryLayout:
         """`head` and the block with the `constants` among the payloads filled in; DTypeError for one that does not
         fit.
         """
@@ -94,20 +94,20 @@ class Layout:
             if slot.argument in constants:
                 struct.pack_into("<Q", memory, first + slot.offset, constants[slot.argument] + slot.shift)
             else:
-                places.append(Place((first + slot.offset) // 8, slot.shift))
+                places.append(AddressSlot((first + slot.offset) // 8, slot.shift))
                 given.append(slot.argument)
         numbers = [slot.argument for slot in self.slots]
         start = len(memory) - 8 * len(numbers)
         if set(numbers) <= constants.keys():
             memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
-        return Told(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
+        return EntryLayout(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
 
     def block(self, payloads: Sequence[Any]) -> bytes:
         """The parameter block of these payloads."""
         numbers = self.fit(payloads) if self.scalars else ()
         return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
 
-    def call_lines(self, entry: str, told: Told, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
+    def call_lines(self, entry: str, told: EntryLayout, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
         """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
         packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
         if not packs:
@@ -115,7 +115,7 @@ class Layout:
         packed = f"packed_{entry}"
         return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
 
-    def pack_lines(self, told: Told, words: Sequence[str], name: Namer) -> list[str]:
+    def pack_lines(self, told: EntryLayout, words: Sequence[str], name: Namer) -> list[str]:
         """What packs the numbers that a builtin takes; nothing where there are none."""
         return [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.numbers)})"] if told.numbers else []
 

@@ -14,8 +14,8 @@ from .. import config
 from ..backends.cpu.work import Launch
 from .free_memory import exhausted
 
-PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds
-FIRST = 32  # grains of a piece, before one was timed: no more than some tenths of a second
+PIECES_PER_THREAD = 8  # for each thread, at most, of work that is short: enough to even out their speeds
+FIRST_PIECE_GRAINS = 32  # grains of a piece, before one was timed: no more than some tenths of a second
 SHORT, LONG = 0.02, 0.1  # seconds between which pieces are kept: an interrupt waits for one
 _lock = threading.Lock()
 _pool: Pool | None = None
@@ -47,7 +47,7 @@ class Pool:
         Ctrl-C does, no further piece is begun, and what the kernel writes is left half written.
         """
         # few pieces: a thread that comes for its next one may have to wait for the GIL
-        job = Job(function, slots, count, grain, -(-count // (PIECES * self.threads)))
+        job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
         for _ in range(min(self.threads, -(-count // job.step)) - 1):
             self.queue.put(job)
         try:
@@ -66,7 +66,7 @@ class Job:
     def __init__(self, function, slots: int, count: int, grain: int, largest: int):
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
         self.largest = max(grain, largest)
-        self.step = min(self.largest, FIRST * grain)
+        self.step = min(self.largest, FIRST_PIECE_GRAINS * grain)
         self.begun = 0  # units that somebody computes, or has computed
         self.lock = threading.Lock()
         self.started: list[None] = []
@@ -142,12 +142,12 @@ def run(function, slots: int, count: int, grain: int) -> None:
     pool.run(function, slots, count, grain)
 
 
-def single(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int] | None:
+def single_call(functions: Mapping[str, Callable], launch: Launch) -> tuple[int, int] | None:
     """(address of the C function, units) where a launch is one call of it in the calling thread; else None."""
     if len(launch.stages) != 1 or launch.workspace:
         return None
     stage = launch.stages[0]
-    most = stage.grain if config.num_threads() > 1 else FIRST * stage.grain
+    most = stage.grain if config.num_threads() > 1 else FIRST_PIECE_GRAINS * stage.grain
     if not stage.count or stage.count > most:
         return None
     function: Any = functions[stage.symbol]

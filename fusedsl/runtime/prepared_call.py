@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from . import native_entry
 from .argument_keys import address_of
-from .keep_alive import retain
-from .launch import Launch
+from .keep_alive import keep_alive
+from .launch import LaunchRecord
 from .outputs import mark_written
 
 if TYPE_CHECKING:
-    from .counters import Tickets
+    from .counters import BlockCounters
 
-PATIENCE = 16  # calls before LLVM is loaded, which takes 40 ms, to save 8 µs on each of those that follow
+CALLS_BEFORE_LLVM = 16  # calls before LLVM is loaded, which takes 40 ms, to save 8 µs on each of those that follow
 
 
-class Call:
+class PreparedCall:
     """A prepared call: allocate, fill in addresses, launch each kernel in order."""
 
     def __init__(
@@ -32,13 +32,13 @@ class Call:
         out_spans: Sequence[tuple[int, int] | None] = (),
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
-        tickets: Tickets | None = None,
+        tickets: BlockCounters | None = None,
         apart: frozenset[tuple[int, int, int]] = frozenset(),
         foreign: tuple[tuple[int, ...], int] = ((), 0),
     ):
         self.foreign = foreign  # arguments on a device whose library does not know of our launches, and the device
         self.records = tuple(launches)
-        self.on_device = any(isinstance(launch, Launch) for launch in launches)
+        self.on_device = any(isinstance(launch, LaunchRecord) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
         given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
         self.checks = tuple(launch.layout.check for launch in given)
@@ -74,7 +74,7 @@ class Call:
         for fire in self.launches:
             fire(payloads, stream)
         if self.foreign[0]:
-            retain([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
+            keep_alive([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
         if outs is not None and self.library == "torch":
             for out in outs:
                 mark_written(out)
@@ -83,7 +83,7 @@ class Call:
     def worth_replaying(self) -> bool:
         """Whether generated lines are to be made: at once, or where LLVM must be loaded for them, a few calls later."""
         self._repeated += 1
-        return native_entry.ready() or not self.on_device or self._repeated > PATIENCE
+        return native_entry.ready() or not self.on_device or self._repeated > CALLS_BEFORE_LLVM
 
     def repeatable(self, payloads: list, results: list | None = None) -> tuple[list[Callable[[], None]], int]:
         """(each launch as a function of nothing, the stream), to be timed again and again.

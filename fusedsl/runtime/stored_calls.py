@@ -21,40 +21,43 @@ from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import Geometry
 from . import cache, object_loader, pool
-from .arrays import CPU, Array, Weak, describe, library_of
-from .counters import Tickets
+from .arrays import CPU, ArrayFacts, Weak, describe, library_of
+from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver
-from .launch import HostLaunch, Launch, MadeOf
-from .outputs import Allocator, allocator, place
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
+from .outputs import Allocator, allocator, library_and_device
 from .parameter_block import PointerSlot, ScalarSlot
-from .prepared_call import Call
-from .specialization_quota import Claim, claim_all
+from .prepared_call import PreparedCall
+from .specialization_quota import Acquisition, acquire_all
 
 LIBRARIES = ("numpy", "torch", "cupy")
-MOST = 16  # calls of one program that a process writes: they are for its start
+MAX_STORED_CALLS = 16  # calls of one program that a process writes: they are for its start
 
 
-def key_of(
-    source: Mapping[str, Any], options: config.Options, facts: Mapping[str, Array | Weak], outs: Sequence[Any] | None
+def call_key(
+    source: Mapping[str, Any],
+    options: config.Options,
+    facts: Mapping[str, ArrayFacts | Weak],
+    outs: Sequence[Any] | None,
 ) -> str | None:
     """Where the call of these arguments stands, if it does; None for one that is never kept.
 
     `source` says what plans of the program depend on. Raises FusedslError only where the call does.
     """
-    arguments = [_told(a) for a in facts.values()]
+    arguments = [_argument_facts(a) for a in facts.values()]
     if [] in arguments or any(out is not None and library_of(out) not in LIBRARIES for out in outs or ()):
         return None
-    given = [None if out is None else _told(describe(out), True) for out in outs or ()]
+    given = [None if out is None else _argument_facts(describe(out), True) for out in outs or ()]
     if [] in given:
         return None
-    library, device = place(facts)
+    library, device = library_and_device(facts)
     where = [library, _processor() if device == CPU else _card(device[1])]
     called = {"names": list(facts), "arguments": arguments, "outs": outs if outs is None else given, "where": where}
     return cache.cache_key(call=called, program=source, options=repr(options))
 
 
-def _told(a: Array | Weak, written: bool = False) -> list:
+def _argument_facts(a: ArrayFacts | Weak, written: bool = False) -> list:
     """What a prepared call depends on of an argument; nothing for one that it is not kept for."""
     if isinstance(a, Weak):
         return [a.kind]
@@ -78,7 +81,7 @@ def _processor() -> list:
 # ---- writing
 
 
-def keep(key: str, call: Call, device: tuple[str, int], claims: Iterable[Claim]) -> None:
+def save(key: str, call: PreparedCall, device: tuple[str, int], claims: Iterable[Acquisition]) -> None:
     """Put a prepared call on disk, where all of it can be said, with what it claimed."""
     makers = [*call.makers, *([] if call.workspace is None else [call.workspace])]
     if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in makers):
@@ -88,7 +91,7 @@ def keep(key: str, call: Call, device: tuple[str, int], claims: Iterable[Claim])
     facts = {
         "library": call.library,
         "device": device,
-        "launches": [_launch_told(record) for record in call.records],
+        "launches": [_launch_facts(record) for record in call.records],
         "results": [_form(make) for make in call.makers],
         "workspace": None if call.workspace is None else _form(call.workspace),
         "tickets": 0 if call.tickets is None else call.tickets.count,
@@ -108,11 +111,11 @@ def _form(make: Any) -> list:
     return [list(map(int, shape)), dtype.name, order]
 
 
-def _launch_told(record: Launch | HostLaunch) -> dict[str, Any]:
+def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
     layout = record.layout
     told: dict[str, Any] = {"made_of": record.made_of, "template": layout.template.hex()}
     told |= {"pointers": layout.places, "scalars": layout.slots}
-    if isinstance(record, Launch):
+    if isinstance(record, LaunchRecord):
         return told | {"geometry": astuple(record.asked)}
     return told | {"work": astuple(record.work)}
 
@@ -120,7 +123,7 @@ def _launch_told(record: Launch | HostLaunch) -> dict[str, Any]:
 # ---- reading
 
 
-def read(key: str) -> Call | None:
+def load(key: str) -> PreparedCall | None:
     """The call of this key, its code loaded; None where there is none, or any part of it is not as it was."""
     entry = cache.disk().get(key)
     if entry is None:
@@ -130,9 +133,9 @@ def read(key: str) -> Call | None:
     return None
 
 
-def _call(facts: Mapping[str, Any]) -> Call:
+def _call(facts: Mapping[str, Any]) -> PreparedCall:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
-    if not claim_all(map(tuple, facts["claims"])):
+    if not acquire_all(map(tuple, facts["claims"])):
         raise KeyError("its lengths share a general binary here")
     load = _on_cpu if device == CPU else _on_card
     launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
@@ -140,18 +143,18 @@ def _call(facts: Mapping[str, Any]) -> Call:
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None
     if facts["tickets"]:
-        tickets = Tickets(facts["tickets"], device[1])
+        tickets = BlockCounters(facts["tickets"], device[1])
     spans, out_spans = ([None if s is None else tuple(s) for s in facts[k]] for k in ("spans", "out_spans"))
     in_place, apart = (frozenset(map(tuple, facts[k])) for k in ("in_place", "apart"))
     stream = stream_reader(library, device)
-    return Call(
+    return PreparedCall(
         launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
     )
 
 
 def _code(told: Mapping[str, Any]) -> bytes:
     """The machine code of a launch; KeyError where the cache has none, or another."""
-    made_of = MadeOf(*told["made_of"])
+    made_of = CodeIdentity(*told["made_of"])
     entry = cache.disk().get(made_of.entry)
     if entry is None or hashlib.sha256(entry[1]).hexdigest() != made_of.digest:
         raise KeyError(made_of.entry)
@@ -168,18 +171,18 @@ def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[Scal
     return bytes.fromhex(told["template"]), pointers, scalars
 
 
-def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> Launch:
-    made_of = MadeOf(*told["made_of"])
+def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
+    made_of = CodeIdentity(*told["made_of"])
     function = driver().loaded(code, made_of.symbols[0], device)
-    return Launch(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, made_of)
+    return LaunchRecord(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, made_of)
 
 
-def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunch:
-    made_of = MadeOf(*told["made_of"])
+def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
+    made_of = CodeIdentity(*told["made_of"])
     stages, workspace, parts = told["work"]
     work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
     functions = dict(zip(made_of.symbols, object_loader.load(code, tuple(made_of.symbols))))
     template, pointers, scalars = _slots(told)
     run = pool.runner(functions, work, len(template) // 8)
-    single = pool.single(functions, work)
-    return HostLaunch(run, template, pointers, scalars, names, single, made_of, work)
+    single = pool.single_call(functions, work)
+    return HostLaunchRecord(run, template, pointers, scalars, names, single, made_of, work)

@@ -9,7 +9,7 @@ from statistics import median
 
 from .arrays import CPU
 from .driver import driver
-from .host_device_copies import Buffer
+from .host_device_copies import DeviceBuffer
 
 REPETITIONS = 21
 CHUNK = 4 << 20  # bytes of a copy that reads the L2 full of other data: so much of it is written, again and again
@@ -24,7 +24,7 @@ class Clock:
 
     def __init__(self, device: tuple[str, int], stream: int = 0) -> None:
         self.device, self.stream = device, stream
-        self._flush: Buffer | None = None
+        self._flush: DeviceBuffer | None = None
 
     def seconds(self, fires: Sequence[Fire], repetitions: int = REPETITIONS) -> list[float]:
         """The median seconds of each of these launches, taken in turns so that a busy machine slows all alike."""
@@ -68,7 +68,7 @@ class Clock:
         index = self.device[1]
         size = max(LEAST_FLUSH, -(-2 * driver().facts(index).l2 // CHUNK) * CHUNK)
         if self._flush is None:
-            self._flush = Buffer(size + CHUNK, index)
+            self._flush = DeviceBuffer(size + CHUNK, index)
         for _ in range(AHEAD):
             driver().zero(self._flush.address, (size + CHUNK) // 4, self.stream)
         for begin in range(CHUNK, size + CHUNK, CHUNK):

@@ -1,14 +1,14 @@
-"""The warm call as a few lines of generated Python: is it the call that was made last, on arrays of the same layout?
+"""Generates the replay of a prepared call: a few lines of Python that check types and layouts, then launch.
 
-`Call` and `keys` say what a call with known layouts does; this writes the same for one such call, with types, shapes
-and strides as constants and without a loop. It answers None to anything else, and the general path follows.
+`PreparedCall` and `argument_keys` handle any call with known layouts. A replay handles one such call: types, shapes and
+strides are constants, and there is no loop. It returns None for any other call, and the general path runs.
 
-Measured beside an H200 on CPython 3.12, `a*b + c` with out=: 3.1 µs for CuPy's arrays and 3.7 for torch's tensors, of
-which the driver's launch of a graph takes 1.3 (that of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
-
-The kernels are launched by builtins (entry.py) that share nothing between calls; the first of them also looks at what
-depends on addresses alone: alignment and overlaps.
+The kernels are launched by builtins (native_entry.py) that share no state between calls. The first builtin also checks
+what depends on addresses alone: alignment and overlaps.
 """
+
+# measured: `a*b + c` with out= beside an H200, CPython 3.12: 3.1 µs for CuPy arrays and 3.7 for torch tensors, of which
+# the driver's launch of a graph takes 1.3 (of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..generated_code import Lines
-from .argument_keys import address_of, numpy_head, read_word
-from .arrays import Array
-from .cuda_streams import stream_text
-from .native_entry import NOTHING, Pair, Watch, watcher
+from ..generated_code import FunctionWriter
+from .argument_keys import address_of, numpy_data_offset, read_word
+from .arrays import ArrayFacts
+from .cuda_streams import stream_expression
+from .native_entry import NO_WATCH, Pair, Watch, watcher
 from .outputs import Allocator, version_counter
-from .prepared_call import Call
+from .prepared_call import PreparedCall
 
 Replay = Callable[[Sequence[Any], Any], Any]
 """Arguments, and what was given as `out`, to the result (a tuple of several); None where the call is another."""
@@ -32,26 +32,28 @@ Replay = Callable[[Sequence[Any], Any], Any]
 MISFIT = (struct.error, OverflowError)  # a number that its parameter cannot hold
 
 
-def nothing(values: Sequence[Any], out: Any) -> None:
+def no_replay(values: Sequence[Any], out: Any) -> None:
     """The replay of a program that was not called yet."""
 
 
-class _Unknown(Exception):
+class _NotReplayable(Exception):
     """An argument that only the general path can take."""
 
 
-def replay(call: Call, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]) -> Replay:
+def write_replay(
+    call: PreparedCall, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]
+) -> Replay:
     """What repeats `call`, which made `results`, for arguments alike to these in all that it was prepared for."""
     try:
-        return _Writer(call).write(values, outs, results)
-    except _Unknown:
-        return nothing
+        return _ReplayWriter(call).write(values, outs, results)
+    except _NotReplayable:
+        return no_replay
 
 
-class _Writer(Lines):
+class _ReplayWriter(FunctionWriter):
     """The text of one replay, and the constants that it names."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PreparedCall):
         super().__init__()
         self.call = call
         self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
@@ -86,7 +88,7 @@ class _Writer(Lines):
     def _make(self, name: str, make: Callable[[], Any]) -> None:
         """New memory; where there is none, the general path finds it too, and says so."""
         if not isinstance(make, Allocator):
-            raise _Unknown
+            raise _NotReplayable
         self.add("try:", f"    {name} = {self.name(make.make)}()")
         self.add(f"except {self.name(make.exhausted)}:", "    return None")
 
@@ -109,7 +111,7 @@ class _Writer(Lines):
         looked = list(self.remainders)
         look = watcher(watch.at({payload: place for place, payload in enumerate(looked)}))
         self._unless(f"{self.name(look)}({', '.join(words[k] for k in looked)})")
-        return NOTHING
+        return NO_WATCH
 
     def _launch(self, words: Sequence[str], constants: Mapping[int, int], watch: Watch) -> None:
         """Memory between launches; then these, of which the first looks at addresses before anything is done."""
@@ -118,11 +120,11 @@ class _Writer(Lines):
             self._make("memory", call.workspace)
             self.add(f"memory_at = {self.name(address_of)}(memory)")
         if call.on_device:
-            self.add(f"stream = {stream_text(call.stream, self.name)}")
+            self.add(f"stream = {stream_expression(call.stream, self.name)}")
         if call.tickets is not None:
             self.add(f"tickets = {self.name(call.tickets)}(stream)")
         told = [
-            record.repeat_lines(words, constants, self.name, NOTHING if k else watch)
+            record.repeat_lines(words, constants, self.name, NO_WATCH if k else watch)
             for k, record in enumerate(call.records)
         ]
         if packs := [line for lines, _ in told for line in lines]:
@@ -170,7 +172,7 @@ class _Writer(Lines):
         kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
             if not value.shape and value.device.type == "cpu":  # a number, but where it is written
-                raise _Unknown
+                raise _NotReplayable
             self.tensors[name] = value
         elif _is_numpy(value):
             self._unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
@@ -181,7 +183,7 @@ class _Writer(Lines):
             self._unless(*self._alike(name, value), form,
                          *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
-            raise _Unknown
+            raise _NotReplayable
         self.remainders[k] = address_of(value) & 15
         if name not in self.tensors:
             self.add(f"{name}_at = {self._address(name, value)}")
@@ -218,19 +220,21 @@ class _Writer(Lines):
 
     def _address(self, name: str, value: Any) -> str:
         """The address of what is alike to `value`, as text."""
-        if _is_numpy(value) and (head := numpy_head()) is not None:
+        if _is_numpy(value) and (head := numpy_data_offset()) is not None:
             return f"{self.name(read_word)}(id({name}) + {head}).value"
         if hasattr(value, "data_ptr"):
             return f"{name}.data_ptr()"  # 20 ns less than a call of the class's function
         return (
-            f"{self.name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
+            f"{self.name(address_of)}({name})"
+            if _is_numpy(value) or isinstance(value, ArrayFacts)
+            else f"{name}.data.ptr"
         )
 
     def _take_out(self, r: int, out: Any) -> None:
         """Output `r` is alike to `out`, may be written, and overlaps nothing that it must not: see Call.may_write."""
         call, name = self.call, f"r{r}"
         if (own := call.out_spans[r]) is None:
-            raise _Unknown
+            raise _NotReplayable
         place = self.arguments + r
         self._place(place, name, out)
         if call.library == "numpy":
