@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .caller_scope import bound
+from .caller_scope import bind_arguments
 from .config import Options, current, options
-from .errors import ArgumentError, FusedslError, Unsupported, edge, trimmed
+from .errors import ArgumentError, FusedslError, Unsupported, public_api, trimmed
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .runtime.bound_call import BoundCall
     from .runtime.cuda_graph import GraphCall
 
-Looked = TypeVar("Looked")
+Inspected = TypeVar("Inspected")
 
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
@@ -74,7 +74,7 @@ class Kernel:
         """
         try:
             unknown = named and not named.keys() <= self._positions.keys()
-            if unknown and (other := self._variants.given(self, named)) is not self:
+            if unknown and (other := self._variants.for_constants(self, named)) is not self:
                 return other(*args, out=out, **named)
             values: Sequence[Any] = args if not named else self._bind(args, named)
             if not dynamo.reads():
@@ -92,7 +92,7 @@ class Kernel:
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
-        kernel, rest = self._variants.at(self, values)
+        kernel, rest = self._variants.for_integers(self, values)
         if kernel is not self:
             return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
@@ -147,24 +147,26 @@ class Kernel:
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
-        return bound(self, args, named)
+        return bind_arguments(self, args, named)
 
-    def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
+    def _inspect(
+        self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Inspected]
+    ) -> Inspected:
         """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
-        kernel = self._variants.given(self, named)
+        kernel = self._variants.for_constants(self, named)
         values = kernel._bind(args, named)
-        other, rest = kernel._variants.at(kernel, values)
+        other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
             return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
         except FusedslError as fault:
             if not other._variants.learn(other, fault, rest):
                 raise
-        return other._looked(rest, {}, look)
+        return other._inspect(rest, {}, look)
 
     # -- looking inside: arguments are arrays, or specs that stand for them
 
-    @edge
+    @public_api
     def explain(
         self,
         /,
@@ -188,9 +190,11 @@ class Kernel:
         """
         from .report.explain import explain
 
-        return self._looked(args, named, lambda program, values: explain(program, values, device, cc, compile, measure))
+        return self._inspect(
+            args, named, lambda program, values: explain(program, values, device, cc, compile, measure)
+        )
 
-    @edge
+    @public_api
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
         """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
 
@@ -198,9 +202,9 @@ class Kernel:
         """
         from .report.explain import source
 
-        return self._looked(args, named, lambda program, values: source(program, values, device, cc))
+        return self._inspect(args, named, lambda program, values: source(program, values, device, cc))
 
-    @edge
+    @public_api
     def resources(self, /, *args: Any, cc: Any = None, **named: Any) -> Resources:
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
@@ -209,9 +213,9 @@ class Kernel:
         """
         from .report.explain import resources
 
-        return self._looked(args, named, lambda program, values: resources(program, values, cc))
+        return self._inspect(args, named, lambda program, values: resources(program, values, cc))
 
-    @edge
+    @public_api
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
@@ -220,10 +224,10 @@ class Kernel:
         """
         from .report.explain import compile_ahead
 
-        self._looked(args, named, lambda program, values: compile_ahead(program, values, device, cc))
+        self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
-    @edge
+    @public_api
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
         """A function of nothing that computes this call again and again: on these arrays, whatever they hold by then.
 
@@ -239,9 +243,9 @@ class Kernel:
         array([4., 6.], dtype=float32)
         """
         outs = None if out is None else self._outs(out)
-        return self._looked(args, named, lambda program, values: program.bind(values, outs))
+        return self._inspect(args, named, lambda program, values: program.bind(values, outs))
 
-    @edge
+    @public_api
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
         """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
         has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
@@ -259,7 +263,7 @@ class Kernel:
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
-    @edge
+    @public_api
     def report(
         self,
         path: Any,
@@ -284,9 +288,9 @@ class Kernel:
             return page(told, sources(program, values, device, cc))
 
         file = named_file(path)
-        file.write_text(self._looked(args, named, shown), encoding="utf-8")
+        file.write_text(self._inspect(args, named, shown), encoding="utf-8")
 
-    @edge
+    @public_api
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
@@ -325,7 +329,7 @@ class Kernel:
         return self._restored or (Kernel, (*self._made_from, self.options))
 
 
-@edge
+@public_api
 def kernel(
     text: str,
     params: Sequence[str] | str | None = None,

@@ -8,13 +8,13 @@ from typing import Any
 
 from .caller_scope import CONSTANTS
 from .config import OPTION_NAMES, cache_size, split_options
-from .errors import ArgumentError, DTypeError, edge
+from .errors import ArgumentError, DTypeError, public_api
 from .evaluation import kernel_of
 from .lru import shared
 from .runtime import dynamo
 
 
-@edge
+@public_api
 def attention(
     q: Any,
     k: Any,
@@ -72,7 +72,7 @@ def attention(
         help = "write a float, e.g. scale=d**-0.5"
         raise DTypeError(f"scale is a real number, not {scale}", "dtype.attention", help=help)
     changes, given = split_options(named)
-    given = _together(arrays or {}, given)
+    given = _merged_arrays(arrays or {}, given)
     values = {"q": q, "k": k, "v": v}
     values |= {n: x for n, x in (("scale", scale), ("lengths", lengths), ("pages", pages)) if x is not None}
     if offsets is not None:
@@ -96,7 +96,7 @@ def _surplus(surplus: tuple) -> ArgumentError:
     return ArgumentError("attention takes 3 positional arguments: q, k and v", "argument.surplus", help=help)
 
 
-def _together(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def _merged_arrays(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of score and mask by name; ArgumentError for two of one name, or a name that is none."""
     for name in arrays:
         if not isinstance(name, str):

@@ -36,7 +36,7 @@ def is_value(x: Any) -> bool:
     )  # fmt: skip
 
 
-def looked_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
+def look_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the values of these names, what other names stand for) in the first scope that has each."""
     found: dict[str, Any] = {}
     others: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def looked_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], d
     return found, {name: x for name, x in others.items() if name not in found}
 
 
-def shadowing(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
+def shadowed_constants(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
     """The constants and dtypes of a program whose names the caller passes with values of their own: theirs count."""
     names = kernel._source.shadowable
     return tuple([n for n in names if n in given or (n in mapping and _differs(n, mapping[n]))])
@@ -60,7 +60,7 @@ def shadowing(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, An
 def check_constants(kernel: Kernel, *scopes: Scope) -> None:
     """ArgumentError where a program reads a constant, and the caller's scope has a value of its own by that name."""
     for name in kernel._source.shadowable:
-        found, _ = looked_up((name,), *scopes)
+        found, _ = look_up((name,), *scopes)
         if name in CONSTANTS and name in found and _differs(name, found[name]) and kernel._source.reads(name):
             raise ArgumentError(
                 f"{name} is the constant {CONSTANTS[name]:.7g} in a program, and the caller's scope has "
@@ -93,7 +93,7 @@ def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any],
 # -- the arguments of a call
 
 
-def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+def bind_arguments(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
     """The arguments of a kernel in order; ArgumentError for what is missing, surplus or unknown."""
     params, signature = kernel.params, f"the kernel takes {', '.join(kernel.params) or 'no arguments'}"
     if len(args) > len(params):
@@ -102,7 +102,7 @@ def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list
     for name, value in named.items():
         if name not in kernel._positions:
             hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
-            raise unused(kernel, name, hint, (), signature)
+            raise unused_argument(kernel, name, hint, (), signature)
         if name in values:
             raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
         values[name] = value
@@ -122,7 +122,9 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
     return None
 
 
-def unused(kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
+def unused_argument(
+    kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str
+) -> ArgumentError:
     """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):

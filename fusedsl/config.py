@@ -76,7 +76,7 @@ class Options:
         for name, (accepts, form) in _ACCEPTED.items():
             value = getattr(self, name)
             if not accepts(value):
-                raise _misfit(name, value, form)
+                raise _invalid_option(name, value, form)
 
     @property
     def steady(self) -> bool:
@@ -152,7 +152,7 @@ _ACCEPTED = {
 OPTION_NAMES = tuple(one.name for one in fields(Options))
 
 
-def _misfit(name: str, value: object, form: str) -> ArgumentError:
+def _invalid_option(name: str, value: object, form: str) -> ArgumentError:
     """The error for a value that an option cannot have; an array is more likely an argument of the same name."""
     if hasattr(value, "shape") or isinstance(value, (list, tuple)):
         help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
@@ -250,7 +250,7 @@ def launch_graphs() -> bool:
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
-MOST_THREADS = 4096
+MAX_THREADS = 4096
 _num_threads: int | None = None  # that were chosen
 
 
@@ -268,7 +268,7 @@ def num_threads() -> int:
         present = len(os.sched_getaffinity(0))
     else:
         present = os.cpu_count() or 1
-    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MOST_THREADS)
+    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MAX_THREADS)
 
 
 def _environment_number(name: str, default: int, low: int, high: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
-from .errors import ArgumentError, FusedslError, outside, trimmed
+from .errors import ArgumentError, FusedslError, caller_stacklevel, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .program import Program
 from .runtime import dynamo
@@ -21,7 +21,7 @@ from .runtime.arrays import ArrayFacts, Facts, describe
 from .specs import described
 from .trace import Traced, trace
 from .trace.warm_call import MISSED, Replay, missed, replay
-from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeating, source_of
+from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeat_call, source_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -49,7 +49,7 @@ class Fused(Generic[P, R]):
         self.function = function
         self.options = chosen
         self._names = _positional(function)
-        self._told: set[str] = set()  # why calls ran without fusion
+        self._warned: set[str] = set()  # why calls ran without fusion
         self._traces: dict[Any, list[Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
@@ -82,24 +82,26 @@ class Fused(Generic[P, R]):
                 raise
         else:
             if call.traced.is_idle:
-                self.tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
+                self.warn_unfused(
+                    "its arguments hold numbers in lists, from which NumPy computed the result; pass arrays"
+                )
             self._remember(call, args, keywords, results)
             return call.rebuild(results)
-        self.tell(reason)
+        self.warn_unfused(reason)
         return self.function(*args, **keywords)
 
-    def tell(self, reason: str) -> None:
+    def warn_unfused(self, reason: str) -> None:
         """Warn that a call ran without fusion; once for a function and a reason."""
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._warned:
+            self._warned.add(reason)
             name = getattr(self.function, "__qualname__", repr(self.function))
-            warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=outside())
+            warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=caller_stacklevel())
 
     def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
         """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
-        if call.program.remembers and not call.aliased and not call.trace.replayed:
+        if call.program.has_prepared_calls and not call.aliased and not call.trace.replayed:
             call.trace.replayed = True
-            made = replay(call.traced, repeating(call), args, keywords, results)
+            made = replay(call.traced, repeat_call(call), args, keywords, results)
             self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
@@ -114,7 +116,7 @@ class Fused(Generic[P, R]):
         call = self._arguments(args, keywords)
         return self._prepared(call, self._trace(call))
 
-    def sketched(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
+    def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
         """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
         call = self._arguments(args, keywords, described)
         return self._prepared(call, self._traced(call))

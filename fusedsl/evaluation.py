@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .api import Kernel
-from .caller_scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
+from .caller_scope import as_mapping, check_constants, look_up, shadowed_constants, undefined, unused_argument
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
 from .errors import FusedslError, trimmed
 from .lru import clear_all, shared
@@ -19,7 +19,7 @@ from .runtime.cache import disk as files
 
 @shared
 @lru_cache(maxsize=cache_size())
-def remembered(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
+def cached_kernel(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a text, made once; `shadowed` are names of constants that are parameters of it."""
     params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
     return Kernel(text, params, None, chosen)
@@ -30,7 +30,7 @@ def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[s
     if dynamo.compiles():
         return getattr(_compiled, _named(text, changes, shadowed))
     chosen = current().changed(dict(changes))
-    return remembered(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    return cached_kernel(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
 
 
 class _Compiled:
@@ -43,7 +43,7 @@ _compiled = _Compiled()
 @dynamo.constant
 def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
     """The attribute of `_compiled` that holds the kernel of a text."""
-    made = remembered(text, current().changed(dict(changes)), shadowed)
+    made = cached_kernel(text, current().changed(dict(changes)), shadowed)
     name = f"kernel_{id(made)}"
     setattr(_compiled, name, made)
     return name
@@ -67,17 +67,17 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
             if not made.params:
                 return made(out=out)
             frame = sys._getframe(1)
-            found, others = looked_up(made.params, frame.f_locals, frame.f_globals)
+            found, others = look_up(made.params, frame.f_locals, frame.f_globals)
             check_constants(made, frame.f_locals, frame.f_globals)
         else:
             mapping = {} if arrays is None else as_mapping(arrays)
-            shadowed = shadowing(made, given, mapping)
+            shadowed = shadowed_constants(made, given, mapping)
             if shadowed:
                 made = kernel_of(text, changes, shadowed)
             for name in given:
                 if name not in made.params:
                     read = f"the text reads {', '.join(made.params) or 'no names'}"
-                    raise unused(made, name, None, OPTION_NAMES, read)
+                    raise unused_argument(made, name, None, OPTION_NAMES, read)
             found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
             found.update(given)
         if len(found) < len(made.params):

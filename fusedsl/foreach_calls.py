@@ -10,14 +10,14 @@ from weakref import WeakKeyDictionary
 from .api import Kernel
 from .config import split_options
 from .decorator import Fused
-from .errors import ArgumentError, CompileError, edge
+from .errors import ArgumentError, CompileError, public_api
 from .evaluation import kernel_of
 from .interop.containers import is_container
 from .logs import first_call
-from .program import REMEMBERED_CALLS, Program, forgetting
+from .program import MAX_PREPARED_CALLS, Program, forget_hooks
 from .program.first_call import require_in_range
 from .program.prepare_call import EmptyRows
-from .program.prepare_foreach import Item, prepare_lists, settle_lists
+from .program.prepare_foreach import ForeachCall, prepare_foreach, resolve_lists
 from .runtime import dynamo
 from .runtime.argument_keys import (
     SLOW,
@@ -33,7 +33,7 @@ from .runtime.batched_call import BatchedCall
 from .runtime.host_device_copies import runs_on_other_device
 
 
-class Memory:
+class CallCache:
     """Prepared calls over lists by their keys; the latest is asked first, for comparing costs less than hashing."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Memory:
         return found
 
     def put(self, key: Any, call: BatchedCall) -> None:
-        if len(self._all) >= REMEMBERED_CALLS:
+        if len(self._all) >= MAX_PREPARED_CALLS:
             self._all.clear()
         self._all[_hashable(key)] = call
         self._latest = (key, call)
@@ -60,11 +60,11 @@ def _hashable(key: Any) -> Any:
     return tuple(map(_hashable, key)) if type(key) in (tuple, list) else key
 
 
-_memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
-forgetting.append(_memories.clear)
+_call_caches: WeakKeyDictionary[Kernel | Fused, CallCache] = WeakKeyDictionary()
+forget_hooks.append(_call_caches.clear)
 
 
-@edge
+@public_api
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
     """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
 
@@ -92,7 +92,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
         kernel = kernel_of(kernel, changes)
     lists = [a for a in (*args, *named.values()) if _is_list(a)]
     if isinstance(kernel, (Kernel, Fused)) and lists and not any(lists):
-        return _nothing(kernel, out)
+        return _empty_result(kernel, out)
     if isinstance(kernel, (Kernel, Fused)) and dynamo.traces():
         return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Kernel):
@@ -122,7 +122,7 @@ def _listed_argument(value: Any) -> Any:
     return list(value) if not _is_list(value) and isinstance(value, (Iterator, KeysView, ValuesView)) else value
 
 
-def _nothing(kernel: Kernel | Fused, out: Any) -> Any:
+def _empty_result(kernel: Kernel | Fused, out: Any) -> Any:
     """What there is for lists without elements, such as the parameters of an optimiser that has none."""
     if out is not None:
         return out
@@ -137,9 +137,12 @@ def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) ->
         return False
     values = [value[0] if _is_list(value) else value for value in given]
     try:
-        kernel._program.plans.settled(describe_all(kernel.params, values))
+        kernel._program.plans.checked_plan(describe_all(kernel.params, values))
     except ArgumentError as fault:
-        return kernel._variants.learn(kernel, fault, values) or kernel._variants.at(kernel, values)[0] is not kernel
+        return (
+            kernel._variants.learn(kernel, fault, values)
+            or kernel._variants.for_integers(kernel, values)[0] is not kernel
+        )
     return False
 
 
@@ -184,21 +187,23 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
     written, addresses = [], []
     for one in outs or ():
         known = looked.get(id(one))
-        key, found = known if known is not None and type(known[0]) is TensorListKey else _look_outs(one, count)
+        key, found = known if known is not None and type(known[0]) is TensorListKey else _output_list_key(one, count)
         written.append(key)
         addresses += found
     flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
 
     def first() -> tuple[list, BatchedCall | None]:
-        return _first_over_kernel(kernel, values, count, outs)
+        return _run_first_over_kernel(kernel, values, count, outs)
 
-    results = _run(_memories.setdefault(kernel, Memory()), (keys, written, count), payloads, flat, addresses, first)
+    results = _run(
+        _call_caches.setdefault(kernel, CallCache()), (keys, written, count), payloads, flat, addresses, first
+    )
     if len(results) == count:
         return results
     return tuple(results[k : k + count] for k in range(0, len(results), count))
 
 
-def _look_outs(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
+def _output_list_key(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
     """The key of a list of outputs and their addresses; None stands for arrays to allocate."""
     if outs is None:
         return None, [0] * count
@@ -230,7 +235,7 @@ def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
     return outs
 
 
-def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, written: Sequence[Any] | None):
+def _run_first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, written: Sequence[Any] | None):
     names: list[str] = []
     starts = []
     shared = set()
@@ -249,9 +254,9 @@ def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, writte
         at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
         facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
         outs = None if written is None else [one[k] if one is not None else None for one in written]
-        items.append(Item(kernel._program.plans, facts, outs, at))
+        items.append(ForeachCall(kernel._program.plans, facts, outs, at))
     each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
-    return _first([kernel._program] * count, items, each, names, frozenset(shared))
+    return _run_first([kernel._program] * count, items, each, names, frozenset(shared))
 
 
 # -- functions
@@ -278,13 +283,17 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
         items = []
         for k, call in enumerate(calls):
             facts = {f"{name}[{k}]": describe(v, name) for name, v in zip(call.program.names, call.values)}
-            items.append(Item(call.program.plans, facts, call.outs, tuple(range(len(names), len(names) + len(facts)))))
+            items.append(
+                ForeachCall(call.program.plans, facts, call.outs, tuple(range(len(names), len(names) + len(facts))))
+            )
             names += facts
-        return _first(programs, items, [call.values for call in calls], names, frozenset())
+        return _run_first(programs, items, [call.values for call in calls], names, frozenset())
 
     written, addresses = (None, []) if flat is None else (output_keys(flat), addresses_of(flat))
-    results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
-    return _listed([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
+    results = _run(
+        _call_caches.setdefault(fused, CallCache()), (programs, keys, written), payloads, flat, addresses, first
+    )
+    return _by_result([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
 
 
 # -- both
@@ -303,10 +312,10 @@ def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str,
             each = [None if one is None else one[k] for one in outs]
             more["out"] = each[0] if len(each) == 1 else tuple(each)
         returned.append(kernel(*given, **more))
-    return _listed(returned)
+    return _by_result(returned)
 
 
-def _listed(returned: list) -> Any:
+def _by_result(returned: list) -> Any:
     """What all calls return: a list, or for tuples a tuple of lists."""
     if all(type(value) is tuple for value in returned):
         return tuple([[value[k] for value in returned] for k in range(len(returned[0]))])
@@ -314,7 +323,7 @@ def _listed(returned: list) -> Any:
 
 
 def _run(
-    memory: Memory,
+    memory: CallCache,
     key: Any,
     payloads: list,
     outs: list | None,
@@ -328,7 +337,7 @@ def _run(
     results, call = first()
     if call is not None and not _holds_slow(key):
         memory.put(key, call)
-        call.trust(payloads, addresses)
+        call.mark_disjoint(payloads, addresses)
     return results
 
 
@@ -336,21 +345,21 @@ def _holds_slow(key: Any) -> bool:
     return key is SLOW or (type(key) in (tuple, list) and any(map(_holds_slow, key)))
 
 
-def _first(
+def _run_first(
     programs: Sequence[Program],
-    items: Sequence[Item],
+    items: Sequence[ForeachCall],
     values: Sequence[Sequence[Any]],
     names: Sequence[str],
     shared: frozenset[int],
 ) -> tuple[list, BatchedCall | None]:
     """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
-    settled = settle_lists(items)
+    resolved = resolve_lists(items)
     options = programs[0].options
     asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
     if not (options.verify or any(runs_on_other_device(options, item.facts) for item in items)):
         try:
             start = perf_counter()
-            prepared = prepare_lists(items, settled, names, shared)
+            prepared = prepare_foreach(items, resolved, names, shared)
             first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
             return prepared.run(), prepared.call if prepared.reusable and not any(asked) else None
         except CompileError:

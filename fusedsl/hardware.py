@@ -80,7 +80,7 @@ _KNOWN = (
 )
 
 
-def facts(cc: tuple[int, int]) -> Hardware:
+def hardware_facts(cc: tuple[int, int]) -> Hardware:
     """The facts of this compute capability, or of the newest known one that is not newer."""
     older = [known for known in _KNOWN if known.cc <= cc]
     if not older:

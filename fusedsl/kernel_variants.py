@@ -12,7 +12,7 @@ from .runtime.cache import cache_key, disk
 
 Kernel = Any  # api.Kernel, which stands above this file
 
-MOST = 64  # kernels for other integers that one keeps
+MAX_VARIANTS = 64  # kernels for other integers that one keeps
 
 
 class Variants:
@@ -23,7 +23,7 @@ class Variants:
 
     def __init__(self) -> None:
         self._shadowing: dict[tuple[str, ...], Kernel] = {}
-        self._specialised: LRU[tuple, Kernel] = LRU(lambda: MOST)
+        self._specialised: LRU[tuple, Kernel] = LRU(lambda: MAX_VARIANTS)
         self._static: frozenset[str] | None = None  # parameters whose values shape the program; None: not looked for
 
     # -- constants
@@ -37,7 +37,7 @@ class Variants:
             self._shadowing[names] = made
         return self._shadowing[names]
 
-    def given(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
+    def for_constants(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
         """The kernel in which constants that the caller gives by name are parameters; most often the one itself."""
         source = kernel._source
         names = tuple(name for name in source.shadowable if name in named and source.reads(name))
@@ -45,7 +45,7 @@ class Variants:
 
     # -- integers
 
-    def at(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
+    def for_integers(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
         """(the kernel for the integers among these arguments that shape the program, the other arguments)."""
         if self._static is None:
             self._static = frozenset(self._read(kernel)) if any(map(_may_shape, values)) else frozenset()
@@ -62,7 +62,7 @@ class Variants:
             rest = tuple(name for name in params if name not in fixed)
             made = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
             self._specialised.put(key, made)
-        return made._variants.at(made, [v for name, v in zip(params, values) if name not in fixed])
+        return made._variants.for_integers(made, [v for name, v in zip(params, values) if name not in fixed])
 
     def learn(self, kernel: Kernel, fault: FusedslError, values: Sequence[Any]) -> bool:
         """Whether a fault is that arguments shape the program: then later calls take their values for constants."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .aot.plans import SavedPlans
-from .aot.saved import Saved, parsed, read
+from .aot.saved import SavedFile, parsed, read
 from .aot.source import SavedText
 from .api import Kernel
 
@@ -38,7 +38,7 @@ def _restored(data: bytes, name: str) -> Kernel:
     return _kernel(parsed(data, name))
 
 
-def _kernel(saved: Saved) -> Kernel:
+def _kernel(saved: SavedFile) -> Kernel:
     source = SavedText(saved)
     kernel = Kernel.__new__(Kernel)
     kernel._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])

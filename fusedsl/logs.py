@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import logging
 
-LONG = 1.0  # seconds of planning and compiling that are worth a line
-OTHERS = ("numba", "numba_cuda")  # whose loggers write thousands of lines a kernel at level DEBUG
+LONG_SECONDS = 1.0  # seconds of planning and compiling that are worth a line
+NUMBA_LOGGERS = ("numba", "numba_cuda")  # whose loggers write thousands of lines a kernel at level DEBUG
 
 _lock = threading.Lock()
 _silencing = 0  # blocks of `silenced` that threads are in
@@ -39,7 +39,7 @@ def compiling(kernel: str, target: str) -> None:
 
 def first_call(title: str, seconds: float) -> None:
     """A program was traced, planned and compiled in so many seconds: a WARNING where that is long."""
-    if seconds > LONG:
+    if seconds > LONG_SECONDS:
         logger().warning("first call of %s: planned and compiled in %.1f s", title, seconds)
 
 
@@ -52,7 +52,7 @@ def silenced() -> Iterator[None]:
     with _lock:
         _silencing += 1
         if _silencing == 1:
-            for name in OTHERS:
+            for name in NUMBA_LOGGERS:
                 _levels[name] = logging.getLogger(name).level
                 logging.getLogger(name).setLevel(max(_levels[name], logging.WARNING))
     try:
@@ -61,5 +61,5 @@ def silenced() -> Iterator[None]:
         with _lock:
             _silencing -= 1
             if not _silencing:
-                for name in OTHERS:
+                for name in NUMBA_LOGGERS:
                     logging.getLogger(name).setLevel(_levels[name])

@@ -102,7 +102,7 @@ class FusedCall:
         return self.traced.rebuild(as_given(plain, self.given), self.given)
 
 
-def repeating(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
+def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
     """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
     again = call.program.again
     if call.outs is None:

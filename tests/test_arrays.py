@@ -244,8 +244,8 @@ def test_describing_imports_no_library():
     code = (
         "import sys, numpy\n"
         "from fusedsl.runtime.arrays import describe\n"
-        "from fusedsl.runtime.argument_keys import look\n"
-        "describe(numpy.zeros(3)), describe(2.5), look(numpy.zeros(3)), look(object())\n"
+        "from fusedsl.runtime.argument_keys import argument_key\n"
+        "describe(numpy.zeros(3)), describe(2.5), argument_key(numpy.zeros(3)), argument_key(object())\n"
         "print([m for m in ('torch', 'cupy', 'numba', 'cuda', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -8,11 +8,11 @@ from test_targets import as_torch, check
 
 import fusedsl as fd
 from fusedsl.backends.cuda.split_heuristics import parts_of
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, INT8
 from fusedsl.kernel_ir.memory_access import collapse_rows, kept_access, lies_across
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 RANDOM = np.random.default_rng(11)
 
 

@@ -227,7 +227,7 @@ def test_a_cluster_is_an_attribute(cuda, library):
 
 def test_a_launch_that_follows_another_may_say_so(cuda, library):
     launch = record(cuda, follows=True)
-    launch.fire([1, 2], 0), launch.follow([1, 2], 0), record(cuda).follow([1, 2], 0)
+    launch.fire([1, 2], 0), launch.fire_overlapped([1, 2], 0), record(cuda).fire_overlapped([1, 2], 0)
     attributes = [found for _, _, found, *_ in library.launches]
     assert attributes == [b"", struct.pack("<I4xI60x", 6, 1), b""]  # …_PROGRAMMATIC_STREAM_SERIALIZATION
 
@@ -264,7 +264,7 @@ def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, libr
     given = set(pieces._resting)
     assert {first, second, ours} <= given and not kept & given  # a captured graph may be launched at any time
     monkeypatch.setattr(tickets, "REUSE_DELAY", 2)
-    assert pieces.take(7) == first
+    assert pieces.acquire(7) == first
 
 
 def _fill(out, value):
@@ -891,7 +891,7 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [x])
-    plan, _ = kernel._program.plans.settled(facts)
+    plan, _ = kernel._program.plans.checked_plan(facts)
     size, offsets = workspace_size(plan, call_steps.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each

@@ -58,9 +58,9 @@ def test_clear_cache_forgets_programs_and_kernels():
     kernel = fd.kernel("x * 5.25")
     kernel(X)
     fd.evaluate("x * 5.25", x=X)
-    assert evaluation.remembered.cache_info().currsize
+    assert evaluation.cached_kernel.cache_info().currsize
     fd.clear_cache()
-    assert not evaluation.remembered.cache_info().currsize and not len(compile._compiled_kernels)
+    assert not evaluation.cached_kernel.cache_info().currsize and not len(compile._compiled_kernels)
     assert kernel(X)[0] == fd.evaluate("x * 5.25", x=X)[0] == 5.25
 
 
@@ -167,7 +167,7 @@ def test_an_output_of_ones_own_takes_no_memory(little):
 
 
 def test_a_large_result_is_asked_for_at_each_call(monkeypatch):
-    monkeypatch.setattr(outputs, "LARGE", 100_000_000)
+    monkeypatch.setattr(outputs, "CHECKED_BYTES", 100_000_000)
     kernel, left = fd.kernel("x[:, None] + x"), [1 << 40]
     monkeypatch.setattr(free_memory, "available", lambda: left[0])
     for _ in range(3):

@@ -245,9 +245,9 @@ def test_addresses_are_judged_alike_by_machine_code_and_by_python():
             pairs.append(native_entry.Pair(first, second, spans[0][0], spans[1][0], spans[0][1], spans[1][1], allowed))
         watch = native_entry.Watch({k: a & 15 for k, a in enumerate(base)}, pairs)
         at = [base[0] + int(draw.choice([0, 8, -8, 16, 64, 1 << 20])) for _ in base] if draw.random() < 0.7 else base
-        answers.append(watch.misplaced(*at))
+        answers.append(watch.violated(*at))
         assert bool(native_entry.watcher(watch)(*at)) == answers[-1]
         order = [int(k) for k in draw.permutation(count)]
         moved = watch.at({k: place for place, k in enumerate(order)})
-        assert moved.misplaced(*[at[k] for k in order]) == answers[-1]
+        assert moved.violated(*[at[k] for k in order]) == answers[-1]
     assert 20 < sum(answers) < 180

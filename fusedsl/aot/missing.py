@@ -11,7 +11,7 @@ from ..errors import DeviceError, DTypeError, FusedslError, ShapeError
 from ..ir.dims import Symbol
 from ..ir.graph import Parameter
 from ..runtime.arrays import ArrayFacts, Weak
-from .saved import Saved, SavedPlan
+from .saved import SavedFile, SavedPlan
 
 COMPILERS = ("lark", "llvmlite", "numba")  # what kernels for the CPU are compiled with
 CUDA_COMPILERS = (*COMPILERS, "numba_cuda")
@@ -21,11 +21,11 @@ NUMBERS = {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}
 Arguments = Sequence["ArrayFacts | Weak"]
 
 
-def compile_instead(saved: Saved, fault: FusedslError, on_cpu: bool) -> None:
+def compile_instead(saved: SavedFile, fault: FusedslError, on_cpu: bool) -> None:
     """Let a kernel be compiled that a file does not hold, and say so; raises the fault where no compiler is there."""
     if not _installed(COMPILERS if on_cpu else CUDA_COMPILERS):
         raise fault
-    _say(f"{fault.message}: compiling one")
+    _log_once(f"{fault.message}: compiling one")
 
 
 @cache
@@ -39,7 +39,7 @@ def _installed(names: tuple[str, ...]) -> bool:
 
 
 @cache
-def _say(line: str) -> None:
+def _log_once(line: str) -> None:
     """One line in the log, the first time."""
     import logging
 
@@ -49,7 +49,7 @@ def _say(line: str) -> None:
 # -- no plan
 
 
-def no_plan(saved: Saved, parameters: Sequence[Parameter], arguments: Arguments, on_cpu: bool) -> FusedslError:
+def no_plan(saved: SavedFile, parameters: Sequence[Parameter], arguments: Arguments, on_cpu: bool) -> FusedslError:
     """The error for arguments of a signature that a file has no plan for, on one kind of device."""
     plans = [each for each in saved.plans if each.on_cpu is on_cpu]
     if not plans:
@@ -95,14 +95,14 @@ def _specs(arguments: Arguments) -> str:
 # -- a plan, but no machine code
 
 
-def no_code(saved: Saved, arguments: Arguments, cc: tuple[int, int] | None) -> FusedslError:
+def no_code(saved: SavedFile, arguments: Arguments, cc: tuple[int, int] | None) -> FusedslError:
     """The error for a kernel that a file has a plan for and no machine code: on this CPU, or a compute capability."""
     if (cc is None and not saved.runnable) or (cc is not None and cc not in saved.capabilities):
         return _no_target(saved, cc is None, cc)
     return _no_lengths(saved, arguments)
 
 
-def _no_lengths(saved: Saved, arguments: Arguments) -> ShapeError:
+def _no_lengths(saved: SavedFile, arguments: Arguments) -> ShapeError:
     """The error for arguments of a signature that a file knows, if for other lengths."""
     names = saved.names if len(saved.names) > 1 else ("",)
     given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, ArrayFacts))
@@ -110,7 +110,7 @@ def _no_lengths(saved: Saved, arguments: Arguments) -> ShapeError:
     return ShapeError(f"{saved.name} has no kernel for lengths like {given}", "file.shape", help=help)
 
 
-def _no_target(saved: Saved, on_cpu: bool, cc: tuple[int, int] | None = None) -> DeviceError:
+def _no_target(saved: SavedFile, on_cpu: bool, cc: tuple[int, int] | None = None) -> DeviceError:
     """The error for a device that a file holds nothing for."""
     has = [f"compute capability {major}.{minor}" for major, minor in saved.capabilities]
     has += [str(processor) for processor in saved.processors]

@@ -26,7 +26,7 @@ from .probe import Units, general_kernels, kernels_for, served_cases, unit_group
 CPU, NATIVE = "cpu", "cpu-native"
 
 
-class Share(NamedTuple):
+class TargetContents(NamedTuple):
     """What a file holds for one target: plans, and kernels by `unversioned_key`; the processor, where it is a CPU."""
 
     plans: list[dict[str, Any]]
@@ -49,7 +49,7 @@ def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequenc
     write_whole(file, _packed(called, program, shares, capabilities))
 
 
-def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share], capabilities: list) -> bytes:
+def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[TargetContents], capabilities: list) -> bytes:
     """The bytes of the file."""
     processors = [share.processor for share in shares if share.processor is not None]
     kernels, code = {}, {}
@@ -84,17 +84,17 @@ def _target(cc: Any) -> Processor | tuple[int, int]:
     return BASELINES[host().architecture] if cc == CPU else native()
 
 
-def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> Share:
+def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> TargetContents:
     """The kernels of these shapes for a compute capability."""
     with recorded() as built:
         case = case_of(program, values, None, cc, alone=True)
         for members in case.launches:
             if not any(bound.empty for _, bound in members):
                 case.built(members)
-    return Share([_plan(case, None)], built)
+    return TargetContents([_plan(case, None)], built)
 
 
-def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> Share:
+def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> TargetContents:
     """The kernels of these and other shapes as shared objects."""
     plans, wanted = [], {}
     for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
@@ -103,7 +103,7 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> S
         for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
             wanted[unversioned_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
-    return Share(plans, kernels, processor)
+    return TargetContents(plans, kernels, processor)
 
 
 def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class SavedPlan:
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedFile:
     """What a file holds. `data` are its bytes, `name` is what messages call it.
 
     `kernels` are facts and machine code by `unversioned_key`: objects for one of the `processors`, or cubins for one of
@@ -72,7 +72,7 @@ class Saved:
         return None
 
 
-def read(path: Any) -> Saved:
+def read(path: Any) -> SavedFile:
     """The file at a path, checked; its code for GPUs is made known.
 
     Raises ArgumentError for a file that is none, is damaged, or is of another version; DeviceError where all its code
@@ -82,7 +82,7 @@ def read(path: Any) -> Saved:
     return parsed(file.read_bytes(), str(file))
 
 
-def parsed(data: bytes, name: str) -> Saved:
+def parsed(data: bytes, name: str) -> SavedFile:
     """The same of a file's bytes."""
     manifest, code = unpack(data, name)
     if manifest.get("fusedsl") != _version():
@@ -101,13 +101,13 @@ def parsed(data: bytes, name: str) -> Saved:
     return saved
 
 
-def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> Saved:
+def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> SavedFile:
     called, plans = manifest["called"], tuple(map(_plan, manifest["plans"]))
     if not plans or not isinstance(called["text"], str):
         raise ValueError("nothing is called")
     if any([p.name for p in each.plan.parameters] != manifest["names"] for each in plans):
         raise ValueError("the plans have other parameters")
-    return Saved(
+    return SavedFile(
         name,
         data,
         called,

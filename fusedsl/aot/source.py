@@ -5,13 +5,13 @@ from __future__ import annotations
 from ..errors import ArgumentError, CompileError
 from ..program import call_steps
 from ..program.text_source import TextSource
-from .saved import Saved
+from .saved import SavedFile
 
 
 class SavedText(TextSource):
     """A text. For arguments other than those that it was saved for it is parsed anew."""
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         called = saved.called
         super().__init__(called["text"], saved.options, called["params"], called["constants"])
         self.names = saved.names
@@ -34,7 +34,7 @@ class SavedFunction:
 
     generic = False
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         self.text: str = saved.called["text"]
         self.title: str = saved.called["function"]
         self._saved = saved
@@ -55,7 +55,7 @@ class SavedFunction:
         return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
 
 
-def saved_graph(saved: Saved, parameters, extents):
+def saved_graph(saved: SavedFile, parameters, extents):
     """(the graph for these parameters, its guards), where a file has it."""
     for each in saved.plans:
         if each.plan.parameters == tuple(parameters) and call_steps.guards_hold(each.plan.guards, extents):

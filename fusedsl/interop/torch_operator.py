@@ -89,8 +89,8 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
     if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
-        program.plans.settled(likely)
-    plan, shapes = program.plans.settled(facts)
+        program.plans.checked_plan(likely)
+    plan, shapes = program.plans.checked_plan(facts)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
     device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
     results = []

@@ -1,8 +1,4 @@
-"""What a pass over scores does, for the time model: products, what is done with each score, and the tiles that count.
-
-Calibrated on an H200 (benchmarks/results/h200_attention.json): little of what is done with scores is hidden beside
-their products, and rows and results move while neither is done.
-"""
+"""The work of an attention kernel, for the time model: matmuls, instructions per score, active tiles."""
 
 from __future__ import annotations
 
@@ -20,15 +16,17 @@ from ..ir.op_cost import varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.phase import Phase
 from ..runtime.bind_shapes import BoundKernel
-from .instruction_counts import SHARED_READS, count
-from .mask_density import counted
+from .instruction_counts import SHARED_READS, add_counts
+from .mask_density import mask_density
 
-EXPOSED = 0.85  # of what is done with scores
-WARP_RATE, WARP_SHARE = 1024, 0.55  # multiply-adds a clock of warps that multiply for themselves, and how many are done
-SATURATING_WARPS = 8  # that keep a multiprocessor busy
+# measured: on an H200 (benchmarks/results/h200_attention.json): little work on scores is hidden behind matmuls, and
+# rows and results move while neither runs.
+EXPOSED_SCORE_SHARE = 0.85  # of the work on scores is not hidden behind the tensor cores
+WARP_RATE, WARP_SHARE = 1024, 0.55  # multiply-adds a clock of mma.sync, and the share of it that is reached
+SATURATING_WARPS = 8  # warps that saturate a multiprocessor
 
 
-def of_pass(
+def attention_work(
     kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
     bound: BoundKernel,
@@ -38,14 +36,14 @@ def of_pass(
     written: int,
     numbers: Mapping[str, int],
 ) -> Work:
-    """The work of a launch that reads and writes so many bytes; `numbers` are scalars that are known."""
+    """The work of a launch that reads and writes so many bytes; `numbers` are scalars of known value."""
     stream = kernel.stream
     assert stream is not None
-    some, every = counted(kernel, schedule, bound.extents, numbers)
-    busy = _padding(kernel, schedule, bound) / share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
-    shown = busy * EXPOSED
-    found = scores(kernel, bound, (some - every) * shown, every * shown)
-    terms = multiplied(kernel, bound) * some * busy
+    some, every = mask_density(kernel, schedule, bound.extents, numbers)
+    busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, some < 1)
+    shown = busy * EXPOSED_SCORE_SHARE
+    found = score_instructions(kernel, bound, (some - every) * shown, every * shown)
+    terms = multiply_adds(kernel, bound) * some * busy
     tensor = isinstance(schedule, AttendSchedule) or schedule.tensor
     slower = (
         1.0 if isinstance(schedule, AttendSchedule) else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
@@ -58,47 +56,51 @@ def of_pass(
         found[1],
         found[2] + (terms if wide else 0),
         products=terms * slower if tensor else 0,
-        apart=written + _left_bytes(kernel, bound),
+        apart=written + _q_bytes(kernel, bound),
     )
 
 
-def multiplied(kernel: KernelIR, bound: BoundKernel) -> float:
-    """Multiply-adds of the products of all rows and scores."""
+def multiply_adds(kernel: KernelIR, bound: BoundKernel) -> float:
+    """Multiply-adds of the matmuls of all rows and scores."""
     stream = kernel.stream
     assert stream is not None
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighings)]
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
-def scores(kernel: KernelIR, bound: BoundKernel, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
-    """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
-    scores, with masks and in tiles that need none."""
+def score_instructions(
+    kernel: KernelIR, bound: BoundKernel, masked: float = 1, whole: float = 0
+) -> tuple[float, float, float]:
+    """(instructions, special functions, float64 instructions) for scores and results.
+
+    `masked` and `whole` are the shares of all scores in tiles with element masks and in full tiles.
+    """
     stream = kernel.stream
     assert stream is not None
     found = [0.0, 0.0, 0.0]
     rows = prod(bound.extents[: kernel.row_axes])
     every = rows * bound.extents[kernel.row_axes]
     without = stream.sieve.whole if stream.sieve is not None else ()
-    _of_tiles(found, kernel, stream.tile, every * masked)
-    _of_tiles(found, kernel, without, every * whole)
+    _add_tile_counts(found, kernel, stream.tile, every * masked)
+    _add_tile_counts(found, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.inputs:
-        count(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
+        add_counts(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
     for ending in stream.endings:
-        count(found, ending.body, rows * bound.extents[ending.axis])
+        add_counts(found, ending.body, rows * bound.extents[ending.axis])
     return found[0], found[1], found[2]
 
 
-def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
+def _add_tile_counts(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        count(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
+        add_counts(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
         for use in phase.folds:
-            count(found, use.merge, times)
+            add_counts(found, use.merge, times)
 
 
 def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> int:
-    """The rows that tiles of rows lie along."""
+    """The rows that query tiles lie along."""
     found = operands_of(kernel)
     assert found is not None
     packed = schedule.packed if isinstance(schedule, WarpSchedule) else None
@@ -106,13 +108,13 @@ def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound:
 
 
 def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> float:
-    """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
+    """Computed rows per row that exists: tiles are padded to whole warps, or to groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
     unit = ROWS if isinstance(schedule, AttendSchedule) else WARP_ROWS
     return -(-rows // unit) * unit / max(1, rows)
 
 
-def share_at_work(
+def utilization(
     kernel: KernelIR,
     schedule: AttendSchedule | WarpSchedule,
     bound: BoundKernel,
@@ -131,7 +133,7 @@ def share_at_work(
     return max(1, items) / (-(-max(1, items) // slots) * slots)
 
 
-def _left_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
+def _q_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
     found = operands_of(kernel)
     assert found is not None

@@ -1,4 +1,4 @@
-"""What a scheduled kernel does, counted for the time model: bytes, instructions, and how much is under way at once."""
+"""The work of a scheduled kernel, for the time model: bytes, instructions, and the bytes in flight."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import Sides, extent, sides, worthwhile
 from ..runtime.bind_shapes import BoundKernel
-from .attention_work import multiplied, of_pass, scores
-from .instruction_counts import count, multiplication
+from .attention_work import attention_work, multiply_adds, score_instructions
+from .instruction_counts import add_counts, matmul_instructions
 
 
-def work_of(
+def kernel_work(
     kernel: KernelIR,
     schedule: Any,
     bound: BoundKernel,
@@ -31,14 +31,16 @@ def work_of(
     written: int,
     numbers: Mapping[str, int],
 ) -> Work:
-    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars that are known."""
+    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars of known value."""
     if kernel.stream is not None:
-        return of_pass(kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers)
-    issued, special, double = computed(kernel, bound)
-    issued += _of_order(kernel, schedule, bound)
+        return attention_work(
+            kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers
+        )
+    issued, special, double = instruction_totals(kernel, bound)
+    issued += _sort_instructions(kernel, schedule, bound)
     once = sum(size // passes for size, passes in reads)
     again = sum(size for size, _ in reads) - once
-    at_once = _blocks_at_once(schedule, launch, hardware)
+    at_once = _resident_blocks(schedule, launch, hardware)
     return Work(
         once,
         written,
@@ -52,33 +54,33 @@ def work_of(
     )
 
 
-def computed(kernel: KernelIR, bound: BoundKernel) -> tuple[float, float, float]:
-    """(instructions, special functions, instructions of float64) of a launch."""
+def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, float, float]:
+    """(instructions, special functions, float64 instructions) of a launch."""
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
     found = [0.0, 0.0, 0.0]
     if kernel.stream is not None:
-        issued, special, double = scores(kernel, bound)
-        return issued + multiplied(kernel, bound), special, double
+        issued, special, double = score_instructions(kernel, bound)
+        return issued + multiply_adds(kernel, bound), special, double
     products = sides(kernel)
     if products is not None and worthwhile(kernel, products, bound.extents):
-        return _of_products(kernel, products, bound)
+        return _matmul_totals(kernel, products, bound)
     found[0] = elements * len(kernel.operands)  # a load or store each
     fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:
-            count(found, phase.row, rows)
+            add_counts(found, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                count(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
+                add_counts(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
             uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
-                count(found, use.merge, elements)
+                add_counts(found, use.merge, elements)
     return found[0], found[1], found[2]
 
 
-def _of_order(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
-    """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
+def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
+    """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
     select, ranking = selection(kernel), getattr(schedule, "ranking", None)
     if select is None or ranking is None:
         return 0
@@ -93,32 +95,32 @@ def _of_order(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
-def _of_products(kernel: KernelIR, products: Sides, bound: BoundKernel) -> tuple[float, float, float]:
-    """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
+def _matmul_totals(kernel: KernelIR, products: Sides, bound: BoundKernel) -> tuple[float, float, float]:
+    """Counts of tiled matmuls: an operand's element is computed once per tile that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
     found = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
         wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
-        found[0] += multiplication(batch, rows, columns, steps)
+        found[0] += matmul_instructions(batch, rows, columns, steps)
         found[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            count(found, body, batch * own * steps * -(-other // EDGE))
+            add_counts(found, body, batch * own * steps * -(-other // EDGE))
     row = kernel.phases[0].row
     if row is not None:
-        count(found, row, batch * rows * columns)
+        add_counts(found, row, batch * rows * columns)
     found[0] += batch * rows * columns * len(kernel.operands)
     return found[0], found[1], found[2]
 
 
-def _blocks_at_once(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
-    """Blocks that are on the GPU together."""
+def _resident_blocks(schedule: Any, launch: Geometry, hardware: Hardware) -> int:
+    """Blocks that are resident on the GPU at once."""
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     return min(launch.blocks, hardware.multiprocessors * max(1, fit))
 
 
 def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
-    """Bytes that a thread loads before it uses any of them; 0 where that is not known."""
+    """Bytes that a thread loads before it uses any of them; 0 if unknown."""
     if not isinstance(schedule, (MapSchedule, RowSchedule)):
         return 0
     rows = row_loads(kernel)
@@ -129,7 +131,7 @@ def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
 
 
 def _row_bytes(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> int:
-    """Bytes of the rows that a block works on, whose later passes find them in the L2 if it holds them all."""
+    """Bytes of the rows that a block works on: later passes hit in the L2 if it holds them all."""
     columns = prod(bound.extents[kernel.row_axes :])
     size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
     return getattr(schedule, "rows", 1) * columns * size

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .plan_verifier import Verifier
 
 
-def make_graph(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options):
+def make_graph(source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options):
     """(graph, guards) after the rewrite rules."""
     graph, guards = source.build(parameters, extents, options)
     arrays = sum(not p.scalar for p in graph.parameters)
@@ -57,7 +57,7 @@ def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
 
 
 def make_plan(
-    source: call_steps.Source,
+    source: call_steps.ProgramSource,
     parameters: tuple[Parameter, ...],
     extents,
     options: Options,
@@ -70,18 +70,18 @@ def make_plan(
     """
     graph, told = make_graph(source, parameters, extents, options)
     guards = dict(told)
-    budget = budget or call_steps.REGISTERS
+    budget = budget or call_steps.REGISTER_BUDGET
     header, fits = source.header(), fits_in(extents, guards)
     check, steady = _verifier(graph, extents, guards, options), options.steady
     cutting = partial(cut_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check)
     cut = cutting(budget=budget)
-    kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
+    kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # slower kernels still keep what was promised
         budget = 0
         cut = cutting()
-        kernels, launches, cut = emitted(cut, header, parameters, fits, options.fp_contract)
-    reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
+        kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
+    reasons = tuple((d.joined, _describe(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
@@ -93,7 +93,7 @@ def make_plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
-        _held(cut, kernels),
+        _temporary_types(cut, kernels),
         graph.checks,
         tuple(guards.items()),
         kernels,
@@ -117,14 +117,16 @@ def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Option
     return Verifier(graph, extents, guards, options.verify or verify_level() > 1)
 
 
-def make_outline(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
+def make_outline(
+    source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options
+) -> Plan:
     """The plan of a program without its kernels: the types of its results, and what its calls must pass."""
     graph, told = source.build(parameters, extents, options)
     results = tuple(r.type for r in graph.results)
     return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
 
 
-def emitted(
+def build_kernels(
     cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
 ):
     """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
@@ -145,7 +147,7 @@ def emitted(
     return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
 
 
-def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
+def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
     """What memory holds between kernels."""
     dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
     return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
@@ -157,7 +159,7 @@ def _words(plan: KernelPlan) -> float:
     return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
 
 
-def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) -> Plan | None:
+def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, extents, options: Options) -> Plan | None:
     """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
@@ -168,7 +170,7 @@ def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) 
     return None
 
 
-def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
+def _with_axis_names(reason: str, parameters: tuple[Parameter, ...]) -> str:
     """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter, n0_1' another one as long."""
     return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
@@ -178,35 +180,40 @@ def _check_kernels(count: int, cut: Partition, options: Options, parameters: tup
     `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
     if options.max_kernels is None or count <= options.max_kernels:
         return
-    refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
+    refused = dict.fromkeys(_describe(d, parameters) for d in cut.decisions if not d.joined)
     error = FusionError(
         f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
         "fusion.kernels",
         note="; ".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
     )
-    named = [replace(d, members=tuple(_named(m, parameters) for m in d.members)) for d in cut.decisions]
+    named = [replace(d, members=tuple(_with_axis_names(m, parameters) for m in d.members)) for d in cut.decisions]
     error.decisions = tuple(  # type: ignore[attr-defined]
-        {"joined": d.joined, "members": d.members, "reason": _named(d.reason, parameters), "seconds": d.seconds}
+        {
+            "joined": d.joined,
+            "members": d.members,
+            "reason": _with_axis_names(d.reason, parameters),
+            "seconds": d.seconds,
+        }
         for d in named
     )
     raise error
 
 
-def decisions(
+def fusion_decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
     """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
     steady = any(kernel.steady for kernel in plan.kernels)
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
-    _, _, cut = emitted(cut, (), plan.parameters, fits_in(extents, {}))
+    _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
-    return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
+    return tuple(replace(d, members=(), reason=_describe(d, plan.parameters)) for d in priced)
 
 
-def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
+def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:
     """A decision as people read it."""
-    return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
+    return _with_axis_names(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
 def _kernel_name(group: Group, k: int) -> str:

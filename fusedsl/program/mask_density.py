@@ -1,4 +1,4 @@
-"""The share of a pass's tiles that count, as far as positions and lengths say which: its sieve, asked beforehand."""
+"""The density of a block mask: the shares of active and of full tiles, as far as indices and lengths determine it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from ..ir.types import DTYPES
 from ..kernel_ir.attention import Sieve
 from ..kernel_ir.kernel import KernelIR
 
-MOST_TILES = 1 << 20  # that are asked: of more, every so many rows of tiles
+MAX_TILES = 1 << 20  # tiles to evaluate: beyond that, every so many rows of tiles
 
-Answer = Any  # an array over tiles; None where that is not known
+Answer = Any  # an array over tiles; None if unknown
 INFIX: dict[type, Callable] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 INFIX |= {ast.Div: operator.truediv, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne}
 INFIX |= {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_": np.asarray}
 
 
-def counted(
+def mask_density(
     kernel: KernelIR, schedule: Tiles, extents: tuple[int, ...], numbers: Mapping[str, int]
 ) -> tuple[float, float]:
-    """(the share of tiles where something counts, the share where everything does): (1, 0) where neither is known.
+    """(share of tiles with some active element, share of full tiles): (1, 0) if neither is known.
 
-    `numbers` are scalars of the kernel that are known. What memory has may let everything count.
+    `numbers` are scalars of the kernel with known values. Masks from arrays count as active.
     """
     sieve, found = kernel.stream.sieve if kernel.stream else None, operands_of(kernel)
     if sieve is None or found is None:
         return 1.0, 0.0
     rows, columns = extents[found.lane], extents[kernel.row_axes]
     across = -(-columns // schedule.columns)
-    apart = schedule.rows * max(1, -(-rows // schedule.rows) * across // MOST_TILES)
+    apart = schedule.rows * max(1, -(-rows // schedule.rows) * across // MAX_TILES)
     places = {
         found.lane: np.arange(0, rows, apart)[:, None],
         kernel.row_axes: np.arange(0, columns, schedule.columns)[None, :],
@@ -48,15 +48,15 @@ def counted(
             size, extent = sizes[axis]
             known |= {first.name: places[axis], last.name: np.minimum(places[axis] + size, extent) - 1}
     shape = (places[found.lane].size, across)
-    some, every = _answers(sieve, known)
+    some, every = _evaluate_mask(sieve, known)
     return (
         1.0 if some is None else float(np.broadcast_to(some, shape).mean()),
         0.0 if every is None else float(np.broadcast_to(every, shape).mean()),
     )
 
 
-def _answers(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answer]:
-    """Whether something in a tile counts, and whether everything does, as far as that is known."""
+def _evaluate_mask(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answer]:
+    """(any active, all active) per tile, each None if it is unknown."""
     certain = bool(sieve.whole) and all(v.name in known for v in sieve.body.args)
     for line in sieve.body.lines:
         name, _, value = line.partition("  # ")[0].partition(" = ")
@@ -66,35 +66,35 @@ def _answers(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answer]:
 
 
 def _value(x: ast.expr, known: Mapping[str, Answer]) -> Answer:
-    """An expression in the vocabulary of bodies; None where something that is not known decides it."""
+    """An expression in the vocabulary of bodies; None if it depends on an unknown value."""
     match x:
         case ast.Name(id=name):
             return {"inf": np.inf, "nan": np.nan, "True": True, "False": False}.get(name, known.get(name))
         case ast.Constant(value=value):
             return value
         case ast.UnaryOp(op=ast.USub(), operand=a):
-            return _applied(operator.neg, a, known=known)
+            return _apply(operator.neg, a, known=known)
         case ast.BinOp(left=a, op=ast.BitAnd(), right=b):
-            return _both(_value(a, known), _value(b, known))
+            return _and(_value(a, known), _value(b, known))
         case ast.BinOp(left=a, op=ast.BitOr(), right=b):
-            return _applied(operator.or_, a, b, known=known)
+            return _apply(operator.or_, a, b, known=known)
         case ast.BinOp(left=a, op=op, right=b) if type(op) in INFIX:
-            return _applied(INFIX[type(op)], a, b, known=known)
+            return _apply(INFIX[type(op)], a, b, known=known)
         case ast.Compare(left=a, ops=[op], comparators=[b]):
-            return _applied(INFIX[type(op)], a, b, known=known)
+            return _apply(INFIX[type(op)], a, b, known=known)
         case ast.Call(func=ast.Name(id=name), args=args):
             made = NAMED.get(name) or (OPS[name].meaning if name in OPS else None)
             if name in DTYPES:
                 made = np.asarray
-            return None if made is None else _applied(made, *args, known=known)
+            return None if made is None else _apply(made, *args, known=known)
     return None
 
 
-def _both(a: Answer, b: Answer) -> Answer:
-    """Both conditions: the one that is known may already say no."""
+def _and(a: Answer, b: Answer) -> Answer:
+    """The conjunction: one known condition may already be false."""
     return b if a is None else a if b is None else a & b
 
 
-def _applied(function: Callable, *args: ast.expr, known: Mapping[str, Answer]) -> Answer:
+def _apply(function: Callable, *args: ast.expr, known: Mapping[str, Answer]) -> Answer:
     values = [_value(a, known) for a in args]
     return None if any(value is None for value in values) else function(*values)

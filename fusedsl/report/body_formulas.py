@@ -29,18 +29,18 @@ LOG2_E = f"{log2(e):.5g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class FormulaTerm:
     """An operation (a symbol or a function's name) on terms, or without any a leaf as it is written."""
 
     head: str
-    args: tuple[Term, ...] = ()
+    args: tuple[FormulaTerm, ...] = ()
 
 
 class Formulas:
     """The formulas of the values that bodies compute; `leaves` are names and how people write them."""
 
     def __init__(self, leaves: Mapping[str, str]):
-        self.made: dict[tuple, Term] = {}
+        self.made: dict[tuple, FormulaTerm] = {}
         self.known = {name: self.term(text) for name, text in leaves.items()}
 
     def read(self, bodies: Iterable[Body]) -> None:
@@ -58,22 +58,22 @@ class Formulas:
         """The product of two values."""
         return self.shown(self.term("*", self.value(a), self.value(b)))
 
-    def value(self, name: str) -> Term:
+    def value(self, name: str) -> FormulaTerm:
         """The term of a name; of one that no body computes, its stem."""
         return self.known.get(name) or self.term(name.rpartition("_")[0] or name)
 
-    def shown(self, term: Term) -> str:
+    def shown(self, term: FormulaTerm) -> str:
         for depth in range(DEEPEST, LEAST, -1):
             found = _shown(term, depth)
             if len(found) <= LONGEST:
                 return found
         return _shown(term, LEAST)
 
-    def term(self, head: str, *args: Term) -> Term:
+    def term(self, head: str, *args: FormulaTerm) -> FormulaTerm:
         """The term of an operation, once: what is the same is one."""
-        return self.made.setdefault((head, *map(id, args)), Term(head, args))
+        return self.made.setdefault((head, *map(id, args)), FormulaTerm(head, args))
 
-    def _read(self, x: ast.expr, integers: bool = False) -> Term:
+    def _read(self, x: ast.expr, integers: bool = False) -> FormulaTerm:
         """The term of an expression in the vocabulary of bodies."""
         match x:
             case ast.Name(id=name):
@@ -91,7 +91,7 @@ class Formulas:
                 return self._called(name, args)
         return self.term(ast.unparse(x))
 
-    def _called(self, name: str, args: list[ast.expr]) -> Term:
+    def _called(self, name: str, args: list[ast.expr]) -> FormulaTerm:
         if name.startswith("fetch_"):
             array = self._read(args[0])
             while array.args:
@@ -104,48 +104,50 @@ class Formulas:
         name = NAMED.get(name) or (OPS[name].symbol if name in OPS else None) or name
         return self._made(name, *map(self._read, args))
 
-    def _made(self, head: str, *args: Term) -> Term:
+    def _made(self, head: str, *args: FormulaTerm) -> FormulaTerm:
         """An operation as it is written: without what guards infinities, and exponentials as those of e."""
         match head, args:
             case "-", (a,) if not a.args and a.head in ("inf", "nan"):
                 return self.term(f"-{a.head}")
             case "-", (a, b) if a is b:
                 return self.term("0")
-            case "-", (a, Term("0")):
+            case "-", (a, FormulaTerm("0")):
                 return a
-            case "*", (Term("1"), a) | (a, Term("1")):
+            case "*", (FormulaTerm("1"), a) | (a, FormulaTerm("1")):
                 return a
-            case "*", (Term("/", (Term("1"), b)), a):
+            case "*", (FormulaTerm("/", (FormulaTerm("1"), b)), a):
                 return self._made("/", a, b)
-            case "*", (a, Term("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
+            case "*", (a, FormulaTerm("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
                 return self._made("*", self._made("*", a, b), c)
-            case "*", (Term("*", (a, Term(b, ()))), Term(c, ())) if _numbers(b, c):
+            case "*", (FormulaTerm("*", (a, FormulaTerm(b, ()))), FormulaTerm(c, ())) if _numbers(b, c):
                 return self._made("*", a, self.term(_number(float(b) * float(c))))
             case "*", (a, b) if a is b and a.args:
                 return self.term("**", a, self.term("2"))
-            case "==", (Term("*", (a, Term("rsqrt"))), Term("-inf")):
+            case "==", (FormulaTerm("*", (a, FormulaTerm("rsqrt"))), FormulaTerm("-inf")):
                 return self._made("==", a, args[1])
-            case "exp" | "exp2", (Term("0"),):
+            case "exp" | "exp2", (FormulaTerm("0"),):
                 return self.term("1")
-            case "exp2", (Term("-", (Term("*", (a, c)), Term("*", (b, d)))),) if c is d:
+            case "exp2", (FormulaTerm("-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d)))),) if c is d:
                 return self._raised(self._made("-", a, b), c)
-            case "exp2", (Term("*", (a, c)),):
+            case "exp2", (FormulaTerm("*", (a, c)),):
                 return self._raised(a, c)
-            case "-", (Term("*", (a, c)), Term("*", (b, d))) if c is d and c.head == "rsqrt":
+            case "-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d))) if c is d and c.head == "rsqrt":
                 return self.term("*", self._made("-", a, b), c)
-            case "where", (Term("isfinite", (a,)), b, Term("0")) if a is b:
+            case "where", (FormulaTerm("isfinite", (a,)), b, FormulaTerm("0")) if a is b:
                 return a
-            case "where", (Term(">", (Term("absolute"), Term())), Term("0.5"), a) if _turned(a):
+            case "where", (FormulaTerm(">", (FormulaTerm("absolute"), FormulaTerm())), FormulaTerm("0.5"), a) if (
+                _is_log2_e(a)
+            ):
                 return a  # so far from 0 numbers are equal, or further apart than any exponential tells
-            case "maximum", (a, Term("0")) if a.head.isdigit():
+            case "maximum", (a, FormulaTerm("0")) if a.head.isdigit():
                 return a
-            case "quotient", (a, Term("*", (b, Term("divisor_scale"))), _, _):
+            case "quotient", (a, FormulaTerm("*", (b, FormulaTerm("divisor_scale"))), _, _):
                 return self._made("/", a, b)
-            case "not", (Term("!=", (a, b)),):
+            case "not", (FormulaTerm("!=", (a, b)),):
                 return self._made("==", a, b)
         return self.term(head, *args)
 
-    def _raised(self, power: Term, factor: Term) -> Term:
+    def _raised(self, power: FormulaTerm, factor: FormulaTerm) -> FormulaTerm:
         """2 to the power times a factor; e to it, where the factor is log2(e), or a round number of times it."""
         if factor.head == LOG2_E:
             return self._made("exp", power)
@@ -156,7 +158,7 @@ class Formulas:
         return self.term("exp2", self.term("*", power, factor))
 
 
-def _factors(term: Term) -> int:
+def _factors(term: FormulaTerm) -> int:
     """How many factors a product has, counted to its right and to its left, up to a few more than are written."""
     count, stack = 0, [term]
     while stack and count <= MOST_FACTORS:
@@ -166,7 +168,7 @@ def _factors(term: Term) -> int:
     return count
 
 
-def _turned(factor: Term) -> bool:
+def _is_log2_e(factor: FormulaTerm) -> bool:
     """Whether a factor turns exponentials of e to those of 2."""
     return any(part.head == LOG2_E for part in (factor, *factor.args))
 
@@ -180,7 +182,7 @@ def _numbers(*texts: str) -> bool:
     return all(text[:1].isdigit() for text in texts)
 
 
-def _shown(term: Term, depth: int, outside: int = LOWEST) -> str:
+def _shown(term: FormulaTerm, depth: int, outside: int = LOWEST) -> str:
     """A term as text, in brackets where what stands `outside` binds as closely."""
     if not term.args:
         return f"({term.head})" if term.head.startswith("-") and outside >= UNARY else term.head

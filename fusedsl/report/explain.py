@@ -16,15 +16,15 @@ from ..runtime.arrays import CPU, ArrayFacts, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
 from .explained_case import Case, make_case
-from .float64_warnings import Widened, widened
-from .fusion_barriers import Refusal, refusals
+from .float64_warnings import Float64Operation, float64_operations
+from .fusion_barriers import FusionBarrier, fusion_barriers
 from .kernel_report import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
 from .table import html_table, text_table
-from .target import Target, choose, describe_arguments, this_machine
-from .unfused_baseline import Unfused, before
+from .target import ReportTarget, choose_target, describe_arguments, this_machine
+from .unfused_baseline import UnfusedBaseline, unfused_baseline
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,10 @@ class Explanation:
     arguments: tuple[str, ...]
     target: str
     kernels: tuple[KernelReport, ...]
-    before: Unfused
+    before: UnfusedBaseline
     temporaries: tuple[Temporary, ...]
-    refused: tuple[Refusal, ...]
-    widened: tuple[Widened, ...]
+    refused: tuple[FusionBarrier, ...]
+    widened: tuple[Float64Operation, ...]
     notes: tuple[str, ...]
 
     @property
@@ -111,12 +111,12 @@ def _plain(x: Any) -> Any:
 
 
 def case_of(
-    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: Target | None = None, **how: bool
+    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: ReportTarget | None = None, **how: bool
 ) -> Case:
     """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is that of `make_case`."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
-    return make_case(program.plans, arguments, choose(values, arguments, wanted, cc, specs), **how)
+    return make_case(program.plans, arguments, choose_target(values, arguments, wanted, cc, specs), **how)
 
 
 def explain(
@@ -136,9 +136,9 @@ def explain(
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
         kernels.append(report_launch(case, members, built, seconds_taken))
-    unfused = before(case)
+    unfused = unfused_baseline(case)
     if case.target.is_cuda:
-        slower = _slower(kernels, unfused)
+        slower = _slower_than_unfused(kernels, unfused)
     else:
         slower = slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
     return Explanation(
@@ -148,8 +148,8 @@ def explain(
         tuple(kernels),
         unfused,
         _temporaries(case),
-        refusals(case),
-        widened(case.graph),
+        fusion_barriers(case),
+        float64_operations(case.graph),
         tuple(notes + slower + _aliasing(case)),
     )
 
@@ -171,7 +171,7 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
     return tuple(found)
 
 
-def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
+def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:
     """Where the time model says that one operation after another would take less."""
     time = sum(k.seconds or 0 for k in kernels)
     if unfused.seconds is None or time <= SLOWER * unfused.seconds:
@@ -219,7 +219,7 @@ def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> li
 
 def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
     """(kernel, schedule) of a launch."""
-    found = case.together(members) if len(members) > 1 else case.scheduled(*members[0])
+    found = case.combo(members) if len(members) > 1 else case.scheduled(*members[0])
     assert found is not None
     return found
 
@@ -271,7 +271,7 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
     """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
-    case = case_of(program, values, device, cc, specs=this_machine(), claims=True)
+    case = case_of(program, values, device, cc, specs=this_machine(), reserve=True)
     arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
     for members in case.launches:

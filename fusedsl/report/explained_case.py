@@ -11,7 +11,7 @@ from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
 from ..program import call_steps
-from ..program.autotune import Tuned, chooser_of, recall
+from ..program.autotune import TuningResult, chooser_of, tuning_result
 from ..program.plans import Plans
 from ..program.resolve_call import layout_of, result_order, temporary_layouts
 from ..runtime import compile as compiler
@@ -21,14 +21,14 @@ from ..runtime.compile import CompiledKernel
 from ..runtime.layout import ArrayLayout, NeedsCopy, contiguous, view
 from ..runtime.outputs import packed_strides
 from ..runtime.specialize import combo_kernel, digests
-from .target import Target
+from .target import ReportTarget
 
 
 @dataclass(frozen=True)
 class Case:
     """What a call would do: `copied` names the arguments that must be made contiguous first.
 
-    Where it `claims` binaries for its shapes, it counts as a call; else nothing changes for later ones.
+    Where it `reserve` binaries for its shapes, it counts as a call; else nothing changes for later ones.
     """
 
     plans: Plans
@@ -37,9 +37,9 @@ class Case:
     plan: Plan
     bounds: tuple[BoundKernel, ...]
     copied: tuple[str, ...]
-    target: Target
+    target: ReportTarget
     layouts: Mapping[tuple[str, int], ArrayLayout]
-    claims: bool = False
+    reserve: bool = False
 
     @property
     def facts(self) -> list[ArrayFacts | Weak]:
@@ -58,7 +58,7 @@ class Case:
         found = []
         for numbers in self.plan.shared:
             members = [self.kernels[k] for k in numbers if not self.bounds[k].empty] or [self.kernels[numbers[0]]]
-            together = len(members) > 1 and self.together(members) is not None
+            together = len(members) > 1 and self.combo(members) is not None
             found += [members] if together else [[one] for one in members]
         return found
 
@@ -68,7 +68,7 @@ class Case:
         made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
         return made
 
-    def streaming(self) -> list[tuple[KernelPlan, BoundKernel]]:
+    def without_stored_scores(self) -> list[tuple[KernelPlan, BoundKernel]]:
         """The kernels of the plan that stores no scores, which this one took the place of."""
         given = list(self.arguments.values())
         plan = self.plans.plan(given, self.extents, self.plan.together, "staged", False)
@@ -79,26 +79,26 @@ class Case:
         """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
-        return chooser_of(self.plans, self.claims)(0, plan, bound, self.target.hardware)
+        return chooser_of(self.plans, self.reserve)(0, plan, bound, self.target.hardware)
 
-    def together(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> tuple[Any, Any] | None:
+    def combo(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> tuple[Any, Any] | None:
         """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
         assert self.target.hardware is not None
         chosen = [self.scheduled(*member) for member in members]
-        return combo_kernel(members, chosen, self.target.hardware, self.claims)
+        return combo_kernel(members, chosen, self.target.hardware, self.reserve)
 
-    def tuned(self, plan: KernelPlan, bound: BoundKernel) -> Tuned | None:
+    def tuned(self, plan: KernelPlan, bound: BoundKernel) -> TuningResult | None:
         """What tuning found for one kernel, where it was asked for and has been done."""
         hardware = self.target.hardware
         if hardware is None or not self.plans.options.tunes:
             return None
-        return recall(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
+        return tuning_result(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
 
     def built(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> CompiledKernel:
         """The compiled launch; CompileError where the compiler is missing or refuses."""
-        hardware, build = self.target.hardware, self.plans.builder
+        hardware, build = self.target.hardware, self.plans.kernel_compiler
         if len(members) > 1 and hardware is not None:
-            joined = self.together(members)
+            joined = self.combo(members)
             assert joined is not None
             return build.on_cuda(*joined, digests(members), hardware.cc, self)
         plan, bound = members[0]
@@ -119,8 +119,8 @@ class Case:
 def make_case(
     plans: Plans,
     arguments: Mapping[str, ArrayFacts | Weak],
-    target: Target,
-    claims: bool = False,
+    target: ReportTarget,
+    reserve: bool = False,
     alone: bool = False,
     listed: bool = False,
 ) -> Case:
@@ -129,34 +129,34 @@ def make_case(
     Where it is `alone`, whatever was called before, its shapes have binaries of their own; where it is `listed`, it is
     one of many calls.
     """
-    found = _made(plans, arguments, target, claims, alone)
+    found = _make_case(plans, arguments, target, reserve, alone)
     given, hardware = list(arguments.values()), target.hardware
-    if hardware and plans.share(found.plan, found.bounds, given, found.extents, hardware, listed, claims):
-        return _made(plans, arguments, target, claims, alone, True)
+    if hardware and plans.use_generic_plan(found.plan, found.bounds, given, found.extents, hardware, listed, reserve):
+        return _make_case(plans, arguments, target, reserve, alone, True)
     return found
 
 
-def _made(
+def _make_case(
     plans: Plans,
     arguments: Mapping[str, ArrayFacts | Weak],
-    target: Target,
-    claims: bool,
+    target: ReportTarget,
+    reserve: bool,
     alone: bool,
-    loose: bool = False,
+    symbolic_units: bool = False,
 ) -> Case:
     """The case under a plan whose kernels have schedules; where it is `loose`, for extents of 1 as for others."""
     given = list(arguments.values())
     extents = call_steps.extents_of(given)
     way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
     while way is not None:
-        plan = plans.plan(given, extents, *way, loose)
+        plan = plans.plan(given, extents, *way, symbolic_units)
         call_steps.check_call(plan, extents)
         layouts, copied = bind_layouts(plan, given, extents)
-        family = None if alone else call_steps.family_of(plans.family, plans.options, plan)
+        family = None if alone else call_steps.specialization_group(plans.program_key, plans.options, plan)
         bounds = tuple(call_steps.bind_kernels(plan, layouts, extents, family))
-        way = call_steps.other_way(plan, bounds, target.hardware, claims)
+        way = call_steps.fallback_formulation(plan, bounds, target.hardware, reserve)
     names = tuple(plans.names[k] for k in copied)
-    return Case(plans, arguments, extents, plan, bounds, names, target, layouts, claims)
+    return Case(plans, arguments, extents, plan, bounds, names, target, layouts, reserve)
 
 
 def bind_layouts(plan: Plan, given: Sequence[ArrayFacts | Weak], extents) -> tuple[dict, list[int]]:

@@ -11,28 +11,28 @@ from .graph_formulas import formula
 
 
 @dataclass(frozen=True)
-class Widened:
+class Float64Operation:
     """One operation that is computed in float64, and why; empty where it only follows from another of them."""
 
     operation: str
     reason: str
 
 
-def widened(graph: Graph) -> tuple[Widened, ...]:
+def float64_operations(graph: Graph) -> tuple[Float64Operation, ...]:
     """The float64 operations below which no float64 array and no cast to float64 stands."""
     asked: set[Node] = set()
-    found: dict[Node, Widened] = {}
+    found: dict[Node, Float64Operation] = {}
     names = [p.name for p in graph.parameters]
     for n in graph.nodes():
-        if _asks(n) or any(a in asked for a in n.args):
+        if _is_requested(n) or any(a in asked for a in n.args):
             asked.add(n)
         elif _is_wide(n):
             follows = any(_source(a) in found for a in n.args)
-            found[n] = Widened(formula(n, names), "" if follows else _reason(n))
+            found[n] = Float64Operation(formula(n, names), "" if follows else _reason(n))
     return tuple(found.values())
 
 
-def _asks(n: Node) -> bool:
+def _is_requested(n: Node) -> bool:
     """Whether the user wrote float64 here: an array or a NumPy scalar of that type, or a cast to it."""
     return n.type.dtype is FLOAT64 and not n.type.weak and n.op in ("param", "scalar", "cast")
 

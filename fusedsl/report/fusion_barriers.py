@@ -12,44 +12,44 @@ from ..fusion.messages import STORED
 from ..hardware import Hardware
 from ..kernel_ir.attention import Stream
 from ..kernel_ir.plan import KernelPlan
-from ..program.make_plan import decisions
+from ..program.make_plan import fusion_decisions
 from ..runtime.bind_shapes import BoundKernel
 from .explained_case import Case
 from .kernel_formulas import array_name
 
 
 @dataclass(frozen=True)
-class Refusal:
+class FusionBarrier:
     """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
 
     reason: str
     seconds: float | None = None
 
 
-def refusals(case: Case) -> tuple[Refusal, ...]:
+def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
     """Why there is more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
 
-    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
-    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
+    told = fusion_decisions(case.graph, case.plan, case.extents, case.target.hardware)
+    found = [FusionBarrier(d.reason, d.seconds) for d in told if not d.joined]
     if any(STORED in r.reason for r in found):
-        limit = _limit(case) or STORED
-        found = [Refusal(r.reason.replace(STORED, limit), r.seconds) for r in found]
+        limit = _stored_scores_limit(case) or STORED
+        found = [FusionBarrier(r.reason.replace(STORED, limit), r.seconds) for r in found]
     if not found and len(case.launches) > 1:
-        found = [Refusal(reason) for reason in _structure(case)]
+        found = [FusionBarrier(reason) for reason in _kernel_roles(case)]
     for plan, bound in case.kernels:
         if not case.scheduled(plan, bound)[0].resident:
-            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
-    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
+            found += [FusionBarrier(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
+    named_ones = [FusionBarrier(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
     return tuple(dict.fromkeys(named_ones))
 
 
 # -- what each kernel is there for
 
 
-def _structure(case: Case) -> list[str]:
+def _kernel_roles(case: Case) -> list[str]:
     """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
     found = []
     passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
@@ -63,11 +63,11 @@ def _structure(case: Case) -> list[str]:
     for k, kernel in enumerate(case.plan.kernels):
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
         if kernel.stream is None and readers:
-            found.append(_before(case, k, readers[0]))
+            found.append(_producer_role(case, k, readers[0]))
     return found or ["the kernels run over different rows and columns"]
 
 
-def _before(case: Case, k: int, reader: int) -> str:
+def _producer_role(case: Case, k: int, reader: int) -> str:
     """What a kernel finds for a pass over scores."""
     kernel = case.plan.kernels[k]
     if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
@@ -94,18 +94,18 @@ def _read(kernel: KernelPlan) -> set[int]:
 # -- why scores are stored
 
 
-def _limit(case: Case) -> str:
+def _stored_scores_limit(case: Case) -> str:
     """The limit that keeps a pass over scores from a kernel; nothing where it is none of those that have a name."""
     hardware = case.target.hardware
-    for plan, bound in case.streaming() if hardware is not None else ():
+    for plan, bound in case.without_stored_scores() if hardware is not None else ():
         assert hardware is not None
         stream = bound.kernel.stream
         if stream is not None and schedule_scores(bound.kernel, bound.extents, hardware) is None:
-            return _hit(case, plan, bound, stream, hardware)
+            return _attention_limit(case, plan, bound, stream, hardware)
     return ""
 
 
-def _hit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: Stream, hardware: Hardware) -> str:
+def _attention_limit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: Stream, hardware: Hardware) -> str:
     """The limit that one pass hits."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"

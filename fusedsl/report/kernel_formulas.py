@@ -23,7 +23,7 @@ def array_name(case: Case, use: ArrayUse) -> str:
     return use.kind if only else f"{use.kind} {use.index}"
 
 
-def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
+def kernel_formulas(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     names = _Names(case, plan)
     formulas = Formulas(names.leaves)

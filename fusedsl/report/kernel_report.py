@@ -17,11 +17,11 @@ from ..ir.dims import evaluate
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial
-from ..program.kernel_work import computed, work_of
+from ..program.kernel_work import instruction_totals, kernel_work
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import CompiledKernel
 from .explained_case import Case
-from .kernel_formulas import array_name, members_of
+from .kernel_formulas import array_name, kernel_formulas
 from .units import plural
 
 Members = Sequence[tuple[KernelPlan, BoundKernel]]
@@ -100,10 +100,10 @@ def report_launch(
     if len(members) == 1:
         return _report_kernel(case, *members[0], built, measured)
     hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
-    together = case.together(members)
+    together = case.combo(members)
     assert hardware is not None and together is not None
     launch, _ = bundle_geometries(*together, [bound.extents for _, bound in members])
-    why, registers = _settled(together[1], launch.threads, built, hardware)
+    why, registers = _schedule_reason(together[1], launch.threads, built, hardware)
     return KernelReport(
         " and ".join(one.name for one in found),
         tuple(member for one in found for member in one.members),
@@ -132,39 +132,39 @@ def _report_kernel(
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
-    issued = round(computed(kernel, bound)[0])
-    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved)
+    issued = round(instruction_totals(kernel, bound)[0])
+    told = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
+        return KernelReport(*told, issued, loops + _mask_note(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
-    work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    work = kernel_work(kernel, schedule, bound, launch, hardware, read, written, numbers)
     issued = issued if kernel.stream is None else round(work.instructions)  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
-    why, registers = _settled(schedule, launch.threads, built, hardware)
-    why += _masks(kernel) + _open(kernel)
+    why, registers = _schedule_reason(schedule, launch.threads, built, hardware)
+    why += _mask_note(kernel) + _unknown_note(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
     return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
-def _masks(kernel: KernelIR) -> str:
+def _mask_note(kernel: KernelIR) -> str:
     """What becomes of tiles of scores with masks."""
     return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
 
 
-def _open(kernel: KernelIR) -> str:
+def _unknown_note(kernel: KernelIR) -> str:
     """What the time does not know."""
     if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
         return ""
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
-def _settled(schedule: Any, threads: int, built: CompiledKernel | None, hardware: Hardware) -> tuple[str, int]:
+def _schedule_reason(schedule: Any, threads: int, built: CompiledKernel | None, hardware: Hardware) -> tuple[str, int]:
     """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
     columns taken."""
     why = singular(schedule.reason)
@@ -249,6 +249,6 @@ def _iteration(bound: BoundKernel, kernel: KernelIR) -> str:
         columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.stream.scores})
         products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
         return f"{rows:,} rows × {columns:,} scores of {products} products"
-    if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
+    if kernel.phases[-1].folds or kernel.row_axes or bound.looped is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"

@@ -30,9 +30,9 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
         help = "explain it without measure=True, or where that GPU is"
         raise ArgumentError(f"there is nothing to measure {case.target} on", "argument.measure", help=help)
-    facts = {name: describe(_made(v), name) for name, v in zip(case.plans.names, values)}
+    facts = {name: describe(_random_array(v), name) for name, v in zip(case.plans.names, values)}
     if case.target.is_cuda:
-        facts = _there(facts)
+        facts = _upload(facts)
     _, device = library_and_device(facts)
     prepared = prepare(case.plans, facts, None, chooser_of(case.plans))
     fires, stream = prepared.call.repeatable(prepared.payloads)
@@ -40,7 +40,7 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
 
 
-def _there(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
+def _upload(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
     """The arguments on a GPU: those that are not there yet are copied to where the others live."""
     devices = [a.device for a in facts.values() if isinstance(a, ArrayFacts) and a.device != CPU]
     index = devices[0][1] if devices else 0
@@ -53,7 +53,7 @@ def _there(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
     return moved
 
 
-def _made(value: Any) -> Any:
+def _random_array(value: Any) -> Any:
     """An array that a spec stands for: random, its strides included."""
     if not isinstance(value, Spec):
         return value

@@ -27,7 +27,7 @@ COMMAND = "python -m fusedsl reference --write docs/reference.md"
 
 
 @dataclass(frozen=True)
-class Entry:
+class ReferenceEntry:
     """What the reference says of one function."""
 
     name: str
@@ -40,7 +40,7 @@ class Entry:
     result: str
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> ReferenceEntry:
     """The entry of a function, by any of its names. Raises UnknownNameError."""
     name = functions.ALIASES.get(name, name)
     if not calls.exists(name):
@@ -50,7 +50,7 @@ def entry(name: str) -> Entry:
     others = tuple(alias for alias, known in functions.ALIASES.items() if known == name)
     elsewhere = ELSEWHERE.get(name, f"numpy.{name}")
     dtypes = _dtypes(PLAIN.get(name, example))
-    return Entry(name, _signature(name), others, _meaning(name), dtypes, elsewhere, example, _result(example))
+    return ReferenceEntry(name, _signature(name), others, _meaning(name), dtypes, elsewhere, example, _result(example))
 
 
 # -- from the tables

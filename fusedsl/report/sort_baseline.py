@@ -10,7 +10,7 @@ from ..fusion.partition_graph import SLOWER
 from ..hardware import CPU
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph, Node
-from .unfused_baseline import Unfused
+from .unfused_baseline import UnfusedBaseline
 from .units import seconds_text
 
 # measured: seconds of one thread of a Zen 5 for an element and each level (the logarithm of its row's length), of rows
@@ -18,7 +18,7 @@ from .units import seconds_text
 MERGE, VALUES, POSITIONS = 4.2e-9, 0.2e-9, 1e-9
 
 
-def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: Unfused) -> list[str]:
+def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: UnfusedBaseline) -> list[str]:
     """The note that says so, of a call that moves so many bytes; nothing where there is no order, or NumPy's takes
     longer."""
     orders = [n for n in graph.nodes() if n.op == "ranked" and n.type.shape == n.args[0].type.shape]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from ..hardware import Hardware, facts
+from ..hardware import Hardware, hardware_facts
 from ..program import call_steps
 from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
 from ..runtime.outputs import library_and_device
@@ -18,7 +18,7 @@ DEFAULT_CC = (9, 0)
 
 
 @dataclass(frozen=True)
-class Target:
+class ReportTarget:
     """Where kernels are to run; `hardware` is None on the CPU."""
 
     hardware: Hardware | None = None
@@ -44,7 +44,9 @@ def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
     }
 
 
-def choose(values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: Target | None) -> Target:
+def choose_target(
+    values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: ReportTarget | None
+) -> ReportTarget:
     """The target of a report: `device` and `cc` where they are given, else where the arrays live.
 
     Where there are specs and no array it is `specs`, or (None) CUDA with compute capability 9.0.
@@ -52,18 +54,18 @@ def choose(values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: 
     """
     kind, index = _parse_device(device if device is not None or cc is None else "cuda")
     _, home = library_and_device(arguments)
-    unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_lives, values))
+    unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
     if kind is None and unsettled:
-        return specs or Target(facts(DEFAULT_CC))
+        return specs or ReportTarget(hardware_facts(DEFAULT_CC))
     if (kind or home[0]) == "cpu":
-        return Target()
+        return ReportTarget()
     if cc is not None:
-        return Target(facts(parse_cc(cc)))
+        return ReportTarget(hardware_facts(parse_cc(cc)))
     present = index if home == CPU else home[1]
-    return Target(facts(DEFAULT_CC) if present is None else _card(present))
+    return ReportTarget(hardware_facts(DEFAULT_CC) if present is None else _card(present))
 
 
-def _lives(value: Any) -> bool:
+def _has_memory(value: Any) -> bool:
     """Whether an argument is an array with memory (rather than a number or a spec)."""
     return not isinstance(value, (Spec, bool, int, float))
 
@@ -83,7 +85,7 @@ def parse_cc(cc: Any) -> tuple[int, int]:
     if len(parts) != 2 or not all(isinstance(p, int) for p in parts):
         raise ArgumentError(f"{cc!r} is no compute capability", "argument.cc", help="give it as 80, 90 or 100")
     try:
-        facts(parts)  # type: ignore[arg-type]
+        hardware_facts(parts)  # type: ignore[arg-type]
     except ValueError as fault:
         raise ArgumentError(str(fault), "argument.cc", help="give it as 80, 90 or 100") from None
     return parts  # type: ignore[return-value]
@@ -101,8 +103,8 @@ def _card(index: int) -> Hardware:
     return call_steps.hardware_of(driver().facts(index))
 
 
-def this_machine() -> Target:
+def this_machine() -> ReportTarget:
     """What calls on this machine would run on: its first GPU, or its CPU."""
     from ..runtime.driver import cuda_available
 
-    return Target(_card(0)) if cuda_available() else Target()
+    return ReportTarget(_card(0)) if cuda_available() else ReportTarget()

@@ -1,7 +1,8 @@
-"""Arrays known through a protocol only: DLPack, and version 3 of `__cuda_array_interface__`.
+"""Arrays known through a protocol alone: DLPack, and version 3 of `__cuda_array_interface__`.
 
-DLPack structures are read with ctypes, so that no library need be there to consume them. A capsule that was only
-looked at, not renamed, is still owned by its producer's destructor: keeping it alive keeps the memory.
+DLPack structures are read with ctypes, so that no library is needed to consume them. A capsule that is read but not
+renamed is still owned by its producer's destructor: keeping the capsule alive keeps the memory.
+
 Sources: dmlc/dlpack `dlpack.h` 1.x and its Python specification; Numba's "CUDA Array Interface (Version 3)".
 """
 
@@ -61,7 +62,7 @@ _READ_ONLY = 1
 
 
 def read_dlpack(x: Any, name: str) -> Facts:
-    """The facts of an object with `__dlpack__`; its producer's work is made to precede ours on the current streams."""
+    """The facts of an object with `__dlpack__`; the current streams wait for its producer's work."""
     number, index = x.__dlpack_device__()
     kind = _DEVICES.get(int(number))
     if kind is None:
@@ -113,7 +114,7 @@ def _element(tensor: _DLTensor, name: str) -> str:
 
 
 def read_interface(x: Any, name: str) -> Facts:
-    """The facts of an object with `__cuda_array_interface__`; its stream is made to precede the current streams."""
+    """The facts of an object with `__cuda_array_interface__`; the current streams wait for its stream."""
     facts = x.__cuda_array_interface__
     if facts.get("mask") is not None:
         help = "pass the data and the mask as two arrays, with where(mask, ...)"

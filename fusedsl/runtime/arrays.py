@@ -1,6 +1,6 @@
-"""Any library's array as plain facts: type, shape, strides, address and device, or an error that says what to pass.
+"""Arguments of any library as plain facts: dtype, shape, strides, address, device; or an error with the form to pass.
 
-Libraries are looked up by type among the modules that are already imported; none is ever imported here.
+Libraries are looked up by type among the imported modules; none is ever imported here.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ CPU = ("cpu", 0)
 
 @dataclass(frozen=True, slots=True)
 class ArrayFacts:
-    """One argument as the schedules and launches see it.
+    """One array argument as schedules and launches see it.
 
-    `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols only.
-    `strides` count elements. `owner` keeps the memory alive; it is the argument itself, or where `copied` a plain
-    copy of it (of byte-swapped, misaligned or lazily negated memory) that is to be used in its place.
+    `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols alone. `strides`
+    count elements. `owner` keeps the memory alive: the argument itself, or with `copied` a plain copy of it (of
+    byte-swapped, misaligned or lazily negated memory) that is used instead.
     """
 
     library: str
@@ -43,7 +43,7 @@ class ArrayFacts:
 
     @property
     def by_value(self) -> bool:
-        """Whether this is a rank-0 host value: strong in type, passed as a number, at home on any device."""
+        """Whether this is a rank-0 host value: its dtype is strong, it is passed as a number, and fits any device."""
         return not self.shape and self.device == CPU
 
     @property
@@ -69,14 +69,14 @@ SPELLED = {
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """A Python number: it takes the type of the array that it meets."""
+    """A Python number: it takes the dtype of the array that it is combined with."""
 
     kind: str  # "b" bool, "i" int, "f" float
     value: bool | int | float
 
     @property
     def dtype(self) -> DType:
-        """The type of an output that only weak values enter."""
+        """The dtype of an output that depends on weak values alone."""
         return {"b": BOOL, "i": INT64, "f": FLOAT64}[self.kind]
 
 
@@ -90,7 +90,7 @@ def describe(argument: Any, name: str = "argument") -> ArrayFacts | Weak:
         return _describe(argument, name)
     except (FusedslError, MemoryError):
         raise
-    except Exception as error:  # whatever another library's object raises where it is asked for its facts
+    except Exception as error:  # any exception of another library's attributes
         message = f"{name}, a {type_name(type(argument))}, cannot be read: {error}"
         help = f"pass {name} as a plain NumPy, CuPy or torch array"
         raise ArgumentError(message, "argument.type", help=help) from error
@@ -121,7 +121,7 @@ def _describe(argument: Any, name: str) -> ArrayFacts | Weak:
 
 
 def _as_numpy_scalar(array: ArrayFacts) -> ArrayFacts:
-    """A rank-0 CPU array of another library as NumPy's, whose number can be read."""
+    """A rank-0 CPU array of another library as a NumPy array, whose number can be read."""
     import numpy as np
 
     data = ctypes.string_at(array.pointer, array.dtype.itemsize)
@@ -133,7 +133,7 @@ _BASES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"), ("nump
 
 
 def library_of(argument: Any) -> str | None:
-    """numpy, torch, cupy, dlpack or interface; None for anything that is no array."""
+    """numpy, torch, cupy, dlpack or interface; None if it is no array."""
     kind = type(argument)
     if kind in (float, int, bool):
         return None
@@ -148,7 +148,7 @@ def library_of(argument: Any) -> str | None:
     return "interface" if hasattr(argument, "__cuda_array_interface__") else None
 
 
-# ---- what is no array
+# ---- arguments that are not arrays
 
 _FORMS = {
     "pandas": "{x}.to_numpy()",
@@ -189,14 +189,14 @@ def _form(argument: Any, name: str) -> str | None:
 
 
 def type_name(kind: type) -> str:
-    """A class as messages name it."""
+    """The name of a class in messages."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
-    """The DTypeError for an element type that no kernel computes with; strings and objects are such too.
+    """The DTypeError for an element type that no kernel computes with, strings and objects included.
 
-    `form` is how the user writes what is called `name`.
+    `form` is the expression by which the user wrote what is called `name`.
     """
     message = f"{name} has elements of type {dtype}"
     name = form or name
@@ -299,7 +299,7 @@ def gradient_fault(name: str) -> ArgumentError:
 
 
 def _aligned(cupy: Any, x: Any, size: int) -> Any:
-    """A copy of elements that are not aligned, byte by byte: CuPy's own kernels fault on them, for good."""
+    """A copy of misaligned elements, byte by byte: CuPy's own kernels fault on them, and the context is lost."""
     octets = cupy.ndarray((*x.shape, size), "uint8", x.data, (*x.strides, 1))
     return octets.copy().view(x.dtype).reshape(x.shape)
 

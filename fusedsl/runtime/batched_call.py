@@ -1,4 +1,4 @@
-"""Many calls of one kernel as one launch record, and a prepared call over lists, whose outputs overlap nothing."""
+"""Many calls of one kernel in one launch (foreach): parameter tables, and the prepared call over lists."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB
 
 @dataclass(frozen=True)
 class BatchedPayloads(PayloadLayout):
-    """The payloads of one call among many: its arguments by their places in the lists, results list after list."""
+    """The payload indices of one call of many: arguments by `argument_indices`, results list after list."""
 
-    places: tuple[int, ...] = ()
+    argument_indices: tuple[int, ...] = ()
     call: int = 0
     calls: int = 1
 
     def argument(self, k: int) -> int:
-        return self.places[k]
+        return self.argument_indices[k]
 
     def result(self, k: int) -> int:
         return super().result(k * self.calls + self.call)
@@ -43,12 +43,12 @@ class BatchedPayloads(PayloadLayout):
 
 @dataclass(frozen=True)
 class BatchMember:
-    """One call's use of a kernel: its plan, its numbers, and where its arrays stand."""
+    """One call's use of a kernel: its plan, its bound shapes, and its payload indices."""
 
     plan: KernelPlan
     bound: BoundKernel
     geometry: Geometry
-    where: BatchedPayloads
+    payload_layout: BatchedPayloads
     temporaries: Sequence[int]
     extents: Mapping[Symbol, int]
 
@@ -59,7 +59,7 @@ def max_table_words(cuda: int) -> int:
 
 
 def parameter_table(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> Table:
-    """The table of so many calls of a kernel; `shared` are the arguments that are the same for all calls."""
+    """The table of `calls` calls of a kernel; `shared` are the arguments that are the same for all calls."""
     kinds = [slot.kind for slot in slots(built_for)]
     common = set(shared)
     alike = [use.kind == "argument" and use.source in common for use in plan.scalars]
@@ -71,7 +71,7 @@ def parameter_table(plan: KernelPlan, built_for: Any, calls: int, shared: Iterab
 
 
 def chunks(members: Sequence[BatchMember], capacity: int) -> Iterator[list[BatchMember]]:
-    """The members of each launch: as many as a table holds and a grid has blocks for."""
+    """The members of each launch: as many as the table's capacity and the grid limit allow."""
     chunk: list[BatchMember] = []
     blocks = 0
     for member in members:
@@ -106,9 +106,11 @@ def batched_launch(
         halves[2 * table.starts_at + call] = first
         first += member.geometry.blocks
         shift = 8 * call * table.pointers
-        found = pointer_slots(member.plan, member.bound, built.kernel, member.where, member.temporaries)
+        found = pointer_slots(member.plan, member.bound, built.kernel, member.payload_layout, member.temporaries)
         pointers += [slot._replace(offset=slot.offset + shift) for slot in found]
-        found_scalars = scalar_slots(member.plan, built.kernel, member.bound, member.where, numbers, member.extents)
+        found_scalars = scalar_slots(
+            member.plan, built.kernel, member.bound, member.payload_layout, numbers, member.extents
+        )
         own = [found_scalars[k] for k in table.own]
         begin = table.own_at(call)
         scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
@@ -126,7 +128,7 @@ def batched_launch(
 
 @dataclass(frozen=True)
 class AddressRange:
-    """The bytes from `low` to `high` that an array spans: an argument's, or the output `output`'s."""
+    """The byte range from `low` to `high` of an array: argument `index`, or with `output`, output `index`."""
 
     low: int
     high: int
@@ -135,34 +137,34 @@ class AddressRange:
 
 
 def overlapping_ranges(stretches: Iterable[AddressRange]) -> Iterator[tuple[AddressRange, AddressRange]]:
-    """The pairs of stretches that meet and of which one is an output's, by address."""
+    """The pairs of ranges that overlap and of which at least one is an output."""
     live: list[AddressRange] = []
-    for one in sorted(stretches, key=lambda s: s.low):
-        if one.low == one.high:
+    for current in sorted(stretches, key=lambda s: s.low):
+        if current.low == current.high:
             continue
-        live = [other for other in live if other.high > one.low]
+        live = [other for other in live if other.high > current.low]
         for other in live:
-            if one.output or other.output:
-                yield other, one
-        live.append(one)
+            if current.output or other.output:
+                yield other, current
+        live.append(current)
 
 
 class BatchedCall(PreparedCall):
     """A prepared call over lists: its arguments and results are those of all calls, list after list."""
 
-    _trusted: tuple[list, list] | None = None  # payloads and addresses of outputs that may be written together
+    _known_disjoint: tuple[list, list] | None = None  # payloads and output addresses that passed may_write
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
         return self.run(payloads, outs, [] if outs is None else addresses_of(outs))
 
     def run(self, payloads: list, outs: Sequence[Any] | None, addresses: list[int]) -> list:
-        """The same where the addresses of `outs` are known, 0 for None."""
+        """`__call__` if the addresses of `outs` are known, 0 for None."""
         if outs is None:
-            results = [make() for make in self.makers]
+            results = [make() for make in self.allocators]
             addresses = addresses_of(results)
-        elif 0 in addresses:  # to be made, or of an empty array
-            results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+        elif 0 in addresses:  # to be allocated, or of an empty array
+            results = [make() if given is None else given for make, given in zip(self.allocators, outs)]
             addresses = addresses_of(results)
         else:
             results = list(outs)
@@ -178,19 +180,19 @@ class BatchedCall(PreparedCall):
             mark_written([out for out in outs if out is not None])
         return results
 
-    def trust(self, payloads: Sequence[Any], addresses: list[int]) -> None:
-        """Remember that these outputs have been found to overlap nothing that they may not."""
-        self._trusted = (list(payloads), addresses)
+    def mark_disjoint(self, payloads: Sequence[Any], addresses: list[int]) -> None:
+        """Cache that these outputs overlap nothing that they may not."""
+        self._known_disjoint = (list(payloads), addresses)
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
-        """Whether these outputs overlap nothing but the arguments that each may be in place of."""
+        """Whether these outputs overlap nothing except the arguments that they may replace in place."""
         return self.may_write_at(payloads, outs, addresses_of(outs))
 
     def may_write_at(self, payloads: Sequence[Any], outs: Sequence[Any], addresses: list[int]) -> bool:
-        """The same where the addresses of `outs` are known, 0 for None."""
+        """`may_write` if the addresses of `outs` are known, 0 for None."""
         if self.library == "numpy" and not all(out is None or out.flags.writeable for out in outs):
             return False
-        if self._trusted == (payloads, addresses):
+        if self._known_disjoint == (payloads, addresses):
             return True
         same = {k for k, r in self.in_place if payloads[k] == addresses[r]}
         stretches = [
@@ -201,5 +203,5 @@ class BatchedCall(PreparedCall):
                 stretches.append(AddressRange(address + span[0], address + span[1], r, True))
         if next(overlapping_ranges(stretches), None) is not None:
             return False
-        self.trust(payloads, addresses)
+        self.mark_disjoint(payloads, addresses)
         return True

@@ -1,4 +1,4 @@
-"""A call with its arguments fixed: what Kernel.bind returns. Its parameter blocks are filled in once."""
+"""Calls with fixed arguments, as Kernel.bind returns them: their parameter blocks are filled in once."""
 
 from __future__ import annotations
 
@@ -18,40 +18,38 @@ from .native_entry import NativeEntry, graph_launcher
 from .outputs import version_counter
 from .prepared_call import PreparedCall
 
-CALLS_BEFORE_GRAPH = 4  # on a stream until it has a graph there
+CALLS_BEFORE_GRAPH = 4  # calls on a stream until a graph is recorded for it
 
 
 class BoundCall(Protocol):
-    """Computes the same results from the same arrays again, whatever these hold by then: `bound()`.
+    """Recomputes the same results from the same arrays, whatever these hold by then: `bound()`.
 
-    `result` is where they go (a tuple of several), and what a call returns. Runs on the caller's current stream. Python
-    numbers keep the value that they had. Threads may call at once, as long as they do not write the same results.
+    `result` is the output array (a tuple of several) that a call writes and returns. A call runs on the caller's
+    current stream. Python numbers keep the value that they had. Threads may call at once, as long as they write other
+    results.
     """
 
     result: Any
-    fixed: CapturableLaunch
+    capturable: CapturableLaunch
 
     def __call__(self) -> Any: ...
 
 
 @dataclass(frozen=True)
 class CapturableLaunch:
-    """What a bound call is for a graph. On a CUDA `device`, `fire(stream)` launches it once on that stream, and so does
-    `record(stream)` in a capture of ours; `stream()` is the caller's current one, and `written` are torch's tensors
-    that it writes.
-    """
+    """The launches of a bound call, as a CUDA graph records them; without fields if they cannot be recorded."""
 
-    device: int | None = None
-    fire: Callable[[int], None] | None = None
-    stream: Callable[[], int] | None = None
-    written: tuple = ()
-    record: Callable[[int], None] | None = None
+    device: int | None = None  # of the CUDA device; None on the CPU
+    fire: Callable[[int], None] | None = None  # launches once on this stream
+    stream: Callable[[], int] | None = None  # the caller's current stream
+    written: tuple = ()  # torch tensors that the call writes
+    record: Callable[[int], None] | None = None  # launches on a stream that we capture
 
 
 def bind_results(bound: Any, result: Any, fixed: CapturableLaunch) -> BoundCall:
-    """A function of nothing as a bound call."""
-    bound.result, bound.fixed = result, fixed
-    bound.__qualname__ = "Kernel.bind.<locals>.bound"  # by which pickle says why it cannot take it along
+    """A function without arguments as a bound call."""
+    bound.result, bound.capturable = result, fixed
+    bound.__qualname__ = "Kernel.bind.<locals>.bound"  # pickle names it in its error
     return bound
 
 
@@ -73,7 +71,7 @@ def fix_arguments(
     fire = once.function("fire", "stream")
     lines = FunctionWriter()
     lines.add(f"stream = {stream_expression(call.stream, lines.name)}")
-    if hasattr(memory, "record_stream"):  # torch's, which is to know of all streams that use it
+    if hasattr(memory, "record_stream"):  # torch's allocator must know all streams that use the memory
         known = {call.stream()}
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
         lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
@@ -96,23 +94,25 @@ def fix_arguments(
 
 
 def overlapped_launches(call: PreparedCall, values: Sequence[Any]) -> Callable[[int], None]:
-    """What launches a call with these payloads on a stream that is captured: the launches overlap in starting.
+    """A function that launches a call with these payloads on a stream under capture; its launches overlap.
 
-    In graphs alone: on a stream, blocks that wait early are placed badly (measured: up to 1.8 times the time).
+    Only graphs overlap launches (programmatic dependent launch): on a plain stream, blocks that wait early are placed
+    badly.
     """
-    place, tickets = len(values) - len(call.numbers) - 1, call.tickets
+    # measured: up to 1.8 times the time on a plain stream
+    index, tickets = len(values) - len(call.numbers) - 1, call.tickets
 
     def launch(stream: int) -> None:
         payloads = list(values)
-        payloads[place] = 0 if tickets is None else tickets(stream, ours=True)
+        payloads[index] = 0 if tickets is None else tickets(stream, ours=True)
         for number, record in enumerate(call.records):
-            (record.follow if number else record.fire)(payloads, stream)
+            (record.fire_overlapped if number else record.fire)(payloads, stream)
 
     return launch
 
 
 class _StreamGraphs:
-    """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches; if it gives 1, `again` is to."""
+    """The graphs of a bound call by stream. `get(stream, fire)(stream)` launches; if it returns 1, call `again`."""
 
     def __init__(self, fire: Callable[[int], None], record: Callable[[int], None], device: int):
         self.launch, self.record, self.device = fire, record, device
@@ -122,7 +122,7 @@ class _StreamGraphs:
         self.get = self.builtins.get
 
     def fire(self, stream: int) -> int:
-        """Launch on a stream that has no graph, and record one where it will be used."""
+        """Launch on a stream without a graph; after CALLS_BEFORE_GRAPH calls, record one."""
         self.launch(stream)
         self.calls[stream] = calls = self.calls.get(stream, 0) + 1
         if calls >= CALLS_BEFORE_GRAPH and not driver().is_capturing(stream):
@@ -133,26 +133,26 @@ class _StreamGraphs:
         return 0
 
     def again(self, stream: int) -> None:
-        """Launch where the graph could not be; one that is to be made anew, is."""
+        """Launch after the graph could not be launched; a retired graph is recorded again."""
         self.launch(stream)
         graph = self.graphs.get(stream)
-        if graph is not None and graph.retired and not driver().is_capturing(stream):
+        if graph is not None and graph.is_retired and not driver().is_capturing(stream):
             self._record(graph, stream)
 
     def _record(self, graph: CapturedGraph, stream: int) -> None:
         with contextlib.suppress(FusedslError):
-            graph.adopt(self.record, stream)
+            graph.capture(self.record, stream)
 
 
 def _record_stream(memory: Any, stream: int) -> None:
-    """Tell torch that its memory is used on a further stream, so that it is reused after that work too."""
+    """Make torch wait for a further stream before it reuses the memory."""
     import torch
 
     memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
 
 
 def _fire(call: PreparedCall, values: Sequence[Any], lines: FunctionWriter) -> None:
-    """Lines that launch a call with these payloads on `stream`."""
+    """Generated lines that launch a call with these payloads on `stream`."""
     words, place = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
     constants = dict(enumerate(values))
     if call.tickets is not None:

@@ -1,4 +1,4 @@
-"""Kernels to machine code: schedule, generated file, the compiler's real figures; kept in memory and in the cache."""
+"""Kernels to machine code: schedule, generated file, compiler, cache in memory and on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ..backends.cuda.rows.looped import streams
 from ..backends.cuda.rows_and_columns.schedule import CrossSchedule
 from ..backends.cuda.schedule import Geometry, Schedule, choose, geometry
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
-from ..hardware import Hardware, facts
+from ..hardware import Hardware, hardware_facts
 from ..kernel_ir.kernel import KernelIR, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
@@ -31,9 +31,9 @@ from .cache import cache_key, disk
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A compiled kernel: what was chosen, what came out, and where its source stands."""
+    """A compiled kernel: its schedule, its machine code, the compiler's figures, and where its source is."""
 
-    kernel: Any  # a Kernel, or a Bundle of some
+    kernel: Any  # a KernelIR, or a Bundle of several
     schedule: Any  # a Schedule on CUDA, the name of the loops on the CPU
     code: bytes
     symbols: tuple[str, ...]
@@ -42,14 +42,14 @@ class CompiledKernel:
     registers: int = 0
     spill_bytes: int = 0
     shared_bytes: int = 0
-    blocks: int = 0  # that were asked to fit on an SM: fewer than the schedule says where values would have spilled
-    columns: int = 0  # of scores at a time, where values spilled with as many as the schedule says
+    blocks: int = 0  # launch bound (blocks per SM); below the schedule's if values would have spilled
+    columns: int = 0  # score columns at a time, if the schedule's number spilled; else 0
     cached: bool = False
-    entry: str = ""  # its key in the cache
+    entry: str = ""  # the key in the cache
 
 
 _compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
-_preloaded: dict[str, tuple[dict, bytes]] = {}  # by `unversioned_key`: what came in files that were loaded
+_preloaded: dict[str, tuple[dict, bytes]] = {}  # by `unversioned_key`: kernels of loaded files
 _recorder: ContextVar[dict[str, CompiledKernel] | None] = ContextVar("fusedsl_recorder", default=None)
 _capturing: ContextVar[bool] = ContextVar("fusedsl_capturing", default=False)
 _locks: dict[tuple, threading.Lock] = {}
@@ -57,9 +57,9 @@ _guard = threading.Lock()
 
 
 def scheduled_cuda(bound: BoundKernel, hardware: Hardware, flexible: bool = True) -> tuple[KernelIR, Schedule]:
-    """The kernel that these extents call for (a row that does not fit is streamed), and how it runs.
+    """(kernel, schedule) for these extents; a row that does not fit on chip takes the looped kernel.
 
-    Unless `flexible`, nothing of the schedule is left to the launch: so blocks may stand among those of others.
+    Unless `flexible`, no parameter of the schedule is left to the launch: the kernel can be part of a combo kernel.
     """
     kernel, schedule = _scheduled(bound, hardware, flexible)
     return (dataclasses.replace(kernel, chained=True) if bound.chained else kernel), schedule
@@ -75,23 +75,23 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
     products = schedule_contract(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
-    kernel, streamed = bound.across or (bound.kernel, bound.streamed)
-    if streamed is not None and 0 in bound.extents:  # a row of nothing has no register to hold it
-        kernel = streamed
+    kernel, looped = bound.transposed or (bound.kernel, bound.looped)
+    if looped is not None and 0 in bound.extents:  # an empty row is not held in registers
+        kernel = looped
     extents = bound.extents
-    if kernel.finish is None:  # without rows there is no launch: what is said of it is what one row would take
+    if kernel.finish is None:  # without rows there is no launch: schedule one row
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
-    if streamed is not None and streams(streamed, extents, hardware):
-        kernel = streamed
+    if looped is not None and streams(looped, extents, hardware):
+        kernel = looped
     schedule = choose(kernel, extents, hardware, flexible)
-    if not getattr(schedule, "resident", True) and streamed is not None and kernel.resident:
-        kernel = streamed
+    if not getattr(schedule, "resident", True) and looped is not None and kernel.resident:
+        kernel = looped
         schedule = choose(kernel, extents, hardware)
     return shared_parameters(kernel, schedule, bound.extents), schedule
 
 
 def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
-    """The kernel with what its blocks share in global memory among its parameters."""
+    """The kernel with the parameters for its workspace and counters in global memory, if it needs them."""
     needs = geometry(schedule, kernel, extents)
     return dataclasses.replace(kernel, workspace=needs.workspace > 0, tickets=needs.tickets > 0)
 
@@ -103,7 +103,7 @@ ScheduledKernels = Sequence[tuple[KernelIR, Any]]
 def schedule_combo(
     members: Sequence[tuple[KernelPlan, BoundKernel]], chosen: ScheduledKernels, hardware: Hardware
 ) -> tuple[Bundle, BundleSchedule] | None:
-    """Kernels that are to share a launch; None where the blocks of one of them know of each other."""
+    """Kernels that are to share a launch; None if the blocks of one of them depend on each other."""
     chosen = [
         scheduled_cuda(bound, hardware, False) if getattr(schedule, "room", 0) else (kernel, schedule)
         for (kernel, schedule), (_, bound) in zip(chosen, members)
@@ -116,14 +116,14 @@ def schedule_combo(
 
 
 def scheduled_cpu(bound: BoundKernel) -> tuple[KernelIR, str]:
-    """The kernel of these extents and strides on a CPU, less what matters on CUDA alone, and the name of its loops."""
+    """(kernel, name of its loops) for these extents and strides on a CPU, without the facts for CUDA."""
     from ..backends.cpu import schedule as variant
 
     return plain_kernel(bound.kernel), variant.choose(bound.kernel, bound.extents, bound.strides)
 
 
 def plain_kernel(kernel: KernelIR) -> KernelIR:
-    """A kernel without what no loops of the CPU ask for: how wide accesses and offsets may be."""
+    """A kernel without the facts that only CUDA schedules read: access widths and offset widths."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
     return dataclasses.replace(kernel, operands=operands, wide=False, lengths=(), chained=False)
 
@@ -131,17 +131,17 @@ def plain_kernel(kernel: KernelIR) -> KernelIR:
 def build_cuda(
     bound: BoundKernel, digest: str, cc: tuple[int, int], hardware: Hardware | None = None
 ) -> CompiledKernel:
-    """The kernel of these extents for one compute capability; compiles where neither memory nor disk has it."""
-    return build_scheduled(*scheduled_cuda(bound, hardware or facts(cc)), digest, cc)
+    """The kernel of these extents for one compute capability; compiled if neither memory nor disk has it."""
+    return build_scheduled(*scheduled_cuda(bound, hardware or hardware_facts(cc)), digest, cc)
 
 
 def cuda_key(kernel: KernelIR | Bundle, schedule: Schedule | BundleSchedule, digest: str, cc: tuple[int, int]) -> tuple:
-    """What the machine code of a scheduled kernel depends on."""
+    """The key of everything that the machine code of a scheduled kernel depends on."""
     return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel), _schedule_key(schedule))
 
 
 def build_scheduled(kernel: KernelIR | Bundle, schedule: Any, digest: str, cc: tuple[int, int]) -> CompiledKernel:
-    """A scheduled kernel, compiled where neither memory nor disk has it."""
+    """A scheduled kernel, compiled if neither memory nor disk has it."""
     key = cuda_key(kernel, schedule, digest, cc)
 
     def make() -> CompiledKernel:
@@ -156,12 +156,12 @@ def build_cpu(bound: BoundKernel, digest: str) -> CompiledKernel:
 
 
 def cpu_key(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> tuple:
-    """What the machine code of a kernel and its loops depends on."""
+    """The key of everything that the machine code of a kernel and its loops depends on."""
     return ("cpu", processor.tag, digest, _unnumbered(kernel.name), _kernel_key(kernel), chosen)
 
 
 def build_loops(kernel: KernelIR, chosen: str, digest: str, processor: Processor) -> CompiledKernel:
-    """A kernel with its loops as object code for a processor, compiled where neither memory nor disk has it."""
+    """A kernel with its loops as object code for a processor, compiled if neither memory nor disk has it."""
     key = cpu_key(kernel, chosen, digest, processor)
 
     def make() -> CompiledKernel:
@@ -182,17 +182,17 @@ def source_of(kernel: Any, schedule: Any) -> str:
 
 
 def launch_geometry(built: CompiledKernel, extents: tuple[int, ...]) -> Geometry:
-    """The grid of a CUDA launch, and what its blocks share."""
+    """The grid of a CUDA launch, and its shared and global memory."""
     return geometry(built.schedule, built.kernel, extents)
 
 
 def _unnumbered(name: str) -> str:
-    """A kernel's name without its place in the program: kernels that are alike are one binary, under its first name."""
+    """A kernel's name without its number in the program: equal kernels are one binary, under its first name."""
     return name.rstrip("0123456789")
 
 
 def _kernel_key(kernel: KernelIR | Bundle) -> tuple:
-    """What of a kernel its digest does not say: axes, stride letters, accesses, and its phases' kind."""
+    """The facts of a kernel that its digest does not contain: axes, stride kinds, accesses, flags."""
     if isinstance(kernel, Bundle):
         return tuple(map(_kernel_key, kernel.kernels))
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
@@ -203,7 +203,7 @@ def _kernel_key(kernel: KernelIR | Bundle) -> tuple:
 
 
 def _schedule_key(schedule: Any) -> tuple:
-    """A schedule as it enters a key: everything but its reason and its estimate."""
+    """The fields of a schedule that enter a key: all but its reason and its estimate."""
     if isinstance(schedule, BundleSchedule):
         return ("bundle", schedule.threads, schedule.blocks, *map(_schedule_key, schedule.members))
     schedule = getattr(schedule, "binary", schedule)
@@ -213,7 +213,7 @@ def _schedule_key(schedule: Any) -> tuple:
 
 
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:
-    """The built kernel of this key; threads that ask at once wait for one compilation."""
+    """The compiled kernel of this key; threads that need it at the same time wait for one compilation."""
     found = _compiled_kernels.get(key)
     if found is None:
         with _guard:
@@ -236,7 +236,7 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
 
 @contextlib.contextmanager
 def recorded() -> Iterator[dict[str, CompiledKernel]]:
-    """Every kernel that is built, or found built, inside the block in this thread or task, by `unversioned_key`."""
+    """Records every kernel that is compiled or found compiled in the block, in this thread, by `unversioned_key`."""
     kept: dict[str, CompiledKernel] = {}
     token = _recorder.set(kept)
     try:
@@ -247,7 +247,7 @@ def recorded() -> Iterator[dict[str, CompiledKernel]]:
 
 @contextlib.contextmanager
 def during_capture() -> Iterator[None]:
-    """Inside the block it is a DeviceError if something must be compiled for CUDA, which no graph would hold."""
+    """Inside the block, compiling for CUDA is a DeviceError: the graph under capture would not contain it."""
     token = _capturing.set(True)
     try:
         yield
@@ -256,25 +256,25 @@ def during_capture() -> Iterator[None]:
 
 
 def unversioned_key(key: tuple) -> str:
-    """A digest of what the machine code of a kernel depends on, but for the versions that made it."""
+    """A digest of a key without the versions of the compilers."""
     return hashlib.sha256(repr(key).encode()).hexdigest()
 
 
-# -- what was compiled elsewhere, or before
+# -- kernels of saved files, and of the cache
 
 
 def is_preloaded(key: tuple) -> bool:
-    """Whether the machine code of this key came in a file."""
+    """Whether the machine code of this key was loaded from a saved file."""
     return bool(_preloaded) and unversioned_key(key) in _preloaded
 
 
 def preload(plain: str, told: dict, code: bytes) -> None:
-    """Machine code that came in a file: found where the kernel would be compiled."""
+    """Register machine code of a saved file: it is used instead of compiling."""
     _preloaded[plain] = (told, code)
 
 
 def compiled_facts(built: CompiledKernel) -> dict[str, Any]:
-    """What is kept of a compiled kernel beside its machine code, as JSON can hold it."""
+    """The facts of a compiled kernel that are stored beside its machine code, as JSON."""
     figures = [built.registers, built.spill_bytes, built.shared_bytes, built.blocks, built.columns]
     return {"symbols": list(built.symbols), "source": built.source, "path": built.path, "figures": figures}
 
@@ -285,7 +285,7 @@ def _load(key: tuple, kernel: Any, schedule: Any) -> CompiledKernel | None:
 
 
 def compiled_from_facts(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> CompiledKernel | None:
-    """A kernel as `compiled_facts` and its machine code tell of it; None where they do not."""
+    """The compiled kernel of `compiled_facts` and machine code; None if they are malformed."""
     told, code = entry
     try:
         symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
@@ -325,8 +325,11 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
 
 
 def _lower_pressure_variants(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
-    """What holds fewer values in registers, for a kernel that spills: the kernel with its schedule, and the scores that
-    it takes at a time, if these are fewer. All else of a launch is the same."""
+    """Variants with fewer values in registers, for a kernel that spills.
+
+    Each is (kernel, schedule) and its number of score columns, or 0 if that does not change. All else of the launch is
+    the same.
+    """
     if isinstance(schedule, AttendSchedule):
         for less in narrower(kernel, schedule):
             yield less, less[1].columns
@@ -335,7 +338,7 @@ def _lower_pressure_variants(kernel: Any, schedule: Any) -> Iterator[tuple[tuple
 
 
 def _compile_source(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> CompiledKernel:
-    """A kernel's generated file, which is put on disk under this name, and its machine code."""
+    """A kernel's generated file, written to disk under this name, and its machine code."""
     from ..backends.cuda import compile as cuda
 
     source = cuda.generate(kernel, schedule)
@@ -356,7 +359,7 @@ def _compile_cpu(kernel: KernelIR, chosen: str, processor: Processor, key: tuple
 
 
 def _run_compiler(compiler, chosen: Any, path: str):
-    """Run a compiler; whatever it raises becomes a CompileError that names the generated file, or what is missing."""
+    """Run a compiler; any exception becomes a CompileError that names the generated file or what is missing."""
     try:
         with logs.silenced():
             return compiler(chosen)

@@ -1,4 +1,4 @@
-"""Counters that the blocks of a launch count themselves with: zero before each launch and after it."""
+"""Counters in global memory by which the blocks of a launch synchronise: zero before and after each launch."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from weakref import WeakKeyDictionary
 from .driver import Driver, driver
 from .host_device_copies import DeviceBuffer
 
-PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle that means another stream in each thread
-MIN_COUNTERS = 64  # counters of a piece
+PER_THREAD = 2  # CU_STREAM_PER_THREAD: one handle for a different stream in each thread
+MIN_COUNTERS = 64  # counters per piece, at least
 CHUNK = 1 << 16  # counters that are allocated at once
-REUSE_DELAY = 4096  # pieces that come back are left alone until so many have followed: a launch may still count in them
+REUSE_DELAY = 4096  # a released piece is reused after so many others: a launch may still use it
 
 
 class BlockCounters:
     """`count` uint32 counters for every stream that a prepared call runs on; a captured graph gets its own.
 
-    Called with a stream, the address of its counters. Launches on one stream run after each other and each leaves the
-    counters as it found them, so that they are set to zero once. A graph that the caller captures may be launched for
-    as long as the process lives, and so long it keeps its counters; one of `ours` gives them back with this object.
+    Called with a stream, returns the address of its counters. Launches on one stream run in order and each resets the
+    counters, so that they are zeroed once. A graph captured by the caller may be launched as long as the process lives,
+    and keeps its counters; a graph of `ours` returns them with this object.
     """
 
     def __init__(self, count: int, device: int) -> None:
@@ -34,27 +34,26 @@ class BlockCounters:
     def __call__(self, stream: int, ours: bool = False) -> int:
         d = driver()
         if d.is_capturing(stream):
-            piece = self._pieces.take(stream)
+            piece = self._pieces.acquire(stream)
             if ours:
                 self._ours.append(piece)
             return piece
         key = (stream, threading.get_ident() if stream == PER_THREAD else 0)
         number, found = d.stream_id(stream), self._of.get(key)
-        if found is None or found[0] != number:  # another stream may have the handle of one that still runs
+        if found is None or found[0] != number:  # a new stream may reuse the handle of one that still runs
             if found is not None:
-                self._pieces.give(found[1])
-            found = self._of[key] = number, self._pieces.take(stream)
+                self._pieces.release(found[1])
+            found = self._of[key] = number, self._pieces.acquire(stream)
         return found[1]
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and hasattr(self, "_ours"):
             for piece in (*self._ours, *(piece for _, piece in self._of.values())):
-                self._pieces.give(piece)
+                self._pieces.release(piece)
 
 
 class _CounterPool:
-    """Pieces of so many counters on a device. Their memory is never freed: cuMemFree waits for all that the device
-    does."""
+    """Pieces of so many counters on a device. Their memory is never freed: cuMemFree would synchronise the device."""
 
     def __init__(self, words: int, device: int) -> None:
         self.words, self.device = words, device
@@ -63,15 +62,15 @@ class _CounterPool:
         self._resting: deque[int] = deque()
         self._chunks: list[DeviceBuffer] = []
 
-    def take(self, stream: int) -> int:
-        """The address of a piece that is zero for what comes next on the stream."""
+    def acquire(self, stream: int) -> int:
+        """The address of a piece that is zeroed in stream order."""
         with driver().relaxed_capture(), driver().on(self.device):
             piece = self._next()
             driver().zero(piece, self.words, stream)
         return piece
 
-    def give(self, piece: int) -> None:
-        """Take back what no further launch will use."""
+    def release(self, piece: int) -> None:
+        """Take back a piece that no further launch will use."""
         self._resting.append(piece)
 
     def _next(self) -> int:

@@ -1,4 +1,4 @@
-"""The launches of bound calls as one CUDA graph, whatever their number: what Kernel.graph returns."""
+"""The launches of several bound calls as one CUDA graph, as Kernel.graph returns it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .outputs import version_counter
 class GraphCall:
     """Bound calls, one after another, launched together: `graph()`.
 
-    A call returns `result`, that of the last one. Runs on the caller's current stream; on the CPU the calls are simply
-    made in turn. Threads may call at once, and a graph may be captured into another library's.
+    A call returns `result`, that of the last bound call. It runs on the caller's current stream; on the CPU the calls
+    are made in turn. Threads may call at once, and a graph may be captured into another library's.
     """
 
     def __init__(self, steps: Sequence[BoundCall]):
         self._steps = tuple(steps)
         self.result = self._steps[-1].result
-        fixed = [step.fixed for step in self._steps]
+        fixed = [step.capturable for step in self._steps]
         devices = {one.device for one in fixed}
         if len(devices) > 1:
             named = " and ".join("the CPU" if d is None else f"cuda:{d}" for d in sorted(devices, key=str))
@@ -35,7 +35,7 @@ class GraphCall:
         self._run = _launcher(_InstantiatedGraph(fixed)) if on_device else self._run_in_turn
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
-        """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
+        """A graph with another kernel's call added; the arguments are those of `Kernel.bind`."""
         if not hasattr(kernel, "bind"):
             raise ArgumentError(f"a graph goes on with a kernel, not with {type(kernel).__name__}", "argument.kernel",
                                 help='graph.then(fd.kernel("2 * y"), y, out=y)')  # fmt: skip
@@ -58,7 +58,7 @@ class GraphCall:
 
 
 class _InstantiatedGraph:
-    """A graph of the driver's. It keeps what its launches use."""
+    """An executable graph of the driver. It keeps alive what its launches use."""
 
     def __init__(self, calls: Sequence[CapturableLaunch]):
         if any(one.fire is None for one in calls):
@@ -75,8 +75,11 @@ class _InstantiatedGraph:
 
 
 def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
-    """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, or another
-    thread launches it just now, it is the launches one by one."""
+    """A function that launches a graph on the caller's current stream.
+
+    If that stream is captured, or another thread launches the graph at the same time, it launches the kernels one by
+    one.
+    """
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
@@ -96,7 +99,7 @@ def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
 
 
 def _ctypes_launcher(recorded: _InstantiatedGraph) -> NativeEntry:
-    """The builtin where there is none."""
+    """The launcher through ctypes, if builtins are not available."""
 
     def launch(stream: int) -> int:
         if driver().is_capturing(stream):

@@ -1,4 +1,4 @@
-"""The CUDA driver through ctypes: contexts, modules, functions and the facts of a device; nothing happens at import."""
+"""The CUDA driver through ctypes: contexts, modules, functions, device properties. Nothing happens at import."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
 
 @dataclass(frozen=True)
 class CudaFunction:
-    """A loaded kernel, and what the driver says of it. Its module stays loaded as long as the process lives.
+    """A loaded kernel with the driver's attributes. Its module stays loaded as long as the process lives.
 
     `registers` and `local` (bytes of spills and stack) are per thread; `shared` is static bytes a block.
     """
@@ -45,9 +45,9 @@ _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 
 
 class Driver:
-    """One process's view of libcuda; `library` stands in for it in tests.
+    """One process's access to libcuda; `library` replaces it in tests.
 
-    Methods raise DeviceError where there is no driver or device, and after a fork of a process that used CUDA.
+    Methods raise DeviceError if there is no driver or device, and after a fork of a process that used CUDA.
     """
 
     def __init__(self, library: Any = None) -> None:
@@ -58,13 +58,13 @@ class Driver:
         self._loaded: dict[tuple[bytes, str, int], CudaFunction] = {}
         self._count: int | None = None
         self.forked = False
-        self.launch: Any = None  # cuLaunchKernelEx once initialised, of what `pointer` and `byref` make
-        self.entry = c_uint64(0)  # its address, for machine code; 0 where it may not be called, or is a stand-in's
+        self.launch: Any = None  # cuLaunchKernelEx once initialised; takes the results of `pointer` and `byref`
+        self.entry = c_uint64(0)  # its address, for machine code; 0 after a fork, or of a test library
 
     # ---- calls
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a driver function; raises what its CUresult means."""
+        """Call a driver function; raises the error of a nonzero CUresult."""
         code = self.attempt(name, *arguments)
         if code:
             raise self.fault(code, name)
@@ -78,7 +78,7 @@ class Driver:
         return getattr(self._library, name)(*arguments)
 
     def function(self, name: str) -> Any:
-        """A driver function, of what `pointer` and `byref` make, that returns its CUresult: for where 1 µs matters."""
+        """A driver function that takes results of `pointer` and `byref` and returns its CUresult: the fast path."""
         if self.launch is None:
             self.initialise()
         if self.forked:
@@ -87,7 +87,7 @@ class Driver:
         return found if isinstance(self._library, ctypes.CDLL) else _with_values(found)
 
     def address(self, name: str) -> int:
-        """Where a driver function stands, for machine code; DeviceError where this driver lacks it."""
+        """The address of a driver function, for machine code; DeviceError if this driver lacks it."""
         try:
             return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
         except (AttributeError, ctypes.ArgumentError):
@@ -109,7 +109,7 @@ class Driver:
         return f"{' ('.join(words)})" if len(words) == 2 else f"CUresult {code}"
 
     def initialise(self) -> None:
-        """Load libcuda and start it, if that was not done before: from then on `launch` is there."""
+        """Load libcuda and initialise it, once; `launch` is set afterwards."""
         with self._lock:
             if self.launch is not None:
                 return
@@ -142,13 +142,13 @@ class Driver:
         return found.value
 
     def facts(self, device: int = 0) -> DeviceFacts:
-        """Name, compute capability and sizes of a device (remembered)."""
+        """Name, compute capability and sizes of a device (cached)."""
         if device not in self._facts:
             self._facts[device] = device_facts(self, device)
         return self._facts[device]
 
     def handle(self, device: int) -> int:
-        """The driver's own number of a device."""
+        """The driver's handle of a device."""
         handle = c_int()
         self.call("cuDeviceGet", byref(handle), device)
         return handle.value
@@ -166,13 +166,13 @@ class Driver:
             return self._contexts[device]
 
     def current_context(self) -> int:
-        """This thread's context; 0 where there is none."""
+        """This thread's context; 0 if there is none."""
         context = c_void_p()
         self.call("cuCtxGetCurrent", byref(context))
         return context.value or 0
 
     def current_device(self) -> int:
-        """The device of this thread's context; 0 where there is none, as in the CUDA run time."""
+        """The device of this thread's context; 0 if there is none, as in the CUDA runtime."""
         if not self.current_context():
             return 0
         device = c_int()
@@ -181,7 +181,7 @@ class Driver:
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make the primary context of `device` current, and put back what was."""
+        """Make the primary context of `device` current, and restore the last one."""
         context = self.primary_context(device)
         if self.current_context() == context:
             yield
@@ -218,7 +218,7 @@ class Driver:
 
     @contextmanager
     def relaxed_capture(self) -> Iterator[None]:
-        """Allow what a capture of this thread would forbid, such as loading a module or allocating."""
+        """Allow calls that a capture of this thread would forbid, such as loading a module or allocating."""
         mode = c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
         self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
         try:
@@ -227,17 +227,17 @@ class Driver:
             self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
     def allow_shared(self, function: CudaFunction, size: int) -> None:
-        """Let `function` be launched with up to `size` bytes of dynamic shared memory."""
+        """Allow launches of `function` with up to `size` bytes of dynamic shared memory."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _MAX_DYNAMIC_SHARED, size)
 
     def allow_cluster(self, function: CudaFunction) -> None:
-        """Let `function` be launched in clusters of more than eight blocks."""
+        """Allow launches of `function` in clusters of more than eight blocks."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _NON_PORTABLE_CLUSTER, 1)
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether work on the stream is recorded into a graph; a thread without a context records nothing."""
+        """Whether work on the stream is captured into a graph; a thread without a context captures nothing."""
         status = c_int()
         code = self.function("cuStreamIsCapturing")(pointer(stream), byref(status))
         if code not in (0, _NO_CONTEXT):
@@ -245,7 +245,7 @@ class Driver:
         return status.value != 0
 
     def stream_id(self, stream: int) -> int:
-        """A number that no other stream of the process has or had; its handle where CUDA is older than 12."""
+        """A number that no other stream of the process has or had; its handle before CUDA 12."""
         found = c_uint64()
         try:
             code = self.function("cuStreamGetId")(pointer(stream), byref(found))
@@ -254,7 +254,7 @@ class Driver:
         return stream if code else found.value
 
     def zero(self, address: int, words: int, stream: int) -> None:
-        """Set 32-bit words to 0, in the order of the stream."""
+        """Set 32-bit words to 0, in stream order."""
         self.call("cuMemsetD32Async", c_uint64(address), 0, c_size_t(words), c_void_p(stream))
 
     def occupancy(self, function: CudaFunction, threads: int, shared: int = 0) -> int:
@@ -272,14 +272,14 @@ class Driver:
             self.call("cuOccupancyMaxActiveClusters", byref(found), c_void_p(function.handle), ctypes.c_char_p(config))
         return found.value
 
-    def launch_elsewhere(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
-        """Launch again with the right context where `code` says that this thread has none, or another device's.
+    def launch_in_context(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
+        """Launch again in the right context, if `code` says that this thread has none or another device's.
 
-        What `launch` returns, or else `code`: nonzero where it failed.
+        Returns the result of `launch`, or `code` if the context was right: nonzero if it failed.
         """
         if self.forked or code not in (_NO_CONTEXT, _WRONG_HANDLE):
             return code
-        if code == _NO_CONTEXT:  # as the CUDA run time would: the thread keeps it
+        if code == _NO_CONTEXT:  # as the CUDA runtime does: it stays current
             self.call("cuCtxSetCurrent", c_void_p(self.primary_context(device)))
             return launch()
         with self.on(device):
@@ -288,7 +288,7 @@ class Driver:
     # ---- memory and streams
 
     def pointer_device(self, pointer: int) -> int | None:
-        """The device that owns an address; None where CUDA knows no such allocation."""
+        """The device that owns an address; None if CUDA knows no such allocation."""
         device = c_int()
         code = self.attempt("cuPointerGetAttribute", byref(device), 9, c_void_p(pointer))
         if code == _INVALID_VALUE:
@@ -298,7 +298,7 @@ class Driver:
         return device.value
 
     def order(self, producer: int, consumer: int) -> None:
-        """Make what comes next on stream `consumer` wait for what is queued on stream `producer`."""
+        """Make later work on stream `consumer` wait for the work queued on stream `producer`."""
         if producer == consumer:
             return
         event = c_void_p()
@@ -315,21 +315,21 @@ class Driver:
 
 
 def pointer(address: int) -> Any:
-    """An address as ctypes passes it on without converting anything: 0.3 µs a launch less than a number."""
+    """An address in the form that ctypes passes without conversion: 0.3 µs a launch faster than a number."""
     return byref(ctypes.c_char.from_address(address))
 
 
 def _with_numbers(launch: Any) -> Any:
-    """cuLaunchKernelEx of a stand-in, which takes addresses as numbers."""
+    """cuLaunchKernelEx of a test library, which takes addresses as numbers."""
     return lambda config, function, parameters, extra: launch(
         ctypes.addressof(config._obj), ctypes.addressof(function._obj), parameters, ctypes.addressof(extra._obj)
     )
 
 
 def _with_values(function: Any) -> Any:
-    """Another function of a stand-in, which takes handles as c_void_p."""
-    return lambda *told: function(
-        *(c_void_p(ctypes.addressof(t._obj)) if type(t._obj) is ctypes.c_char else t for t in told)
+    """Another function of a test library, which takes handles as c_void_p."""
+    return lambda *arguments: function(
+        *(c_void_p(ctypes.addressof(a._obj)) if type(a._obj) is ctypes.c_char else a for a in arguments)
     )
 
 
@@ -344,10 +344,10 @@ def _load_library() -> ctypes.CDLL:
 def _mark_after_fork(driver: Driver) -> None:
     if not hasattr(os, "register_at_fork"):
         return
-    found = weakref.ref(driver)
+    reference = weakref.ref(driver)
 
     def mark() -> None:
-        driver = found()
+        driver = reference()
         if driver is not None:
             driver.forked = True
             driver.launch, driver.entry.value = _refuse, 0
@@ -355,7 +355,7 @@ def _mark_after_fork(driver: Driver) -> None:
     os.register_at_fork(after_in_child=mark)
 
 
-def _refuse(*told: Any) -> int:
+def _refuse(*arguments: Any) -> int:
     return 3  # CUDA_ERROR_NOT_INITIALIZED
 
 

@@ -1,6 +1,6 @@
-"""How much memory is left to the process, and the error for what does not fit: asked before anything is computed.
+"""How much memory the process can still use, and the error for an allocation beyond it: checked before any work.
 
-Systems promise more memory than they have, and end a process that uses it: an allocation that succeeds says little.
+Systems overcommit memory, and kill a process that then uses it: a successful allocation proves little.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ..errors import MemoryLimitError
 
-UNCHECKED_BYTES = 1 << 26  # bytes that are allocated without being asked for: less than it takes to ask
+UNCHECKED_BYTES = 1 << 26  # allocations below this are not checked: the check would take longer
 GROUPS = Path("/sys/fs/cgroup")
 
 
 def require(size: int, what: str) -> None:
-    """MemoryLimitError where `size` bytes, which `what` takes, are more than the process can have."""
+    """MemoryLimitError if `size` bytes of `what` are more than the process can have."""
     if size < UNCHECKED_BYTES:
         return
     found = available()
@@ -26,20 +26,20 @@ def require(size: int, what: str) -> None:
 
 
 def exhausted(size: int, what: str, found: int | None = None) -> MemoryLimitError:
-    """The error for memory that is not there."""
+    """The error for an allocation that does not fit; `available` is how many bytes are left, if known."""
     left = "" if found is None else f", and {found / 1e9:.3g} GB are available"
     help = "compute in parts, or reduce inside the expression"
     return MemoryLimitError(f"no memory for {size / 1e9:.3g} GB of {what}{left}", "limit.memory", help=help)
 
 
 def available() -> int | None:
-    """Bytes that the process can still use; None where the system does not say."""
+    """Bytes that the process can still use; None if the system does not report it."""
     found = [*_system_memory(), *_cgroup_memory(), *_address_space()]
     return max(0, min(found)) if found else None
 
 
 def _system_memory() -> Iterator[int]:
-    """What the kernel would give without swapping others out, and free swap."""
+    """Memory that is available without swapping, and free swap."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         told = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
@@ -47,7 +47,7 @@ def _system_memory() -> Iterator[int]:
 
 
 def _cgroup_memory() -> Iterator[int]:
-    """What the process's control groups, and those around them, leave: containers and schedulers set such limits."""
+    """The headroom of the process's control groups and their parents: containers and schedulers set such limits."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, name = line.split(":", 2)
@@ -59,7 +59,7 @@ def _cgroup_memory() -> Iterator[int]:
 
 
 def _cgroup_headroom(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
-    """What a group and those around it leave, with the page cache that they would give up."""
+    """The headroom of a group and of its parents, reclaimable page cache included."""
     inner = root / name.lstrip("/")
     for group in (inner, *inner.parents):
         if not group.is_relative_to(root):
@@ -72,7 +72,7 @@ def _cgroup_headroom(root: Path, name: str, limit: str, usage: str, reclaimed: s
 
 
 def _address_space() -> Iterator[int]:
-    """What the limit of the address space leaves (ulimit -v)."""
+    """The headroom under the limit of the address space (ulimit -v)."""
     with contextlib.suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 

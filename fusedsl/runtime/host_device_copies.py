@@ -1,4 +1,4 @@
-"""NumPy arrays on a CUDA device for the length of one call (`device="cuda"`), with the driver's own memory."""
+"""NumPy arrays on a CUDA device for the length of one call (`device="cuda"`), in memory of the driver."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .outputs import library_and_device, packed_strides
 
 
 def runs_on_other_device(options: Options, facts: Facts) -> bool:
-    """Whether NumPy arrays are computed on a CUDA device; numbers alone stay where they are."""
+    """Whether NumPy arrays are computed on a CUDA device; a call of numbers alone stays on the CPU."""
     if not (options.device or "").startswith("cuda") or library_and_device(facts) != ("numpy", CPU):
         return False
     return any(isinstance(a, ArrayFacts) and not a.by_value for a in facts.values())
@@ -42,7 +42,7 @@ class DeviceBuffer:
 
 
 def device_empty(shape: Sequence[int], dtype: DType, device: int, order: Sequence[int] | None = None) -> ArrayFacts:
-    """A packed array in new device memory; `download` brings it home."""
+    """A packed array in new device memory; `download` copies it back."""
     size = dtype.itemsize
     for extent in shape:
         size *= extent
@@ -82,7 +82,7 @@ def download(array: ArrayFacts, into: Any = None) -> Any:
 
 
 def _packed(x: Any, order: Sequence[int]) -> Any:
-    """The elements one after another in memory order."""
+    """The elements, contiguous in this order of axes."""
     import numpy as np
 
     return np.ascontiguousarray(x.transpose(order))

@@ -1,4 +1,4 @@
-"""The launch records of a call that is prepared: parameter blocks, where arguments go, and memory between launches."""
+"""Makes the launch records of a call: parameter blocks, payload indices, and the workspace between launches."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TEMPORARY_ALIGNMENT = 256  # bytes
 
 @dataclass(frozen=True)
 class PayloadLayout:
-    """Where each thing stands in the list of addresses and numbers that launches read.
+    """The index of each payload in the list of addresses and numbers that launches read.
 
-    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift, and at
-    `scratch` what the blocks of one launch leave for each other), then the tickets, then extents that kernels take as
-    numbers.
+    Arguments come first, then results, the workspace, the counters, and extents that kernels take as numbers. The
+    workspace is one allocation: the temporaries, each at its offset, and from `scratch` on the global scratch of a
+    single launch.
     """
 
     arguments: int
@@ -60,7 +60,7 @@ class PayloadLayout:
 def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
     """(bytes, offset of each temporary) of a call's one allocation.
 
-    Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
+    Temporaries with disjoint live ranges share memory: the largest are placed first, each at the lowest free offset.
     """
     lives = _live_ranges(plan)
     sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
@@ -78,32 +78,32 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
 
 def _live_ranges(plan: Plan) -> list[tuple[int, int]]:
     """The first and the last launch that use each temporary."""
-    found: dict[int, tuple[int, int]] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     launches = plan.shared
     for number, launch in enumerate(launches):
         for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
-            found[use.index] = (found.get(use.index, (number, number))[0], number)
-    return [found.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
+            ranges[use.index] = (ranges.get(use.index, (number, number))[0], number)
+    return [ranges.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
 
 
 def pointer_slots(
-    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, where: PayloadLayout, temporaries: Sequence[int]
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout, temporaries: Sequence[int]
 ) -> list[PointerSlot]:
-    """The pointer slots of one kernel: which payload, and how many bytes further."""
+    """The pointer slots of one kernel: payload index and byte offset of each."""
     found = []
     for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
         shift = offset * bound.kernel.operands[k].dtype.itemsize
         if use.kind == "argument":
-            index = where.argument(use.index)
+            index = payload_layout.argument(use.index)
         elif use.kind == "result":
-            index = where.result(use.index)
+            index = payload_layout.result(use.index)
         else:
-            index, shift = where.workspace, shift + temporaries[use.index]
+            index, shift = payload_layout.workspace, shift + temporaries[use.index]
         found.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
-        found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
+        found.append(PointerSlot(8 * len(found), payload_layout.workspace, payload_layout.scratch))
     if kernel.tickets:
-        found.append(PointerSlot(8 * len(found), where.tickets))
+        found.append(PointerSlot(8 * len(found), payload_layout.tickets))
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "window" and slot.axis == 0:
             found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
@@ -111,7 +111,7 @@ def pointer_slots(
 
 
 def tensor_map_words(window: Window, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
-    """The tensor map of a window but for its address, which a call fills in: the first of its words."""
+    """The tensor map of a TMA box, with a first word of 0: the call fills in the address."""
     from .driver import driver
     from .tensor_map import tensor_map
 
@@ -121,7 +121,7 @@ def tensor_map_words(window: Window, operand: Operand, bound: BoundKernel) -> tu
 
 
 def block_template(kernel: KernelIR, bound: BoundKernel, schedule: Any) -> bytes:
-    """The parameter block with extents, strides and magics filled in."""
+    """The parameter block with extents, strides and magic numbers filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
     maps = [tensor_map_words(w, kernel.operands[w.operand], bound) for w in kernel.windows]
     values = []
@@ -140,16 +140,16 @@ def block_template(kernel: KernelIR, bound: BoundKernel, schedule: Any) -> bytes
 
 
 def scalar_slots(
-    plan: KernelPlan, kernel: KernelIR, bound: BoundKernel, where: PayloadLayout, numbers: list[int], extents
+    plan: KernelPlan, kernel: KernelIR, bound: BoundKernel, payload_layout: PayloadLayout, numbers: list[int], extents
 ):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
     found = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
-            index = where.argument(use.source)
+            index = payload_layout.argument(use.source)
         else:
-            index = where.number(len(numbers))
+            index = payload_layout.number(len(numbers))
             numbers.append(_number(use, bound, extents))
         form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
         found.append(ScalarSlot(first + 8 * k, index, form))
@@ -157,15 +157,15 @@ def scalar_slots(
 
 
 def _number(use: ScalarUse, bound: BoundKernel, extents: Mapping[Symbol, int]) -> int:
-    """The value of a number that is no argument; of a literal, its bytes."""
+    """The value of a scalar that is no argument; of a literal, its bytes."""
     if use.kind == "stride":
         array, axis = use.source
-        return bound.steps[array][axis]
+        return bound.byte_strides[array][axis]
     return use.source if use.kind == "literal" else evaluate(use.source, extents)
 
 
 def code_identity(built: CompiledKernel) -> CodeIdentity:
-    """What tells a compiled kernel's machine code from any other."""
+    """The identity of a compiled kernel's machine code."""
     return CodeIdentity(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
@@ -174,7 +174,7 @@ def cuda_launch(
     bound: BoundKernel,
     built: CompiledKernel,
     function: Any,
-    where: PayloadLayout,
+    payload_layout: PayloadLayout,
     temporaries,
     numbers,
     extents,
@@ -185,8 +185,8 @@ def cuda_launch(
 
     needs = launch_geometry(built, bound.extents)
     block = block_template(built.kernel, bound, built.schedule)
-    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
+    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
     return LaunchRecord(driver(), function, needs, block, pointers, scalars, names, code_identity(built))
 
 
@@ -194,13 +194,13 @@ def combo_launch(
     members: Sequence[tuple[KernelPlan, BoundKernel]],
     built: CompiledKernel,
     function: Any,
-    where: PayloadLayout,
+    payload_layout: PayloadLayout,
     temporaries: Sequence[int],
     numbers: list[int],
     extents: Mapping[Symbol, int],
     names: Sequence[str],
 ) -> LaunchRecord:
-    """The launch record of kernels that share one: the parts of their parameter blocks, and their first blocks."""
+    """The launch record of a combo kernel: its members' parameter blocks, and their first blocks of the grid."""
     from .driver import driver
 
     bundle, schedule = built.kernel, built.schedule
@@ -212,8 +212,8 @@ def combo_launch(
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
         block = struct.iter_unpack("<q", block_template(kernel, bound, one))
         words.append({slot: value for slot, (value,) in zip(slots(kernel), block)})
-        pointers += pointer_slots(plan, bound, kernel, where, temporaries)
-        scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
+        pointers += pointer_slots(plan, bound, kernel, payload_layout, temporaries)
+        scalars += scalar_slots(plan, kernel, bound, payload_layout, numbers, extents)
     filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
     begin = len(filled) - len(scalars)
     return LaunchRecord(
@@ -233,21 +233,21 @@ def cpu_launch(
     bound: BoundKernel,
     built: CompiledKernel,
     functions: dict[str, Any],
-    where,
+    payload_layout,
     temporaries,
     numbers,
     extents,
     names,
 ) -> HostLaunchRecord:
-    """The launch record of one kernel on the pool."""
+    """The launch record of one kernel on the thread pool."""
     from ..backends.cpu import schedule as variant
     from . import pool
 
     work = variant.launch(built.kernel, built.schedule, bound.extents)
     run = pool.runner(functions, work, len(slots(built.kernel)))
     block = block_template(built.kernel, bound, built.schedule)
-    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
+    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
     return HostLaunchRecord(
         run, block, pointers, scalars, names, pool.single_call(functions, work), code_identity(built), work
     )

@@ -1,4 +1,4 @@
-"""Where the elements of an array are in memory: its strides, through views, along the axes of a kernel."""
+"""The layout of an array in memory: strides through views, along the axes of a kernel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALIGNMENT = 16
 
 
 class NeedsCopy(Exception):
-    """A view that these strides cannot give without moving data: the array must be made contiguous first."""
+    """These strides cannot express the view: the array must be made contiguous first."""
 
 
 @dataclass(frozen=True)
 class ArrayLayout:
-    """Where an array's elements are: shape, strides and first element (in elements), and the pointer's last digits."""
+    """An array's shape, strides and first element (in elements), and its address modulo ALIGNMENT."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -35,7 +35,7 @@ def contiguous(shape: tuple[int, ...]) -> ArrayLayout:
 
 
 def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
-    """The layout after host-side views; NeedsCopy where the strides do not allow one."""
+    """The layout after host-side views; NeedsCopy if the strides do not allow one."""
     for kind, how in views:
         if kind == "index":
             layout = _index(layout, how, extents)
@@ -45,7 +45,7 @@ def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> Ar
 
 
 def _index(layout: ArrayLayout, key: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
-    """The elements that a basic index leaves."""
+    """The layout after a basic index."""
     shape, strides, offset = [], [], layout.offset
     axes = iter(layout.strides)
     for entry in key:
@@ -90,8 +90,9 @@ def _reshape(layout: ArrayLayout, shape: tuple[int, ...]) -> ArrayLayout:
 
 
 def bound_strides(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
-    """(stride along each iteration axis, offset of the first element) of one array. A result has none of 0, which an
-    axis of 1 element may have: every element would be stored to one place.
+    """(stride along each iteration axis, offset of the first element) of one array.
+
+    A result's stride along an axis of 1 element is never 0: all elements would be stored to one address.
     """
     layout = view(layouts[use.kind, use.index], use.views, extents)
     strides, offset = [0] * axes, layout.offset
@@ -103,7 +104,7 @@ def bound_strides(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int
 
 
 def byte_strides(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
-    """Bytes between neighbours along each axis of an array whose addresses a kernel computes; nothing of others."""
+    """Byte strides along each axis of an array whose addresses a kernel computes; () for others."""
     if use.gathered is None:
         return ()
     return tuple(s * use.dtype.itemsize for s in view(layouts[use.kind, use.index], use.views, extents).strides)

@@ -1,4 +1,4 @@
-"""Which bytes arrays span, and whether they share some: by their addresses, shapes and strides alone."""
+"""The byte span of arrays, and whether they share bytes: from addresses, shapes and strides alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .arrays import ArrayFacts
 
 
 def span(array: ArrayFacts) -> tuple[int, int]:
-    """Bytes from the array's address to its first byte, and to one past its last: the hot path's test of overlap."""
+    """The offsets of the array's first byte and of one past its last, from its address: the hot path's overlap test."""
     if 0 in array.shape:
         return 0, 0
     reach = [step * (extent - 1) for extent, step in zip(array.shape, array.strides)]
@@ -17,7 +17,7 @@ def span(array: ArrayFacts) -> tuple[int, int]:
 
 
 def overlap(a: ArrayFacts, b: ArrayFacts) -> str | None:
-    """None where no byte is shared, "same" for the very same elements in the same places, else "partial"."""
+    """None if no byte is shared, "same" for the same elements at the same positions, else "partial"."""
     if not _spans_overlap(a, b):
         return None
     if a.pointer == b.pointer and same_elements(a, b):
@@ -26,12 +26,12 @@ def overlap(a: ArrayFacts, b: ArrayFacts) -> str | None:
 
 
 def interleave(a: ArrayFacts, b: ArrayFacts) -> bool:
-    """Whether two arrays share no byte, and one has bytes among those that the other spans."""
+    """Whether two arrays share no byte although their spans overlap."""
     return _spans_overlap(a, b) and overlap(a, b) is None
 
 
 def _spans_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
-    """Whether what two arrays span has bytes in common."""
+    """Whether the byte spans of two arrays overlap."""
     if a.device != b.device or 0 in a.shape or 0 in b.shape:
         return False
     (a_low, a_high), (b_low, b_high) = span(a), span(b)
@@ -39,7 +39,7 @@ def _spans_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
 
 
 def same_elements(a: ArrayFacts, b: ArrayFacts) -> bool:
-    """Whether two arrays at one address are the very same elements in the same places."""
+    """Whether two arrays at one address have the same elements at the same positions."""
     return (a.dtype, a.shape, _steps(a)) == (b.dtype, b.shape, _steps(b))
 
 
@@ -49,7 +49,7 @@ def _steps(array: ArrayFacts) -> list[tuple[int, int]]:
 
 
 class _Bounds:
-    """An address range in NumPy's terms, for its exact overlap test, which computes with addresses and reads none."""
+    """An array interface for NumPy's exact overlap test, which computes with addresses and reads none."""
 
     def __init__(self, array: ArrayFacts) -> None:
         size = array.dtype.itemsize
@@ -73,7 +73,7 @@ def _elements_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
 
 
 def overlaps_itself(array: ArrayFacts) -> bool:
-    """Whether two elements may share memory: some axis steps no further than the axes inside it reach."""
+    """Whether two elements may share memory: some axis steps no further than its inner axes span."""
     if 0 in array.shape:
         return False
     reach = 0

@@ -1,4 +1,4 @@
-"""Where a call runs, and the arrays that it writes: their library, memory order and allocation, and checks of `out`."""
+"""Where a call runs, and its output arrays: library, memory order, allocation, and the checks of `out`."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from .cuda_streams import allocating_gpu_library
 from .free_memory import exhausted, require
 from .memory_overlap import overlap, overlaps_itself
 
-# ---- where
+# ---- device
 
 
 def library_and_device(arguments: Mapping[str, ArrayFacts | Weak]) -> tuple[str, tuple[str, int]]:
-    """(library, device) that a call belongs to; DeviceError where two arguments disagree.
+    """(library, device) of a call; DeviceError if two arguments disagree.
 
-    Rank-0 host values go with anything, arrays known through a protocol with any library on their device.
+    Rank-0 host values fit any device; arrays known through a protocol fit any library on their device.
     """
     arrays = {name: a for name, a in arguments.items() if isinstance(a, ArrayFacts)}
-    settled = {name: a for name, a in arrays.items() if not a.by_value} or arrays
-    native = {name: a for name, a in settled.items() if not _is_foreign(a)}
-    if not settled:
+    placed = {name: a for name, a in arrays.items() if not a.by_value} or arrays
+    native = {name: a for name, a in placed.items() if not _is_foreign(a)}
+    if not placed:
         return "numpy", CPU
-    lead, first = next(iter((native or settled).items()))
-    for name, array in settled.items():
+    lead, first = next(iter((native or placed).items()))
+    for name, array in placed.items():
         mixed = array.library != first.library and not _is_foreign(array)
         if array.device != first.device or (mixed and not array.by_value):
             raise _mixed(lead, first, name, array)
@@ -40,7 +40,7 @@ def _is_foreign(array: ArrayFacts) -> bool:
 
 
 def allocating_library(library: str, device: tuple[str, int]) -> str:
-    """The library whose arrays stand for results of `library`: itself, or a stand-in for a protocol."""
+    """The library that allocates results of `library`: itself, or for a protocol another one."""
     if library not in ("dlpack", "interface"):
         return library
     return "numpy" if device == CPU else allocating_gpu_library()
@@ -63,9 +63,9 @@ def _mixed(lead: str, first: ArrayFacts, name: str, array: ArrayFacts) -> Device
 
 
 def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: int) -> tuple[int, ...] | None:
-    """The axes from outermost to innermost, as all (shape, strides) agree to lay them out; None for C order.
+    """The axes from outermost to innermost, if all (shape, strides) agree on an order; None for C order.
 
-    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 have no say.
+    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 do not constrain the order.
 
     >>> common_order([((2, 3), (1, 2)), ((3,), (1,))], 2)
     (1, 0)
@@ -75,16 +75,16 @@ def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: 
     aligned = [_aligned(shape, strides, rank) for shape, strides in operands]
     order: list[int] = []
     for axis in range(rank):
-        place = len(order)
+        index = len(order)
         for k in reversed(range(len(order))):
-            says = {_outer(steps, order[k], axis) for steps in aligned} - {0}
-            if len(says) == 2:
+            votes = {_outer(steps, order[k], axis) for steps in aligned} - {0}
+            if len(votes) == 2:
                 return None
-            if says == {-1}:
-                place = k
-            elif says:
+            if votes == {-1}:
+                index = k
+            elif votes:
                 break
-        order.insert(place, axis)
+        order.insert(index, axis)
     return None if order == list(range(rank)) else tuple(order)
 
 
@@ -93,7 +93,7 @@ def _aligned(shape: Sequence[int], strides: Sequence[int], rank: int) -> list[in
 
 
 def _outer(steps: Sequence[int], a: int, b: int) -> int:
-    """1 where axis a lies outside b in memory, -1 where inside, 0 where one of them does not matter."""
+    """1 if axis a lies outside b in memory, -1 if inside, 0 if one of them does not matter."""
     if not steps[a] or not steps[b] or steps[a] == steps[b]:
         return 0
     return 1 if steps[a] > steps[b] else -1
@@ -118,14 +118,15 @@ def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> 
 def empty(
     library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
 ) -> Any:
-    """A new packed array of `library`, aligned to 16 bytes or more; LimitError where memory does not suffice."""
+    """A new packed array of `library`, aligned to 16 bytes or more; MemoryLimitError if memory does not suffice."""
     return allocator(library, device, shape, dtype, order)()
 
 
 class Allocator:
-    """Makes `empty(...)`: what a remembered launch calls for its results. `make` does the same, and raises what the
-    library raises where memory is exhausted, one of `exhausted`; `told` says what of `size` bytes there is no memory
-    for, and `form` which arrays: (shape, dtype, order).
+    """Allocates one result: a prepared call holds one allocator per result.
+
+    `make` allocates too, and raises one of `exhausted`, the library's own exceptions, if memory is exhausted. The
+    MemoryLimitError then names the `size` in bytes and the `description`; `form` is (shape, dtype, order).
     """
 
     def __init__(
@@ -133,10 +134,10 @@ class Allocator:
         make: Callable[[], Any],
         exhausted: tuple[type[Exception], ...],
         size: int,
-        told: str,
+        description: str,
         form: tuple = (),
     ):
-        self.make, self.exhausted, self.size, self.told, self.form = make, exhausted, size, told, form
+        self.make, self.exhausted, self.size, self.description, self.form = make, exhausted, size, description, form
 
     def __call__(self) -> Any:
         try:
@@ -144,35 +145,35 @@ class Allocator:
         except self.exhausted as fault:
             if isinstance(fault, MemoryLimitError):
                 raise
-            raise exhausted(self.size, self.told) from fault
+            raise exhausted(self.size, self.description) from fault
 
 
 def allocator(
     library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
 ) -> Allocator:
-    """A function that makes `empty(...)`."""
+    """The allocator of `empty(...)` with these arguments."""
     shape = tuple(shape)
     maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[allocating_library(library, device)]
     make, failures = maker(device, shape, dtype, order)
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    told = f"{dtype}{list(shape)}"
+    description = f"{dtype}{list(shape)}"
     if device == CPU and size >= CHECKED_BYTES:
-        make = partial(_make_if_memory_suffices, make, size, told)
-    return Allocator(make, failures, size, told, (shape, dtype, order))
+        make = partial(_make_if_memory_suffices, make, size, description)
+    return Allocator(make, failures, size, description, (shape, dtype, order))
 
 
-CHECKED_BYTES = 1 << 28  # bytes that are asked for at each call: to write them takes longer
+CHECKED_BYTES = 1 << 28  # results from this size on are checked against free memory at each call
 
 
-def _make_if_memory_suffices(make: Callable[[], Any], size: int, told: str) -> Any:
-    require(size, told)
+def _make_if_memory_suffices(make: Callable[[], Any], size: int, description: str) -> Any:
+    require(size, description)
     return make()
 
 
 Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]
-"""What makes the array, and the exceptions by which the library says that memory is exhausted."""
+"""The function that allocates, and the exceptions that the library raises if memory is exhausted."""
 
 
 def _numpy_maker(device: Any, shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
@@ -191,10 +192,10 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
     kind = getattr(torch, dtype.name)
     strides = packed_strides(shape, order)
     where, index = device
-    place = torch.device("cpu") if device == CPU else torch.device(where, index)
-    make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=place)
+    torch_device = torch.device("cpu") if device == CPU else torch.device(where, index)
+    make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=torch_device)
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    short = getattr(guards, f"_empty_strided_{where}", None)  # what torch's own compiled code calls: 2 µs less
+    short = getattr(guards, f"_empty_strided_{where}", None)  # torch's own compiled code calls it; measured: 2 µs less
     if short is None:
         return make_there, (RuntimeError,)
     make_here = partial(short, shape, strides, kind)
@@ -207,7 +208,7 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
 def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
     import cupy
 
-    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: their bytes
+    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: results are bytes
     packed, back = _permuted(shape, order) if order is not None else (shape, None)
     make: Callable[[], Any] = partial(cupy.ndarray, packed, kind)
     if back is not None:
@@ -221,7 +222,7 @@ def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, o
 
 
 def _permuted(shape: tuple[int, ...], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape in memory order, and the permutation that leads back."""
+    """The shape in memory order, and the permutation back."""
     return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
 
 
@@ -238,12 +239,11 @@ def check_out(
     name: str = "out",
     library: str | None = None,
 ) -> ArrayFacts:
-    """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
+    """The facts of an `out` array that a call may write; ArgumentError or DeviceError if it may not.
 
-    It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
-    writeable, overlaps neither itself nor `others` (further outputs), and an input only if that is the very same
-    memory. The facts of a NumPy array with misaligned elements are those of its bytes, and `copied`: no kernel can
-    write it.
+    The array has the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), and
+    is writeable. It overlaps neither itself nor `others` (further outputs), and an input only if it is the same memory.
+    The facts of a misaligned NumPy array are those of its bytes, and `copied`: no kernel can write it.
     """
     facts = describe(out, name)
     misaligned = not isinstance(facts, Weak) and facts.copied and _is_misaligned(out)
@@ -271,20 +271,20 @@ def check_out(
 
 
 def _is_misaligned(out: Any) -> bool:
-    """Whether this is a NumPy array, and only where its elements lie keeps kernels from writing it."""
+    """Whether this is a NumPy array that kernels cannot write for its alignment alone."""
     import numpy as np
 
     return isinstance(out, np.ndarray) and out.dtype.isnative
 
 
 def _as_bytes(out: Any, facts: ArrayFacts) -> ArrayFacts:
-    """A NumPy array as its bytes, which lie at any address and any distance from each other."""
+    """A NumPy array as its bytes, which may have any address and stride."""
     shape, strides = (*out.shape, out.itemsize), (*out.strides, 1)
     return ArrayFacts("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
 
 
 def output_mismatch(name: str, has: str, needs: str) -> ArgumentError:
-    """The error for an output that is no place for the result."""
+    """The error for an output of another shape or dtype than the result."""
     help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
     return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
 
@@ -302,9 +302,9 @@ def _check_overlaps(
 
 
 def mark_written(out: Any) -> None:
-    """Tell torch's autograd that `out` (a tensor, or a list of some) changed.
+    """Tell torch's autograd that `out` (a tensor, or a list of tensors) has changed.
 
-    A backward pass that saved it then complains instead of erring.
+    A backward pass that saved it then raises instead of computing with other values.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(out, (torch.Tensor, list)):
@@ -313,7 +313,7 @@ def mark_written(out: Any) -> None:
 
 @cache
 def version_counter() -> Callable[[Iterable[Any]], None]:
-    """The same for several tensors, as shortly as this torch allows."""
+    """`mark_written` for several tensors, by the fastest function that this torch has."""
     import torch
 
     try:

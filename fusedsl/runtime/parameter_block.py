@@ -1,4 +1,4 @@
-"""How payloads, addresses and numbers, become the parameter block of a kernel."""
+"""Packs payloads (addresses and numbers) into the parameter block of a kernel."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..errors import CompileError, DTypeError
 from .native_entry import AddressSlot, Watch
 
-BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
+BLOCK_BYTES = 32_760  # limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 
 
 class PointerSlot(NamedTuple):
@@ -36,25 +36,25 @@ Namer = Callable[[Any], str]
 
 
 class EntryLayout(NamedTuple):
-    """What a builtin is made of: the memory that it copies, where arguments go; the payloads that it takes."""
+    """What a builtin is made of: the memory that it copies, the slots of addresses, and the payloads that it takes."""
 
     memory: bytes
     places: tuple[AddressSlot, ...]
-    given: tuple[int, ...]
-    numbers: tuple[int, ...]
+    pointer_payloads: tuple[int, ...]
+    scalar_payloads: tuple[int, ...]
     start: int  # the word where numbers begin
 
     def watches(self, watch: Watch) -> bool:
-        """Whether all that is watched, by payload, is among what the builtin takes."""
-        return set(watch.remainders) <= set(self.given)
+        """Whether all that is watched, by payload, is among the builtin's arguments."""
+        return set(watch.remainders) <= set(self.pointer_payloads)
 
     def watch(self, watch: Watch) -> Watch:
-        """The same by argument of the builtin."""
-        return watch.at({payload: place for place, payload in enumerate(self.given)})
+        """The same watch, by argument index of the builtin."""
+        return watch.at({payload: place for place, payload in enumerate(self.pointer_payloads)})
 
 
 class BlockLayout:
-    """How payloads become a block: pointers first, scalars last, what the template holds between them."""
+    """How payloads become a block: pointers first, scalars last, constants of the template between them."""
 
     def __init__(
         self,
@@ -84,9 +84,10 @@ class BlockLayout:
         self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.template = template
 
-    def told(self, head: bytes, constants: Mapping[int, Any]) -> EntryLayout:
-        """`head` and the block with the `constants` among the payloads filled in; DTypeError for one that does not
-        fit.
+    def entry_layout(self, head: bytes, constants: Mapping[int, Any]) -> EntryLayout:
+        """`head` and the block, with the `constants` among the payloads filled in.
+
+        DTypeError for a constant that does not fit.
         """
         memory, first = bytearray(head + self.template), len(head)
         places, given = [], []
@@ -108,16 +109,20 @@ class BlockLayout:
         return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
 
     def call_lines(self, entry: str, told: EntryLayout, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
-        """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
-        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
+        """Lines that pack the numbers of a builtin, and its call, given the expression of each payload."""
+        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.pointer_payloads]
         if not packs:
             return packs, f"{entry}({', '.join(given)})"
         packed = f"packed_{entry}"
         return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
 
     def pack_lines(self, told: EntryLayout, words: Sequence[str], name: Namer) -> list[str]:
-        """What packs the numbers that a builtin takes; nothing where there are none."""
-        return [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.numbers)})"] if told.numbers else []
+        """The call that packs the numbers of a builtin; nothing if there are none."""
+        return (
+            [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.scalar_payloads)})"]
+            if told.scalar_payloads
+            else []
+        )
 
     def check(self, payloads: Sequence[Any]) -> None:
         """DTypeError for an integer that does not fit its slot."""
@@ -129,7 +134,7 @@ class BlockLayout:
     def fit(self, payloads: Sequence[Any] | Mapping[int, Any]) -> list[Any]:
         """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
 
-        An integer that does not fit is a DTypeError.
+        DTypeError for an integer that does not fit.
         """
         fitted = []
         for slot in self.slots:
@@ -164,7 +169,7 @@ def _reader(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple]:
 
 
 def _pointer_reader(pointers: Sequence[PointerSlot], gaps: Sequence[bytes]) -> Callable[[Sequence[Any]], tuple]:
-    """What reads the pointers out of payloads, with what stands between them."""
+    """A function that reads the pointers out of payloads, with the constant gaps between them."""
     read = _reader([p.argument for p in pointers])
     shifts = tuple(p.shift for p in pointers)
     if any(gaps):

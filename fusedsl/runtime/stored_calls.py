@@ -1,8 +1,8 @@
-"""Prepared calls on disk: all that a launch needs, so that a new process plans nothing and imports nothing to do so.
+"""Prepared calls on disk: everything that a launch needs, so that a new process plans and compiles nothing.
 
-An entry belongs to one program, one set of layouts and one machine. The machine code stands in the entries of its
-kernels; a call says which they are, by key and digest, and what it claimed: its place among the few whose lengths have
-binaries of their own (see `claims`).
+An entry belongs to one program, one set of layouts and one machine. The machine code is in the cache entries of its
+kernels, which the call names by key and digest. The entry also has the quota places that the call reserved (see
+specialization_quota.py).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .prepared_call import PreparedCall
 from .specialization_quota import Acquisition, acquire_all
 
 LIBRARIES = ("numpy", "torch", "cupy")
-MAX_STORED_CALLS = 16  # calls of one program that a process writes: they are for its start
+MAX_STORED_CALLS = 16  # calls of one program that a process stores: they shorten its start
 
 
 def call_key(
@@ -41,9 +41,9 @@ def call_key(
     facts: Mapping[str, ArrayFacts | Weak],
     outs: Sequence[Any] | None,
 ) -> str | None:
-    """Where the call of these arguments stands, if it does; None for one that is never kept.
+    """The disk key of the call with these arguments; None for a call that is never stored.
 
-    `source` says what plans of the program depend on. Raises FusedslError only where the call does.
+    `source` is what plans of the program depend on. Raises FusedslError only if the call does.
     """
     arguments = [_argument_facts(a) for a in facts.values()]
     if [] in arguments or any(out is not None and library_of(out) not in LIBRARIES for out in outs or ()):
@@ -58,7 +58,7 @@ def call_key(
 
 
 def _argument_facts(a: ArrayFacts | Weak, written: bool = False) -> list:
-    """What a prepared call depends on of an argument; nothing for one that it is not kept for."""
+    """The facts of an argument that a prepared call depends on; [] for one whose calls are not stored."""
     if isinstance(a, Weak):
         return [a.kind]
     if a.library not in LIBRARIES or a.copied:
@@ -69,39 +69,39 @@ def _argument_facts(a: ArrayFacts | Weak, written: bool = False) -> list:
 
 
 def _card(index: int) -> list:
-    """What launches on a CUDA device depend on."""
+    """The facts of a CUDA device that launches depend on."""
     return [*astuple(driver().facts(index)), driver().version()]
 
 
 def _processor() -> list:
-    """What launches on this CPU depend on."""
+    """The facts of this CPU that launches depend on."""
     return [processor.host().tag, config.num_threads()]
 
 
 # ---- writing
 
 
-def save(key: str, call: PreparedCall, device: tuple[str, int], claims: Iterable[Acquisition]) -> None:
-    """Put a prepared call on disk, where all of it can be said, with what it claimed."""
-    makers = [*call.makers, *([] if call.workspace is None else [call.workspace])]
-    if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in makers):
+def save(key: str, call: PreparedCall, device: tuple[str, int], acquired: Iterable[Acquisition]) -> None:
+    """Store a prepared call and what it reserved; nothing if some part of it has no form in JSON."""
+    allocators = [*call.allocators, *([] if call.workspace is None else [call.workspace])]
+    if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in allocators):
         return
-    if not all(record.made_of and record.made_of.entry for record in call.records):
+    if not all(record.code_identity and record.code_identity.entry for record in call.records):
         return
     facts = {
         "library": call.library,
         "device": device,
         "launches": [_launch_facts(record) for record in call.records],
-        "results": [_form(make) for make in call.makers],
+        "results": [_form(make) for make in call.allocators],
         "workspace": None if call.workspace is None else _form(call.workspace),
         "tickets": 0 if call.tickets is None else call.tickets.count,
         "numbers": [int(n) for n in call.numbers],
         "spans": call.all_spans,
         "out_spans": call.out_spans,
         "in_place": sorted(call.in_place),
-        "apart": sorted(call.apart),
+        "disjoint": sorted(call.disjoint),
         "names": call.records[0].layout.names if call.records else (),
-        "claims": list(claims),
+        "acquired": list(acquired),
     }
     cache.disk().put(key, facts)
 
@@ -113,10 +113,10 @@ def _form(make: Any) -> list:
 
 def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
     layout = record.layout
-    told: dict[str, Any] = {"made_of": record.made_of, "template": layout.template.hex()}
+    told: dict[str, Any] = {"made_of": record.code_identity, "template": layout.template.hex()}
     told |= {"pointers": layout.places, "scalars": layout.slots}
     if isinstance(record, LaunchRecord):
-        return told | {"geometry": astuple(record.asked)}
+        return told | {"geometry": astuple(record.requested_geometry)}
     return told | {"work": astuple(record.work)}
 
 
@@ -124,40 +124,50 @@ def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
 
 
 def load(key: str) -> PreparedCall | None:
-    """The call of this key, its code loaded; None where there is none, or any part of it is not as it was."""
+    """The call of this key, its code loaded; None if there is none, or if any part of it has changed."""
     entry = cache.disk().get(key)
     if entry is None:
         return None
     with contextlib.suppress(FusedslError, KeyError, TypeError, ValueError, IndexError):
-        return _call(entry[0])
+        return _from_facts(entry[0])
     return None
 
 
-def _call(facts: Mapping[str, Any]) -> PreparedCall:
+def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
-    if not acquire_all(map(tuple, facts["claims"])):
-        raise KeyError("its lengths share a general binary here")
+    if not acquire_all(map(tuple, facts["acquired"])):
+        raise KeyError("the specialization quota is used up in this process")
     load = _on_cpu if device == CPU else _on_card
     launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
-    makers = [_maker(library, device, form) for form in facts["results"]]
+    allocators = [_maker(library, device, form) for form in facts["results"]]
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None
     if facts["tickets"]:
         tickets = BlockCounters(facts["tickets"], device[1])
     spans, out_spans = ([None if s is None else tuple(s) for s in facts[k]] for k in ("spans", "out_spans"))
-    in_place, apart = (frozenset(map(tuple, facts[k])) for k in ("in_place", "apart"))
+    in_place, disjoint = (frozenset(map(tuple, facts[k])) for k in ("in_place", "disjoint"))
     stream = stream_reader(library, device)
     return PreparedCall(
-        launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
+        launches,
+        allocators,
+        workspace,
+        facts["numbers"],
+        stream,
+        spans,
+        out_spans,
+        in_place,
+        library,
+        tickets,
+        disjoint,
     )
 
 
 def _code(told: Mapping[str, Any]) -> bytes:
-    """The machine code of a launch; KeyError where the cache has none, or another."""
-    made_of = CodeIdentity(*told["made_of"])
-    entry = cache.disk().get(made_of.entry)
-    if entry is None or hashlib.sha256(entry[1]).hexdigest() != made_of.digest:
-        raise KeyError(made_of.entry)
+    """The machine code of a launch; KeyError if the cache has none, or another."""
+    code_identity = CodeIdentity(*told["made_of"])
+    entry = cache.disk().get(code_identity.entry)
+    if entry is None or hashlib.sha256(entry[1]).hexdigest() != code_identity.digest:
+        raise KeyError(code_identity.entry)
     return entry[1]
 
 
@@ -172,17 +182,17 @@ def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[Scal
 
 
 def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
-    made_of = CodeIdentity(*told["made_of"])
-    function = driver().loaded(code, made_of.symbols[0], device)
-    return LaunchRecord(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, made_of)
+    code_identity = CodeIdentity(*told["made_of"])
+    function = driver().loaded(code, code_identity.symbols[0], device)
+    return LaunchRecord(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, code_identity)
 
 
 def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
-    made_of = CodeIdentity(*told["made_of"])
+    code_identity = CodeIdentity(*told["made_of"])
     stages, workspace, parts = told["work"]
     work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
-    functions = dict(zip(made_of.symbols, object_loader.load(code, tuple(made_of.symbols))))
+    functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
     template, pointers, scalars = _slots(told)
     run = pool.runner(functions, work, len(template) // 8)
     single = pool.single_call(functions, work)
-    return HostLaunchRecord(run, template, pointers, scalars, names, single, made_of, work)
+    return HostLaunchRecord(run, template, pointers, scalars, names, single, code_identity, work)

@@ -70,7 +70,7 @@ def emulated_gpu(
     from fusedsl.program import call_steps
     from fusedsl.runtime import cache, compile, driver
 
-    known = dataclasses.replace(hardware.facts(cc), cc=cc, **facts_of_it)
+    known = dataclasses.replace(hardware.hardware_facts(cc), cc=cc, **facts_of_it)
     arena = Arena(memory, tails)
     gpu = Gpu(Libcuda(known, arena, seed))
 
