@@ -51,7 +51,7 @@ class Kernel:
         self._begin(TextSource(text, chosen if chosen is not None else current(), params, constants))
 
     def _begin(self, source: TextSource, plans: Plans | None = None, restored: tuple | None = None) -> None:
-        """What every kernel has; one of a file has its plans, and what makes it again where it is unpickled."""
+        """Set the attributes of every kernel; a kernel of a file has its plans, and how to unpickle it."""
         self.__name__ = "kernel"  # torch.jit.trace asks for one
         self._source, self._restored = source, restored
         self.options, self.params = source.options, source.names
@@ -87,7 +87,7 @@ class Kernel:
             raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The result of a call that is not the one that was made last, or that torch traces."""
+        """The result of a call that no replay took, or that torch traces."""
         torch = sys.modules.get("torch")
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
@@ -110,7 +110,7 @@ class Kernel:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _inlined(self, recorder: Any, values: Sequence[Any]) -> Any:
-        """The results of a call inside of a function that is traced: its operations become part of the trace."""
+        """The results of a call inside a traced function: its operations become part of the trace."""
         try:
             return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
         except ArgumentError as fault:
@@ -119,7 +119,7 @@ class Kernel:
         return self._call(values, None)
 
     def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
-        """The results, of the kind of the arguments: lists and labelled arrays among these are read first."""
+        """The results, of the kind of the arguments: lists and labelled arrays are converted first."""
         if not any(map(is_container, values)):
             return self._program.run(values, outs)
         read = [x if not is_container(x) else containers.read(x, name) for name, x in zip(self.params, values)]
@@ -130,13 +130,13 @@ class Kernel:
 
     @staticmethod
     def _is_abstract(values: Sequence[Any]) -> bool:
-        """Whether some argument is a tensor of torch's that has no memory."""
+        """Whether some argument is a torch tensor without memory."""
         from .interop.torch_operator import is_abstract
 
         return any(map(is_abstract, values))
 
     def _in_trace(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The results of a call that torch traces: it sees one operator."""
+        """The results of a call that torch traces: it records one operator."""
         from .interop.torch_operator import call
 
         results = call(self._program, values, outs)
@@ -152,7 +152,7 @@ class Kernel:
     def _inspect(
         self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Inspected]
     ) -> Inspected:
-        """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
+        """The result of `look`, given the program that these arguments would run, and them as plain arrays."""
         kernel = self._variants.for_constants(self, named)
         values = kernel._bind(args, named)
         other, rest = kernel._variants.for_integers(kernel, values)
@@ -164,7 +164,7 @@ class Kernel:
                 raise
         return other._inspect(rest, {}, look)
 
-    # -- looking inside: arguments are arrays, or specs that stand for them
+    # -- inspection: arguments are arrays, or specs in their place
 
     @public_api
     def explain(
@@ -229,11 +229,11 @@ class Kernel:
 
     @public_api
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
-        """A function of nothing that computes this call again and again: on these arrays, whatever they hold by then.
+        """A function without arguments that repeats this call on these arrays, whatever they hold by then.
 
-        The results go to `out`, or to arrays that are made once: `bound.result`, which a call returns. Numbers keep
-        the value that they have now. Compiles, and computes nothing yet; raises what the call would raise. It costs
-        less than a call, since nothing about the arguments is looked at.
+        The results go to `out`, or to arrays that are allocated once: `bound.result`, which a call returns. Numbers
+        keep the value that they have now. Compiles, and computes nothing yet; raises what the call would raise. It
+        costs less than a call, since no argument is checked.
 
         >>> import numpy as np
         >>> x = np.float32([1, 2])
@@ -247,11 +247,10 @@ class Kernel:
 
     @public_api
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
-        """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
-        has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
+        """`bind` with its launches captured in a CUDA graph: a call is one launch, however many kernels it has.
 
-        Raises what `bind` would raise; ArgumentError where a call must copy arrays each time; DeviceError where calls
-        are on several devices.
+        `then` adds calls of further kernels. On the CPU it makes the calls in turn. Raises what `bind` would raise;
+        ArgumentError if a call must copy arrays each time; DeviceError if calls are on several devices.
 
         >>> import numpy as np
         >>> x, y = np.float32([1, 2]), np.zeros(2, np.float32)
@@ -284,8 +283,8 @@ class Kernel:
         from .report.page import page
 
         def shown(program: Program, values: Sequence[Any]) -> str:
-            told = explain(program, values, device, cc, compile, measure)
-            return page(told, sources(program, values, device, cc))
+            explanation = explain(program, values, device, cc, compile, measure)
+            return page(explanation, sources(program, values, device, cc))
 
         file = named_file(path)
         file.write_text(self._inspect(args, named, shown), encoding="utf-8")
@@ -308,7 +307,7 @@ class Kernel:
         called = {"text": text, "params": params, "constants": dict(constants or {})}
         save(path, called, self._program, self._bind(args, named), cc)
 
-    if not TYPE_CHECKING:  # refused by name, and offered by no editor
+    if not TYPE_CHECKING:  # raises Unsupported, and is hidden from editors
 
         def grad(self, wrt: Sequence[str] = ()) -> Kernel:
             """Not there yet: Unsupported."""
@@ -353,5 +352,5 @@ def kernel(
 
 
 def later(what: str, instead: str) -> Unsupported:
-    """The error for what the language knows by name and does not do yet."""
+    """The error for a known name without an implementation."""
     return Unsupported(f"{what} is not there yet", "unsupported", help=instead)

@@ -1,4 +1,4 @@
-"""fd.attention: arrays and the texts of score and mask, as one call of the kernel that they make."""
+"""fd.attention: arrays and the texts of score and mask, called as one kernel."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def attention(
     return kernel_of(text, changes, shadowed)(out=out, **values, **dict(zip(keywords, given.values())))
 
 
-OFFSETS = ("offsets_of_q", "offsets_of_k")  # what the text calls them
+OFFSETS = ("offsets_of_q", "offsets_of_k")  # their names in the text
 
 
 def _surplus(surplus: tuple) -> ArgumentError:

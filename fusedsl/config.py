@@ -18,7 +18,7 @@ from .errors import ArgumentError, suggest
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a text and its graph may be; exceeding one is a LimitError."""
+    """Limits of a text and its graph; exceeding one is a LimitError."""
 
     text: int = 65536  # bytes of UTF-8
     nesting: int = 256
@@ -153,7 +153,7 @@ OPTION_NAMES = tuple(one.name for one in fields(Options))
 
 
 def _invalid_option(name: str, value: object, form: str) -> ArgumentError:
-    """The error for a value that an option cannot have; an array is more likely an argument of the same name."""
+    """The error for an invalid option value; an array is more likely an argument of the same name."""
     if hasattr(value, "shape") or isinstance(value, (list, tuple)):
         help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
         return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
@@ -240,28 +240,30 @@ def debug_level() -> int:
 
 
 def verify_level() -> int:
-    """FUSEDSL_VERIFY: 1 if every plan that is made is verified, 2 if it is compared with its graph, too. The option
-    `verify` asks for the latter."""
+    """FUSEDSL_VERIFY: 1 if every new plan is verified, 2 if it is also compared with its graph.
+
+    The option `verify` means the latter.
+    """
     return _environment_number("FUSEDSL_VERIFY", 0, 0, 2)
 
 
 def launch_graphs() -> bool:
-    """FUSEDSL_GRAPHS: 0 if calls that are repeated are not to become CUDA graphs, which some profilers show as such."""
+    """FUSEDSL_GRAPHS: 0 if repeated calls must not become CUDA graphs, which some profilers show as one launch."""
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
 MAX_THREADS = 4096
-_num_threads: int | None = None  # that were chosen
+_num_threads: int | None = None  # as chosen by choose_num_threads
 
 
 def choose_num_threads(threads: int | None) -> None:
-    """What `num_threads` is from now on; None for what it is by itself."""
+    """Set `num_threads`; None for its default."""
     global _num_threads
     _num_threads = threads
 
 
 def num_threads() -> int:
-    """What was chosen, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    """The chosen number, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
     if _num_threads is not None:
         return _num_threads
     if hasattr(os, "sched_getaffinity"):

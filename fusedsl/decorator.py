@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .config import OptionChanges
     from .report.explain import Explanation
 
-REPLAYS = 4  # warm calls of so many kinds are short
-TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
+REPLAYS = 4  # kinds of calls that are replayed
+TRACES = 32  # of one signature; the oldest are dropped, with the captured arrays that they watch
 SIGNATURES = 1024
 
 
@@ -49,7 +49,7 @@ class Fused(Generic[P, R]):
         self.function = function
         self.options = chosen
         self._names = _positional(function)
-        self._warned: set[str] = set()  # why calls ran without fusion
+        self._warned: set[str] = set()  # reasons that were warned of
         self._traces: dict[Any, list[Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
@@ -58,8 +58,8 @@ class Fused(Generic[P, R]):
     def __call__(self, /, *args: P.args, **keywords: P.kwargs) -> R:
         if dynamo.reads():
             return self._in_trace(args, keywords)
-        for known in self._replays:
-            if (result := known(args, keywords)) is not MISSED:
+        for replayed in self._replays:
+            if (result := replayed(args, keywords)) is not MISSED:
                 return result
         try:
             return self._in_trace(args, keywords) if dynamo.traces() else self._run(args, keywords)
@@ -67,7 +67,7 @@ class Fused(Generic[P, R]):
             raise trimmed(fault) from fault.__cause__
 
     def _run(self, args: tuple, keywords: dict[str, Any]) -> Any:
-        """What a call returns that is like none of those that are short."""
+        """The result of a call that no replay took."""
         try:
             call = self.prepared(args, keywords)
             spent, call.trace.seconds = call.trace.seconds, 0.0
@@ -98,26 +98,26 @@ class Fused(Generic[P, R]):
             warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=caller_stacklevel())
 
     def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
-        """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
+        """Write a replay for calls like this one; none for a trace with one array in two places."""
         if call.program.has_prepared_calls and not call.aliased and not call.trace.replayed:
             call.trace.replayed = True
-            made = replay(call.traced, repeat_call(call), args, keywords, results)
-            self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
+            new = replay(call.traced, repeat_call(call), args, keywords, results)
+            self._replays = (new, *self._replays[: REPLAYS - 1]) if new is not missed else self._replays
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
-        """What a call returns that torch compiles or records: it sees one operator, or the function's operations."""
+        """The result of a call that torch compiles or records: one operator, or the function's operations."""
         from .interop.torch_function import called, compiled
 
         return compiled(self, args, keywords) if dynamo.compiles() else called(self, args, keywords)
 
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
-        """What a call with these arguments runs; traces the function where nothing known fits."""
+        """The program and values of a call with these arguments; traces the function if no known trace fits."""
         dynamo.watch()
         call = self._arguments(args, keywords)
         return self._prepared(call, self._trace(call))
 
     def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
-        """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
+        """`prepared` for arguments that may have no memory, whose facts `described` gives: nothing is cached."""
         call = self._arguments(args, keywords, described)
         return self._prepared(call, self._traced(call))
 
@@ -158,7 +158,7 @@ class Fused(Generic[P, R]):
         return found
 
     def _traced(self, call: Arguments) -> Trace:
-        """A trace for this call."""
+        """A new trace for this call."""
         start = perf_counter()
         traced = trace(
             self.function,
@@ -261,7 +261,7 @@ def _positional(function: Callable) -> tuple[str, ...]:
 
 
 def _why_unfused(fault: FusedslError) -> str | None:
-    """Why a call runs the undecorated function instead of raising a fault; None where it raises."""
+    """Why a call runs the undecorated function instead of raising; None if it raises."""
     if isinstance(fault, Untraceable):
         return f"{fault.message}: {fault.help}"
     if fault.code == "argument.grad":

@@ -1,4 +1,4 @@
-"""The error family: every fault of a text, a call or a compilation, drawn with a caret under the text it is about."""
+"""The error classes: every fault of a text, a call or a compilation, with a caret under the text at fault."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MAX_COLUMNS = 100  # columns of the text that a drawing shows; longer lines are cropped around the caret
+MAX_COLUMNS = 100  # of a quoted line; longer lines are cropped around the caret
 
 
 class FusedslError(Exception):
     """Base of every error that fusedsl raises.
 
-    `code` is a stable dotted name (`shape.broadcast`); `span` the offsets (start, end) in `text` of the expression
-    at fault, drawn `~`; `caret` the offset of the exact place, drawn `^`, and `column` its 1-based column;
-    `note` is drawn after the underline, `help` on a line of its own; `inside` says where in the functions that are
-    called there the fault arose, outermost first; `others` are further faults of the same text.
+    `code` is a stable dotted name (`shape.broadcast`). `span` are the offsets (start, end) in `text` of the expression
+    at fault, underlined `~`; `caret` is the offset of the exact position, marked `^`, and `column` its 1-based column.
+    `note` follows the underline, `help` is a line of its own. `inside` are the positions in called functions where the
+    fault arose, outermost first; `others` are further faults of the same text.
+
     A fault of a call itself has no span, and `column` is then None.
     """
 
@@ -154,7 +155,7 @@ class Unsupported(FusedslError, NotImplementedError):
 
 
 def not_installed(fault: ImportError) -> CompileError:
-    """The error for a compiler, or a part of it, that is not there."""
+    """The error for a compiler, or a part of it, that is not installed."""
     name = (fault.name or str(fault)).partition(".")[0]
     if name in ("lark", "llvmlite", "numba"):
         help = f"pip install {name}; a machine without it runs kernels that another one has saved (fusedsl.load)"
@@ -164,7 +165,7 @@ def not_installed(fault: ImportError) -> CompileError:
 
 
 def caller_stacklevel() -> int:
-    """The `stacklevel` by which a warning of the caller's points at the line of the user's that led to it."""
+    """The `stacklevel` with which a warning of the caller's points at the user's line."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and _is_package_file(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
@@ -172,14 +173,14 @@ def caller_stacklevel() -> int:
 
 
 def trimmed(fault: FusedslError) -> FusedslError:
-    """A fault that leaves the package, with the frames of the user's files alone, unless FUSEDSL_DEBUG is set."""
+    """A fault with the traceback frames of the user's files alone, unless FUSEDSL_DEBUG is set."""
     if not os.environ.get("FUSEDSL_DEBUG", "").strip("0 "):
         fault.__traceback__ = _user_frames(fault.__traceback__)
     return fault
 
 
 def public_api(function: Callable[P, T]) -> Callable[P, T]:
-    """A public function whose faults leave the package `trimmed`."""
+    """Decorates a public function: its faults are raised `trimmed`."""
 
     @functools.wraps(function)
     def public(*args: P.args, **named: P.kwargs) -> T:
@@ -222,7 +223,7 @@ _SINGULAR = {"indice": "index", "axe": "axis", "launche": "launch", "entrie": "e
 
 
 def singular(text: str) -> str:
-    """A message whose counts of one stand before nouns in the singular.
+    """A message with nouns in the singular after counts of one.
 
     >>> singular("3 outputs for 1 results"), singular("1 axes and 11 threads")
     ('3 outputs for 1 result', '1 axis and 11 threads')
@@ -231,7 +232,7 @@ def singular(text: str) -> str:
 
 
 def _is_stdlib_file(file: str) -> bool:
-    """Whether a file is of Python's own library, which the package calls on the way."""
+    """Whether a file belongs to Python's own library, which the package calls on the way."""
     return file.startswith((LIBRARY, "<frozen")) and "site-packages" not in file
 
 
@@ -269,7 +270,7 @@ def _line_start(text: str, offset: int) -> int:
 
 
 def _underlined(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
-    """The line that holds the caret, and the underline: `~` over the span's part of that line, `^` at the caret."""
+    """The line with the caret, and the underline: `~` below the span's part of that line, `^` below the caret."""
     start = _line_start(text, caret)
     end = text.find("\n", caret)
     end = len(text) if end < 0 else end

@@ -1,4 +1,4 @@
-"""`evaluate`: the value of a text for arrays by name, and the kernels of texts, made once and kept while in use."""
+"""`evaluate`: the value of a text for arrays by name, with a cache of the texts' kernels."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[s
 
 
 class _Compiled:
-    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
+    """Kernels of texts under torch.compile, as attributes: torch can read them, and guard on them."""
 
 
 _compiled = _Compiled()
@@ -88,11 +88,10 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
 
 
 def clear_cache(disk: bool = False) -> None:
-    """Forget the programs of texts that `evaluate` has met and the kernels compiled in this process; with `disk`, also
-    what the cache folder holds, for all processes.
+    """Drop the cached programs of `evaluate` and the kernels of this process; with `disk`, also the cache folder.
 
     A Kernel or function that the caller holds keeps what its calls need. Least recently used programs beyond
-    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are forgotten without being asked.
+    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are dropped automatically.
     """
     clear_all()
     if disk:

@@ -34,7 +34,7 @@ from .runtime.host_device_copies import runs_on_other_device
 
 
 class CallCache:
-    """Prepared calls over lists by their keys; the latest is asked first, for comparing costs less than hashing."""
+    """Prepared calls over lists by their keys; the last one is compared first, which is faster than hashing."""
 
     def __init__(self) -> None:
         self._latest: tuple[Any, BatchedCall] | None = None
@@ -118,12 +118,12 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
 
 
 def _listed_argument(value: Any) -> Any:
-    """An iterator, or a dict's view, as the list of what it gives."""
+    """An iterator, or a dict's view, as a list."""
     return list(value) if not _is_list(value) and isinstance(value, (Iterator, KeysView, ValuesView)) else value
 
 
 def _empty_result(kernel: Kernel | Fused, out: Any) -> Any:
-    """What there is for lists without elements, such as the parameters of an optimiser that has none."""
+    """The result for lists without elements, such as the parameters of an empty optimiser."""
     if out is not None:
         return out
     count = len(kernel._source.program.results) if isinstance(kernel, Kernel) else 1
@@ -131,7 +131,7 @@ def _empty_result(kernel: Kernel | Fused, out: Any) -> Any:
 
 
 def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Whether integers among the arguments shape the program: each call then has its own."""
+    """Whether integers among the arguments are static in the program: then each call has its own."""
     given = kernel._bind(args, named)
     if any(_is_list(value) and not value for value in given):
         return False
@@ -151,7 +151,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _length(lists: Mapping[str, Sequence[Any]]) -> int:
-    """The length that all lists have; ArgumentError where there is none."""
+    """The length that all lists have; ArgumentError if they differ or there is no list."""
     if not lists:
         help = "call the kernel itself; the values of a dict are list(d.values())"
         raise ArgumentError("there is no list among the arguments", "argument.list", help=help)
@@ -300,7 +300,7 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
 
 
 def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Any:
-    """The calls themselves, where torch is to see each."""
+    """The calls themselves, if torch is to see each."""
     lists = {f"argument {k}": a for k, a in enumerate(args) if _is_list(a)}
     count = _length({**lists, **{name: a for name, a in named.items() if _is_list(a)}})
     outs = None if out is None else _outs(out, count, "the first list")
@@ -316,7 +316,7 @@ def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str,
 
 
 def _by_result(returned: list) -> Any:
-    """What all calls return: a list, or for tuples a tuple of lists."""
+    """The results of all calls: a list, or for tuples a tuple of lists."""
     if all(type(value) is tuple for value in returned):
         return tuple([[value[k] for value in returned] for k in range(len(returned[0]))])
     return None if all(value is None for value in returned) else returned
@@ -352,7 +352,7 @@ def _run_first(
     names: Sequence[str],
     shared: frozenset[int],
 ) -> tuple[list, BatchedCall | None]:
-    """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
+    """(the results, what repeats the calls or None): prepared together, or if that is impossible, one by one."""
     resolved = resolve_lists(items)
     options = programs[0].options
     asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []

@@ -1,4 +1,4 @@
-"""`load`: what a file of saved kernels holds, ready to be called."""
+"""`load`: the kernel or function of a saved file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A function of a file: what it computes for arguments of one signature, called as it was when it was saved."""
+"""A function of a saved file, for arguments of the one signature that it was saved for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .program import Program
 
 
 class LoadedFunction(Fused):
-    """A function of a file: what it computes for arguments of the signature that it was saved for."""
+    """A function of a saved file, for arguments of the one signature that it was saved for."""
 
     def __init__(self, saved: SavedFile):
         stub = _stub(saved)
@@ -72,7 +72,7 @@ class LoadedFunction(Fused):
 
 
 def _stub(saved: SavedFile) -> Callable:
-    """What stands for the function: its name and what it says of itself."""
+    """A placeholder for the function, with its name and docstring."""
 
     def loaded(*args: Any, **keywords: Any) -> Any:
         raise Unsupported(f"{loaded.__name__} was loaded from a file, which holds no more than its kernels",

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import logging
 
-LONG_SECONDS = 1.0  # seconds of planning and compiling that are worth a line
-NUMBA_LOGGERS = ("numba", "numba_cuda")  # whose loggers write thousands of lines a kernel at level DEBUG
+LONG_SECONDS = 1.0  # of planning and compiling, from which a line is logged
+NUMBA_LOGGERS = ("numba", "numba_cuda")  # they write thousands of lines per kernel at level DEBUG
 
 _lock = threading.Lock()
 _silencing = 0  # blocks of `silenced` that threads are in
@@ -45,7 +45,7 @@ def first_call(title: str, seconds: float) -> None:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Numba's loggers say nothing below WARNING inside of the block, and are as they were afterwards."""
+    """Numba's loggers are silent below WARNING inside the block."""
     import logging
 
     global _silencing

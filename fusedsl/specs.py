@@ -1,4 +1,4 @@
-"""A stand-in for an array where only its signature and shape matter."""
+"""Specs: stand-ins for arrays when only signature and shape matter."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     return Spec(extents, DTYPES[name], steps)
 
 
-_addresses = count(1 << 48, 1 << 40)  # of memory that is nobody's: no two specs stand for one array
+_addresses = count(1 << 48, 1 << 40)  # made up: no two specs alias
 
 
 def described(argument: Any, name: str) -> ArrayFacts | Weak:
-    """The facts of an argument, where a spec may stand for an array."""
+    """The facts of an argument, which may be a spec."""
     if not isinstance(argument, Spec):
         return describe(argument, name)
     place = next(_addresses)

@@ -1,4 +1,4 @@
-"""How many threads the CPU's kernels run on."""
+"""The number of threads that CPU kernels run on."""
 
 from __future__ import annotations
 

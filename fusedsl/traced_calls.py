@@ -1,4 +1,4 @@
-"""What a trace of a function runs: a program for one signature, its calls, and what repeats them."""
+"""The program of a traced function for one signature, its calls, and what repeats them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TracedSource:
 
 @dataclass
 class Trace:
-    """One way through the function, with the program that runs it."""
+    """One path through the function, with the program that runs it."""
 
     traced: Traced
     program: Program
@@ -75,7 +75,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class FusedCall:
-    """One call of a fused function: the program that it runs, with what."""
+    """One call of a fused function: its program and values."""
 
     trace: Trace
     values: list[Any]
@@ -93,7 +93,7 @@ class FusedCall:
 
     @property
     def results(self) -> int:
-        """How many the program has."""
+        """The number of the program's results."""
         return len(self.traced.graph.results)
 
     def rebuild(self, results: Sequence[Any]) -> Any:
@@ -103,13 +103,13 @@ class FusedCall:
 
 
 def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
-    """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
+    """A function that repeats a call; a call that writes is repeated only if no further arrays alias."""
     again = call.program.again
     if call.outs is None:
         return again
     places = [k for k, value in enumerate(call.values) if is_array(value)]
     if any(not call.values[k].shape for k in places):
-        return lambda values, outs: None  # their addresses are not looked at
+        return lambda values, outs: None  # their addresses are not read
 
     def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         addresses = {argument_key(values[k])[1] for k in places}

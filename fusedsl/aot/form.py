@@ -1,4 +1,4 @@
-"""How a function takes its arguments and gives its results, as JSON: tuples, lists and dicts around places."""
+"""The structure of a function's arguments and results, as JSON: tuples, lists and dicts."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def arguments_form(placeholders: Any) -> Any:
-    """The form of arguments with a Parameter in place of every array and number; ArgumentError for what has none."""
+    """The structure of arguments with a Parameter for every array and number; ArgumentError if it has no JSON."""
     return _encode(placeholders, _parameter, "takes")
 
 
 def result_form(template: Any) -> Any:
-    """The form of what a function returns; ArgumentError for what has none."""
+    """The structure of a function's result; ArgumentError if it has no JSON."""
     return _encode(template, _result, "returns")
 
 

@@ -1,4 +1,4 @@
-"""Which of the loops that a file holds run a kernel on the CPU: those for its call, else those for any call."""
+"""The loops of a saved file that run a kernel on the CPU: those for its call, else those for any call."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..runtime.layout import ArrayLayout
 
 Layouts = Mapping[tuple[str, int], ArrayLayout]
 Loops = tuple[KernelIR, str, BoundKernel]
-"""A kernel, the name of its loops, the numbers that it is called with."""
+"""A kernel, the name of its loops, its bound shapes."""
 
 
 def general_loops(plan: KernelPlan, layouts: Layouts, extents: Mapping[Symbol, int]) -> Loops:
-    """Those that serve any layout and any extents."""
+    """The loops for any layout and any extents."""
     bound = bind_general(plan, layouts, extents)
     kernel = plain_kernel(bound.kernel)
     return kernel, schedule.general(kernel), bound
 
 
 def loops_for(plan: KernelPlan, bound: BoundKernel, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
-    """What may run a kernel, the fastest first."""
+    """The loops that may run a kernel, fastest first."""
     kernel, chosen = scheduled_cpu(bound)
     yield kernel, chosen, bound
     if (plainer := schedule.general(kernel)) != chosen:

@@ -1,4 +1,4 @@
-"""The plans and the machine code of a file, in place of those that are made: what a program that was loaded runs."""
+"""The plans and the machine code of a saved file, in place of plans that are made."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .saved import SavedFile, SavedPlan, matches
 
 
 class SavedBuilder(KernelCompiler):
-    """Takes machine code from a file; what it does not hold is compiled where compilers are there, or an error."""
+    """Takes machine code from a file; a missing kernel is compiled if compilers are installed, else an error."""
 
     def __init__(self, saved: SavedFile):
         self.saved = saved
@@ -40,14 +40,14 @@ class SavedBuilder(KernelCompiler):
         return super().on_cpu(plan, bound, call)
 
     def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: CallShapes) -> CompiledKernel:
-        """The kernel for a call."""
+        """The kernel of a call."""
         if self.saved.plans_kernel(digest) and not is_preloaded(cuda_key(kernel, schedule, digest, cc)):
             compile_instead(self.saved, no_code(self.saved, call.facts, cc), False)
         return super().on_cuda(kernel, schedule, digest, cc, call)
 
 
 class SavedPlans(Plans):
-    """The plans of a file. They are taken as they are: those of one call do not change with those that were before."""
+    """The plans of a file. They do not depend on earlier calls."""
 
     def __init__(self, saved: SavedFile, source: ProgramSource, options: Options, program_key: str):
         super().__init__(source, saved.names, options, program_key)
@@ -62,7 +62,7 @@ class SavedPlans(Plans):
         scores: str = "apart",
         symbolic_units: bool = False,
     ) -> Plan:
-        """The file's plan for these arguments; one for extents other than 1 does for 1 where it computes the same."""
+        """The file's plan for these arguments; the plan for other extents serves 1 if it computes the same."""
         on_cpu, parameters = scores == "apart", self._parameters(arguments)
         match = self._match(parameters, extents, on_cpu, (together, scores))
         if match is not None:
@@ -73,7 +73,7 @@ class SavedPlans(Plans):
     def _match(
         self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: tuple[bool, str]
     ) -> SavedPlan | None:
-        """The file's plan for this signature: if there are several, the one that was made this way."""
+        """The file's plan for this signature: if there are several, the one of this formulation."""
         fit = [
             each
             for each in self.saved.plans
@@ -91,15 +91,15 @@ class SavedPlans(Plans):
         listed: bool = False,
         reserve: bool = True,
     ) -> bool:
-        """Never: there are as many binaries as the file holds."""
+        """Never: the file has no further binaries."""
         return False
 
     def replan_after_spill(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
-        """Never: a kernel that spills was saved as it is."""
+        """Never: a kernel that spills was saved so."""
         return False
 
     def graph(self, facts: Facts) -> Graph:
-        """The typed graph for these arguments, from the file where it has their plan."""
+        """The typed graph for these arguments, from the file if it has their plan."""
         arguments = list(facts.values())
         on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         extents = call_steps.extents_of(arguments)

@@ -1,4 +1,4 @@
-"""Writes a file: a program's plans for arguments of one signature, and their kernels for each target."""
+"""Writes a saved file: a program's plans for one signature, and their kernels for each target."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CPU, NATIVE = "cpu", "cpu-native"
 
 
 class TargetContents(NamedTuple):
-    """What a file holds for one target: plans, and kernels by `unversioned_key`; the processor, where it is a CPU."""
+    """The contents for one target: plans, and kernels by `unversioned_key`; the processor, if it is a CPU."""
 
     plans: list[dict[str, Any]]
     kernels: Mapping[str, CompiledKernel]
@@ -35,9 +35,9 @@ class TargetContents(NamedTuple):
 
 
 def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any) -> None:
-    """Write what calls with these arguments (or specs) need on each target: compute capabilities, "cpu", "cpu-native".
+    """Write the kernels of calls with these arguments (or specs) for each target: capabilities, "cpu", "cpu-native".
 
-    `called` says, as JSON, what is called: a text, or how a function takes its arguments and gives its results.
+    `called` is the JSON of what is called: a text, or a function with the structure of its arguments and results.
     """
     file = named_file(path)
     if not file.parent.is_dir():
@@ -72,7 +72,7 @@ def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Target
 
 
 def _target(cc: Any) -> Processor | tuple[int, int]:
-    """What kernels are compiled for: ArgumentError for what is no target, Unsupported where this machine cannot."""
+    """A compilation target: ArgumentError for an invalid one, Unsupported if this machine cannot compile for it."""
     if not (isinstance(cc, str) and cc in (CPU, NATIVE)):
         return parse_cc(cc)
     if sys.platform != "linux" or host().architecture not in BASELINES:
@@ -114,7 +114,7 @@ def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
 
 
 def _shared(built: CompiledKernel, processor: Processor) -> CompiledKernel:
-    """The same as a shared object, which the system has loaded once, if this machine runs its code."""
+    """The kernel as a shared object, loaded once as a test if this machine runs its code."""
     code = link(built.code, built.symbols)
     if obstacle(processor) is None:
         loader.load(code, built.symbols)

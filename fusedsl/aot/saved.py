@@ -1,4 +1,4 @@
-"""A file of saved kernels, read: what is called, plans by signature, machine code by key. Nothing of it runs yet."""
+"""A saved file, read: the text or function, plans by signature, machine code by key. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .container import misfit, unpack
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """A plan, for the CPU or for CUDA; the extents that may be 1 in calls that it serves, in groups."""
+    """A plan, for the CPU or for CUDA; `units` are the groups of extents that may be 1 in its calls."""
 
     plan: Plan
     on_cpu: bool
@@ -30,13 +30,13 @@ class SavedPlan:
 
     @cached_property
     def graph(self) -> Graph:
-        """What the plan was made of."""
+        """The graph of the plan."""
         return graph_from_json(self.graph_json)
 
 
 @dataclass(frozen=True)
 class SavedFile:
-    """What a file holds. `data` are its bytes, `name` is what messages call it.
+    """The contents of a file. `data` are its bytes, `name` is its name in messages.
 
     `kernels` are facts and machine code by `unversioned_key`: objects for one of the `processors`, or cubins for one of
     the compute `capabilities`.
@@ -73,17 +73,17 @@ class SavedFile:
 
 
 def read(path: Any) -> SavedFile:
-    """The file at a path, checked; its code for GPUs is made known.
+    """The file at a path, checked; its code for GPUs is preloaded.
 
-    Raises ArgumentError for a file that is none, is damaged, or is of another version; DeviceError where all its code
-    is for other CPUs; OSError where it cannot be read.
+    Raises ArgumentError for a file that is none, is damaged, or is of another version; DeviceError if all its code is
+    for other CPUs; OSError if it cannot be read.
     """
     file = named_file(path)
     return parsed(file.read_bytes(), str(file))
 
 
 def parsed(data: bytes, name: str) -> SavedFile:
-    """The same of a file's bytes."""
+    """`read` of a file's bytes."""
     manifest, code = unpack(data, name)
     if manifest.get("fusedsl") != _version():
         raise misfit(f"{name} was saved by fusedsl {manifest.get('fusedsl')}, and this is {_version()}")

@@ -1,4 +1,4 @@
-"""Where a program of a file comes from: a text or a function, with the graphs that its plans were made of."""
+"""The source of a saved program: a text or a function, with the graphs of its plans."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .saved import SavedFile
 
 
 class SavedText(TextSource):
-    """A text. For arguments other than those that it was saved for it is parsed anew."""
+    """A saved text. It is parsed only for arguments other than the saved ones."""
 
     def __init__(self, saved: SavedFile):
         called = saved.called
@@ -30,7 +30,7 @@ class SavedText(TextSource):
 
 
 class SavedFunction:
-    """A function, of which there is no more than what it computes for arguments of one signature."""
+    """A saved function: the graph of one signature is all that is left of it."""
 
     generic = False
 
@@ -47,7 +47,7 @@ class SavedFunction:
         return graph
 
     def cache_parts(self) -> None:
-        """Its plans are in the file alone."""
+        """None: its plans are in the file alone."""
 
     def header(self) -> tuple[str, ...]:
         """The function's own lines, kept to what a comment may hold."""
@@ -56,7 +56,7 @@ class SavedFunction:
 
 
 def saved_graph(saved: SavedFile, parameters, extents):
-    """(the graph for these parameters, its guards), where a file has it."""
+    """(the graph for these parameters, its guards), if a file has it; else None."""
     for each in saved.plans:
         if each.plan.parameters == tuple(parameters) and call_steps.guards_hold(each.plan.guards, extents):
             return each.graph, dict(each.plan.guards)

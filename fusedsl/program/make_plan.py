@@ -1,4 +1,4 @@
-"""Text or trace to kernels: the graph, the laws, the cut into groups, and what is emitted for each."""
+"""Makes plans from a text or trace: the graph, rewriting, partitioning, and the kernels of each group."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ def make_plan(
     budget: int | None = None,
     scores: str = "apart",
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`, and
-    `choose_passes` for `scores`). Values may take `budget` registers.
+    """The plan of a signature, from text or trace (see `partition` for `together`, `choose_passes` for `scores`).
+
+    Values may take `budget` registers.
     """
-    graph, told = make_graph(source, parameters, extents, options)
-    guards = dict(told)
+    graph, graph_guards = make_graph(source, parameters, extents, options)
+    guards = dict(graph_guards)
     budget = budget or call_steps.REGISTER_BUDGET
     header, fits = source.header(), fits_in(extents, guards)
     check, steady = _verifier(graph, extents, guards, options), options.steady
@@ -77,7 +78,7 @@ def make_plan(
     cut = cutting(budget=budget)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
-        # slower kernels still keep what was promised
+        # kernels without a register budget are slower, and keep the promise of max_kernels
         budget = 0
         cut = cutting()
         kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
@@ -89,7 +90,7 @@ def make_plan(
         kernels = tuple(replace(k, steady=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fast=True, digest=f"{k.digest} fast") for k in kernels)
-    made = Plan(
+    plan = Plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
@@ -104,12 +105,12 @@ def make_plan(
         launches,
     )
     if check is not None:
-        check.plan(made)
-    return made
+        check.plan(plan)
+    return plan
 
 
 def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:
-    """What verifies each stage of a plan; None where nothing asks for it."""
+    """The verifier of each stage of a plan; None if no verification is wanted."""
     if not (options.verify or verify_level()):
         return None
     from .plan_verifier import Verifier
@@ -120,16 +121,16 @@ def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Option
 def make_outline(
     source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options
 ) -> Plan:
-    """The plan of a program without its kernels: the types of its results, and what its calls must pass."""
-    graph, told = source.build(parameters, extents, options)
+    """The plan of a program without its kernels: the types of its results, and the checks of its calls."""
+    graph, guards = source.build(parameters, extents, options)
     results = tuple(r.type for r in graph.results)
-    return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
+    return Plan(source.text, parameters, results, (), graph.checks, tuple(guards.items()), ())
 
 
 def build_kernels(
     cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
 ):
-    """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
+    """(the kernels in launch order, the number of kernels in each launch, the partition with all decisions)."""
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
@@ -148,36 +149,39 @@ def build_kernels(
 
 
 def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
-    """What memory holds between kernels."""
+    """The types of the temporaries between kernels."""
     dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
     return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
 
 
 def _words(plan: KernelPlan) -> float:
-    """About how many words a thread of a kernel holds for each element."""
+    """An estimate of the 32-bit words that a thread of a kernel holds per element."""
     bodies = [body_words(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
     return max(bodies, default=0) + words(load.value.dtype for load in plan.loads)
 
 
 def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, extents, options: Options) -> Plan | None:
-    """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
+    """A plan in more kernels, whose values take fewer registers; None if there is none with more kernels."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
-        made = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
-        if len(made.kernels) > len(plan.kernels):
-            return made
+        smaller = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
+        if len(smaller.kernels) > len(plan.kernels):
+            return smaller
         budget = budget * 3 // 4
     return None
 
 
 def _with_axis_names(reason: str, parameters: tuple[Parameter, ...]) -> str:
-    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter, n0_1' another one as long."""
+    """A reason with the user's names of extents: n0_1 is axis 1 of the first parameter, n0_1' one of equal length."""
     return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
 
 def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
-    """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
-    `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
+    """FusionError if there are more kernels than the caller allows.
+
+    Its `decisions` are dicts: whether something was `joined`, its `members`, the `reason`, and the `seconds` that one
+    kernel saves, or would have saved, by the time model.
+    """
     if options.max_kernels is None or count <= options.max_kernels:
         return
     refused = dict.fromkeys(_describe(d, parameters) for d in cut.decisions if not d.joined)
@@ -203,7 +207,7 @@ def _check_kernels(count: int, cut: Partition, options: Options, parameters: tup
 def fusion_decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
-    """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
+    """The fusion decisions of a plan with their reasons, priced for a card (None: without prices)."""
     steady = any(kernel.steady for kernel in plan.kernels)
     cut = cut_graph(rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady)
     _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
@@ -212,12 +216,12 @@ def fusion_decisions(
 
 
 def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:
-    """A decision as people read it."""
+    """A decision in words."""
     return _with_axis_names(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
 def _kernel_name(group: Group, k: int) -> str:
-    """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
+    """A kernel's name for profilers: its folds, or its first operations."""
     roots = group.values
     if group.folds and not group.streaming and _multiplies(group):
         return f"matmul_{k}"
@@ -231,6 +235,6 @@ def _kernel_name(group: Group, k: int) -> str:
 
 
 def _multiplies(group: Group) -> bool:
-    """Whether all that a group folds are products of matrices."""
+    """Whether all folds of a group are matmuls."""
     free = free_axes(group.values)
     return all(factors(f, free, group.rows) for f in group.folds)

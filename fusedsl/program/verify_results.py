@@ -1,4 +1,4 @@
-"""`verify=True`: a kernel's results against the exact ones, within bounds that are derived from the expression."""
+"""`verify=True`: compares a kernel's results with exact ones, within bounds derived from the expression."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
-    """Each result in float64 (integers and bools as they are), and how far a kernel's may be from it.
+    """Each result in float64 (integers and bools as they are), with the error bound of a kernel's result.
 
     Raises the ShapeError of an index out of range that a result depends on.
     """

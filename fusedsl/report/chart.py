@@ -63,7 +63,7 @@ def _label(k: int, kernel: KernelReport) -> list[str]:
 
 
 def _edges(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
-    """(from, to, bytes) of every read and write; an array that a kernel reads in several ways has one edge to it."""
+    """(from, to, bytes) of every read and write; several reads of one array by a kernel are one edge."""
     for k, kernel in enumerate(explanation.kernels):
         read: dict[str, int] = {}
         for access in kernel.reads:
@@ -77,7 +77,7 @@ def _name(access: Access) -> str:
 
 
 def _html(text: str) -> str:
-    """Text that means nothing to Mermaid: entities by number for all but letters, digits and harmless signs."""
+    """Text without special meaning in Mermaid: entities for all but letters, digits and harmless signs."""
     return "".join(c if c.isalnum() or c in " .,:_-+/*()=[]·×" else f"#{ord(c)};" for c in text)
 
 

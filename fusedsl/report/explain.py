@@ -29,7 +29,7 @@ from .unfused_baseline import UnfusedBaseline, unfused_baseline
 
 @dataclass(frozen=True)
 class Temporary:
-    """A value that stands in memory between two kernels."""
+    """A value in memory between two kernels."""
 
     name: str
     type: str
@@ -38,12 +38,12 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call launches, and why. `str()` is for people, `to_dict()` for programs (plain JSON, see schema.py),
-    `mermaid()` and `dot()` are the kernels and what flows between them as diagrams.
+    """The kernels that a call launches, with their reasons.
 
-    `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
-    input asked for. Seconds are the time model's (fusion/roofline.py) and None on the CPU; `measured_seconds` are None
-    unless explain was asked to measure.
+    `str()` is text, `to_dict()` plain JSON (see schema.py), `mermaid()` and `dot()` are diagrams of the kernels and the
+    data between them. `before` is the unfused run, `refused` are the reasons why kernels are not merged, `widened` the
+    float64 operations that no input has asked for. Seconds are the time model's (fusion/roofline.py) and None on the
+    CPU; `measured_seconds` are None unless explain measures.
     """
 
     program: tuple[str, ...]
@@ -74,7 +74,7 @@ class Explanation:
         return None if None in times else sum(t for t in times if t is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as mappings, lists, numbers and strings; report/schema.py says what each means."""
+        """The explanation as mappings, lists, numbers and strings; report/schema.py documents the keys."""
         totals = {"bytes": self.bytes, "seconds": self.seconds, "measured_seconds": self.measured_seconds}
         return {"version": VERSION} | _plain(self) | totals
 
@@ -113,7 +113,7 @@ def _plain(x: Any) -> Any:
 def case_of(
     program: Program, values: Sequence[Any], device: Any, cc: Any, specs: ReportTarget | None = None, **how: bool
 ) -> Case:
-    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is that of `make_case`."""
+    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is for `make_case`."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
     return make_case(program.plans, arguments, choose_target(values, arguments, wanted, cc, specs), **how)
@@ -172,7 +172,7 @@ def _temporaries(case: Case) -> tuple[Temporary, ...]:
 
 
 def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:
-    """Where the time model says that one operation after another would take less."""
+    """The note that unfused operations would take less time, by the time model."""
     time = sum(k.seconds or 0 for k in kernels)
     if unfused.seconds is None or time <= SLOWER * unfused.seconds:
         return []
@@ -184,7 +184,7 @@ def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseli
 
 
 def _aliasing(case: Case) -> list[str]:
-    """Which arguments a result may be written over, and which only through a temporary."""
+    """Notes: the arguments that a result may be written over, in place or by way of a temporary."""
     notes = []
     for k, t in enumerate(case.plan.results):
         shape = tuple(evaluate(d, case.extents) for d in t.shape)
@@ -226,7 +226,7 @@ def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one launch takes, from the real compiler."""
+    """The resources of one launch, from the real compiler."""
 
     name: str
     threads: int
@@ -270,7 +270,7 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
-    """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
+    """Compile every kernel into memory and the cache, and load it on the arrays' device (see Kernel.compile)."""
     case = case_of(program, values, device, cc, specs=this_machine(), reserve=True)
     arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}

@@ -1,4 +1,4 @@
-"""One program meets arguments, or specs of them, without running: plan, layouts, and kernels with their numbers."""
+"""One program with arguments or specs, not run: its plan, layouts, and bound kernels."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .target import ReportTarget
 
 @dataclass(frozen=True)
 class Case:
-    """What a call would do: `copied` names the arguments that must be made contiguous first.
+    """A call as it would run: `copied` names the arguments that must be made contiguous first.
 
-    Where it `reserve` binaries for its shapes, it counts as a call; else nothing changes for later ones.
+    With `reserve` it takes its place in the specialisation quota, as a call does; else later calls are not affected.
     """
 
     plans: Plans
@@ -43,7 +43,7 @@ class Case:
 
     @property
     def facts(self) -> list[ArrayFacts | Weak]:
-        """Of the arguments."""
+        """The facts of the arguments."""
         return list(self.arguments.values())
 
     @property
@@ -52,7 +52,7 @@ class Case:
 
     @cached_property
     def launches(self) -> list[list[tuple[KernelPlan, BoundKernel]]]:
-        """The kernels of each launch. On the CPU each has its own."""
+        """The kernels of each launch. On the CPU each kernel has its own."""
         if self.target.hardware is None:
             return [[one] for one in self.kernels]
         found = []
@@ -64,38 +64,38 @@ class Case:
 
     @cached_property
     def graph(self) -> Graph:
-        """The typed graph that the plan was made of."""
+        """The typed graph of the plan."""
         made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
         return made
 
     def without_stored_scores(self) -> list[tuple[KernelPlan, BoundKernel]]:
-        """The kernels of the plan that stores no scores, which this one took the place of."""
+        """The kernels of the plan without stored scores, which this plan replaces."""
         given = list(self.arguments.values())
         plan = self.plans.plan(given, self.extents, self.plan.together, "staged", False)
         layouts, _ = bind_layouts(plan, given, self.extents)
         return list(zip(plan.kernels, call_steps.bind_kernels(plan, layouts, self.extents, None)))
 
     def scheduled(self, plan: KernelPlan, bound: BoundKernel) -> tuple[Any, Any]:
-        """(kernel, schedule) of one kernel on the target, as calls with the program's options have it."""
+        """(kernel, schedule) of one kernel on the target, under the program's options."""
         if self.target.hardware is None:
             return compiler.scheduled_cpu(bound)
         return chooser_of(self.plans, self.reserve)(0, plan, bound, self.target.hardware)
 
     def combo(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> tuple[Any, Any] | None:
-        """(bundle, schedule) of kernels that are to share a launch on CUDA; None where they cannot."""
+        """(kernel, schedule) of kernels that are to share a launch on CUDA; None if they cannot."""
         assert self.target.hardware is not None
         chosen = [self.scheduled(*member) for member in members]
         return combo_kernel(members, chosen, self.target.hardware, self.reserve)
 
     def tuned(self, plan: KernelPlan, bound: BoundKernel) -> TuningResult | None:
-        """What tuning found for one kernel, where it was asked for and has been done."""
+        """The tuning result of one kernel, if the program is tuned and this kernel has been."""
         hardware = self.target.hardware
         if hardware is None or not self.plans.options.tunes:
             return None
         return tuning_result(plan, *compiler.scheduled_cuda(bound, hardware, False), hardware)
 
     def built(self, members: Sequence[tuple[KernelPlan, BoundKernel]]) -> CompiledKernel:
-        """The compiled launch; CompileError where the compiler is missing or refuses."""
+        """The compiled launch; CompileError if the compiler is missing or fails."""
         hardware, build = self.target.hardware, self.plans.kernel_compiler
         if len(members) > 1 and hardware is not None:
             joined = self.combo(members)
@@ -126,8 +126,8 @@ def make_case(
 ) -> Case:
     """The case of these arguments; raises what a call would raise for their shapes and dtypes.
 
-    Where it is `alone`, whatever was called before, its shapes have binaries of their own; where it is `listed`, it is
-    one of many calls.
+    With `alone` its shapes get specialised binaries, whatever was called before; with `listed` it is one call of a
+    foreach.
     """
     found = _make_case(plans, arguments, target, reserve, alone)
     given, hardware = list(arguments.values()), target.hardware
@@ -144,7 +144,7 @@ def _make_case(
     alone: bool,
     symbolic_units: bool = False,
 ) -> Case:
-    """The case under a plan whose kernels have schedules; where it is `loose`, for extents of 1 as for others."""
+    """The case under a plan whose kernels have schedules; for `symbolic_units` see `Plans.plan`."""
     given = list(arguments.values())
     extents = call_steps.extents_of(given)
     way: tuple[bool, str] | None = (True, "apart" if target.hardware is None else "level")
@@ -160,7 +160,7 @@ def _make_case(
 
 
 def bind_layouts(plan: Plan, given: Sequence[ArrayFacts | Weak], extents) -> tuple[dict, list[int]]:
-    """Where every array of a call has its elements, and the arguments that must be packed for that."""
+    """The layout of every array of a call, and the arguments that must be made contiguous."""
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(given) if isinstance(a, ArrayFacts)}
     copied = _pack(plan, layouts, extents)
     for k, shape in enumerate(call_steps.result_shapes(plan, extents)):
@@ -169,7 +169,7 @@ def bind_layouts(plan: Plan, given: Sequence[ArrayFacts | Weak], extents) -> tup
 
 
 def _pack(plan: Plan, layouts: dict, extents) -> list[int]:
-    """Make contiguous what some view of the plan cannot see otherwise; the arguments' indices."""
+    """Make arrays contiguous if a view of the plan needs it; the arguments' indices."""
     copied: list[int] = []
     for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):
         try:

@@ -1,4 +1,4 @@
-"""Why a call has more kernels than one, in the names of its arrays."""
+"""The reasons why a call has more than one kernel, in the names of its arrays."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from .kernel_formulas import array_name
 
 @dataclass(frozen=True)
 class FusionBarrier:
-    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
+    """Why two kernels are not one, and what that costs in seconds if the time model knows."""
 
     reason: str
     seconds: float | None = None
 
 
 def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
-    """Why there is more than one kernel, with axes by the names of their arrays."""
+    """The reasons for more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
 
-    told = fusion_decisions(case.graph, case.plan, case.extents, case.target.hardware)
-    found = [FusionBarrier(d.reason, d.seconds) for d in told if not d.joined]
-    if any(STORED in r.reason for r in found):
+    decisions = fusion_decisions(case.graph, case.plan, case.extents, case.target.hardware)
+    barriers = [FusionBarrier(d.reason, d.seconds) for d in decisions if not d.joined]
+    if any(STORED in r.reason for r in barriers):
         limit = _stored_scores_limit(case) or STORED
-        found = [FusionBarrier(r.reason.replace(STORED, limit), r.seconds) for r in found]
-    if not found and len(case.launches) > 1:
-        found = [FusionBarrier(reason) for reason in _kernel_roles(case)]
+        barriers = [FusionBarrier(r.reason.replace(STORED, limit), r.seconds) for r in barriers]
+    if not barriers and len(case.launches) > 1:
+        barriers = [FusionBarrier(reason) for reason in _kernel_roles(case)]
     for plan, bound in case.kernels:
         if not case.scheduled(plan, bound)[0].resident:
-            found += [FusionBarrier(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
-    named_ones = [FusionBarrier(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
-    return tuple(dict.fromkeys(named_ones))
+            barriers += [FusionBarrier(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
+    named_barriers = [FusionBarrier(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in barriers]
+    return tuple(dict.fromkeys(named_barriers))
 
 
-# -- what each kernel is there for
+# -- the role of each kernel
 
 
 def _kernel_roles(case: Case) -> list[str]:
-    """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
+    """The roles of kernels that no decision separated: attention kernels, and what is computed before them."""
     found = []
     passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
     if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
@@ -68,7 +68,7 @@ def _kernel_roles(case: Case) -> list[str]:
 
 
 def _producer_role(case: Case, k: int, reader: int) -> str:
-    """What a kernel finds for a pass over scores."""
+    """The role of a kernel that computes an input of an attention kernel."""
     kernel = case.plan.kernels[k]
     if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
         return f"kernel {k} finds each token's sequence, once a token, which kernel {reader} would find for every score"
@@ -95,7 +95,7 @@ def _read(kernel: KernelPlan) -> set[int]:
 
 
 def _stored_scores_limit(case: Case) -> str:
-    """The limit that keeps a pass over scores from a kernel; nothing where it is none of those that have a name."""
+    """The limit that an attention kernel exceeds; empty if it has no name."""
     hardware = case.target.hardware
     for plan, bound in case.without_stored_scores() if hardware is not None else ():
         assert hardware is not None
@@ -106,7 +106,7 @@ def _stored_scores_limit(case: Case) -> str:
 
 
 def _attention_limit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: Stream, hardware: Hardware) -> str:
-    """The limit that one pass hits."""
+    """The limit that one attention kernel exceeds."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
     if len(stream.weighings) > 1:

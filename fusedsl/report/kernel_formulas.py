@@ -1,4 +1,4 @@
-"""What a kernel computes, as formulas of its arrays: its folds, scores, orders and results."""
+"""A kernel as formulas of its arrays: its folds, scores, sorts and results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
 
 
 def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[str]:
-    """The scores, folds, weighings and results of a pass over scores."""
+    """The scores, folds, weighted sums and results of an attention kernel."""
     found = []
     for score in stream.scores:
         product = formulas.product(score.left.results[0].name, score.right.results[0].name)
@@ -68,17 +68,16 @@ def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[s
 
 
 def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
-    """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
-    both are called after the tile's."""
+    """Names the reference of a tile and of all tiles alike, if both are a maximum or minimum of the scores."""
     formulas.read([join])
     for tile, state, joined in zip(stream.state.lifted, stream.state.state, join.results):
         found = formulas.value(joined.name)
-        if found.head in ("maximum", "minimum") and tile.name not in formulas.known:
-            formulas.known[tile.name] = formulas.known[state.name] = found.args[1]
+        if found.head in ("maximum", "minimum") and tile.name not in formulas.values:
+            formulas.values[tile.name] = formulas.values[state.name] = found.args[1]
 
 
 def _bodies(plan: KernelPlan) -> Iterator[Body]:
-    """The bodies of a kernel, each before those that use what it computes."""
+    """The bodies of a kernel, each before those that use its values."""
     stream, found = plan.stream, list[Body | None]()
     if stream is not None:
         found += [stream.gather.body] if stream.gather else []
@@ -94,7 +93,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
 
 
 class _Names:
-    """How people write what a kernel's bodies start from: `leaves` by name."""
+    """The readable names of a kernel's inputs: `leaves` by name."""
 
     def __init__(self, case: Case, plan: KernelPlan):
         self.case, self.plan = case, plan
@@ -110,7 +109,7 @@ class _Names:
         self._name_folds()
 
     def fold(self, state: str, name: str) -> str:
-        """What a fold is called whose state has this name."""
+        """The name of the fold with this state."""
         return self.leaves.get(state, name)
 
     def array(self, operand: int) -> str:
@@ -123,7 +122,7 @@ class _Names:
         return str(evaluate(source, self.case.extents))
 
     def _name(self, value: str, name: str) -> None:
-        """Names that several values have are numbered from the second on."""
+        """Give a value a name; repeated names are numbered from the second on."""
         self.taken[name] += 1
         self.leaves[value] = name if self.taken[name] == 1 else f"{name}_{self.taken[name]}"
 
@@ -148,7 +147,7 @@ class _Names:
                 self.leaves |= {value.name: name for value, name in given if value is not None}
 
     def _name_states(self, phases: Iterable[Phase]) -> None:
-        """Folds of one value by what they are; a state of several values has names of its own."""
+        """Name folds of one value by their kind; a state of several values keeps its own names."""
         for phase in phases:
             for f in (*phase.folds, *phase.cross):
                 if len(f.state) == 1:
@@ -157,12 +156,12 @@ class _Names:
                 self._name(use.state[0].name, f"cum{use.name}")
 
     def _follow(self, tile: Value, state: Value) -> None:
-        """What all tiles come to is called as what one comes to."""
+        """The state over all tiles has the name of a tile's state."""
         if tile.name in self.leaves:
             self.leaves[state.name] = self.leaves[tile.name]
 
     def _load(self, operand: int) -> str:
-        """An array, with its indices where these are not those of the kernel's own last axes, or not the only ones."""
+        """An array, with indices if these are not the kernel's own last axes, or not the only ones."""
         use, stream = self.plan.arrays[operand], self.plan.stream
         loaded = [self.plan.arrays[k] for k in {load.operand for load in self.plan.loads}]
         others = {a.at for a in loaded if (a.kind, a.index) == (use.kind, use.index)}
@@ -187,7 +186,7 @@ class _Names:
 
 
 def _letters(plan: KernelPlan) -> list[str]:
-    """The names of positions: i along rows and j along the stream, or i, j, k, or where there are more i0, i1, …"""
+    """The names of indices: i along rows and j along the stream, or i, j, k, or if there are more i0, i1, …"""
     count = len(plan.rows) + len(plan.columns) + len(plan.ranks)
     found = [f"i{k}" for k in range(count)]
     if plan.stream is not None:

@@ -1,4 +1,4 @@
-"""What one launch of a plan reads, computes, writes and takes, as data."""
+"""The facts of one launch as data: reads, writes, instructions, schedule, resources."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the compiler says that a CUDA kernel takes; `occupancy` is the share of an SM's threads."""
+    """The compiler's figures of a CUDA kernel; `occupancy` is the share of an SM's threads."""
 
     registers: int
     spill_bytes: int
@@ -69,10 +69,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled.
+    """One launch. `seconds` and registers are None on the CPU, `figures` also if nothing was compiled.
 
-    `measured_seconds` is None unless it was asked for. Where the kernel was tuned, `tried` are the schedules that were
-    tried beside the first choice, which took `untuned_seconds`.
+    `measured_seconds` is None unless it is measured. For a tuned kernel, `tried` are the schedules that were tried
+    beside the first choice, which took `untuned_seconds`.
     """
 
     name: str
@@ -153,20 +153,19 @@ def _report_kernel(
 
 
 def _mask_note(kernel: KernelIR) -> str:
-    """What becomes of tiles of scores with masks."""
+    """The note on how the block mask is evaluated."""
     return f"; {kernel.stream.told}" if kernel.stream is not None and kernel.stream.told else ""
 
 
 def _unknown_note(kernel: KernelIR) -> str:
-    """What the time does not know."""
+    """The note on what the time model does not know."""
     if kernel.stream is None or kernel.stream.sieve is None or not kernel.stream.sieve.extremes:
         return ""
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
 def _schedule_reason(schedule: Any, threads: int, built: CompiledKernel | None, hardware: Hardware) -> tuple[str, int]:
-    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
-    columns taken."""
+    """(the schedule's reason, registers at most); after a spill, with the smaller launch bound or columns."""
     why = singular(schedule.reason)
     if built is not None and built.columns:
         return f"{why}; so many spilled, and {built.columns} are taken at a time", schedule.registers
@@ -200,7 +199,7 @@ def _accesses(
     operands: Iterable[int],
     passes: Sequence[int] = (),
 ) -> tuple[Access, ...]:
-    """The arrays of these operands, each once, however it is seen."""
+    """The arrays of these operands, each once, whatever views read it."""
     found: dict[tuple[str, int], list[int]] = {}
     for k in operands:
         found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
@@ -210,7 +209,7 @@ def _accesses(
 def _access(
     case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
 ) -> Access:
-    """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
+    """The bytes of an array that is read by these views: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
     shape = list(case.shape_of(use))
     times = [passes[k] if passes else 1 for k in views]
@@ -234,7 +233,7 @@ def _elements(case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR
 
 
 def _passes(kernel: KernelIR, operand: int) -> int:
-    """How often a row that does not stay on the chip is read."""
+    """How often a looped row is read."""
     names = {load.value.name for load in kernel.loads if load.operand == operand}
     found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
     return sum(found) or 1

@@ -1,4 +1,4 @@
-"""The seconds of each launch of a case, on the device that its arguments live on or its specs stand for."""
+"""The measured seconds of each launch of a case, on its target device."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .target import this_machine
 
 
 def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
-    """The median seconds of each launch of a case, 0 for one that launches nothing; results go to memory of their own.
+    """The median seconds of each launch of a case, 0 for an empty one; results go to memory of their own.
 
-    Specs are filled with random numbers. Raises ArgumentError where the case is about a place that is not here.
+    Specs are filled with random numbers. Raises ArgumentError if this machine lacks the case's target.
     """
     here = this_machine()
     if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
@@ -41,7 +41,7 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
 
 
 def _upload(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
-    """The arguments on a GPU: those that are not there yet are copied to where the others live."""
+    """The arguments on a GPU: arrays on the host are copied to the device of the others."""
     devices = [a.device for a in facts.values() if isinstance(a, ArrayFacts) and a.device != CPU]
     index = devices[0][1] if devices else 0
     moved = {}
@@ -54,7 +54,7 @@ def _upload(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]
 
 
 def _random_array(value: Any) -> Any:
-    """An array that a spec stands for: random, its strides included."""
+    """A random array for a spec, strides included."""
     if not isinstance(value, Spec):
         return value
     draw, kind = np.random.default_rng(0), numpy_dtype(value.dtype)

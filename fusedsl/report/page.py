@@ -1,4 +1,4 @@
-"""An Explanation as a page: one HTML file with a picture of the bytes, a card for each kernel, and its source."""
+"""An Explanation as one HTML file: a picture of the bytes, a card per kernel, and the sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .explain import Explanation
 
 WIDTH = 960  # of the picture, in its own units
-BAR, GAP = 46, 24  # height of a bar, and what is between two
+BAR, GAP = 46, 24  # height of a bar, and the gap between two
 LETTER = 8.0  # width of a letter
 
 STYLE = """
@@ -88,7 +88,7 @@ def _list(name: str, lines: Sequence[str]) -> str:
 
 
 def _card(k: int, kernel: KernelReport) -> str:
-    """A kernel: what it computes, reads and writes, how it runs, and what the compiler says."""
+    """A kernel: formulas, reads and writes, schedule, and the compiler's figures."""
     arrays = [("reads", a) for a in kernel.reads] + [("writes", a) for a in kernel.writes]
     rows = [
         f'<tr><td>{verb}</td><td class="name">{escape(a.array)}</td><td class="name">{escape(a.type)}</td>'
@@ -112,7 +112,7 @@ def _card(k: int, kernel: KernelReport) -> str:
 
 
 def picture(explanation: Explanation) -> str:
-    """Two bars as long as the bytes that move: every operation on its own, and our kernels."""
+    """Two bars as long as the bytes that move: unfused operations, and our kernels."""
     most = max(explanation.before.bytes, explanation.bytes, 1)
     operations = explanation.before.operations
     before = [(name, explanation.before.bytes / max(len(operations), 1)) for name in operations]

@@ -1,4 +1,4 @@
-"""An Explanation as text: a line that says what was won, then the kernels, then what kept more from being won."""
+"""An Explanation as text: a headline, the kernels, and the reasons against further fusion."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _kernel(kernel: KernelReport) -> list[str]:
 
 
 def _tried(kernel: KernelReport) -> list[str]:
-    """What tuning tried: the first choice, then how each other schedule differs from it."""
+    """The trials of tuning: the first choice, then the differences of the other schedules."""
     if kernel.untuned_seconds is None:
         return []
     found = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]

@@ -1,4 +1,4 @@
-"""What each key of `Explanation.to_dict()` means; the version counts changes that readers would notice."""
+"""The keys of `Explanation.to_dict()`, documented; the version counts incompatible changes."""
 
 from __future__ import annotations
 

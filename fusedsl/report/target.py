@@ -1,4 +1,4 @@
-"""What a report is about: a CPU, or a CUDA architecture with the figures of a card."""
+"""The target of a report: a CPU, or a CUDA architecture with a card's figures."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ReportTarget:
 
 
 def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
-    """The facts of arguments; a spec stands for an aligned array where the other arguments live."""
+    """The facts of arguments; a spec becomes an aligned array on the other arguments' device."""
     known = {n: describe(v, n) for n, v in zip(names, values) if not isinstance(v, Spec)}
     library, device = library_and_device(known)
     return {
@@ -47,21 +47,21 @@ def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
 def choose_target(
     values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: ReportTarget | None
 ) -> ReportTarget:
-    """The target of a report: `device` and `cc` where they are given, else where the arrays live.
+    """The target of a report: `device` and `cc` if given, else the device of the arrays.
 
-    Where there are specs and no array it is `specs`, or (None) CUDA with compute capability 9.0.
-    Raises ArgumentError for a device or compute capability that is none.
+    For specs without arrays it is `specs`, or (None) CUDA with compute capability 9.0. Raises ArgumentError for an
+    invalid device or compute capability.
     """
     kind, index = _parse_device(device if device is not None or cc is None else "cuda")
-    _, home = library_and_device(arguments)
-    unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
-    if kind is None and unsettled:
+    _, array_device = library_and_device(arguments)
+    only_specs = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
+    if kind is None and only_specs:
         return specs or ReportTarget(hardware_facts(DEFAULT_CC))
-    if (kind or home[0]) == "cpu":
+    if (kind or array_device[0]) == "cpu":
         return ReportTarget()
     if cc is not None:
         return ReportTarget(hardware_facts(parse_cc(cc)))
-    present = index if home == CPU else home[1]
+    present = index if array_device == CPU else array_device[1]
     return ReportTarget(hardware_facts(DEFAULT_CC) if present is None else _card(present))
 
 
@@ -97,14 +97,14 @@ def _digits(text: str) -> tuple[int, ...]:
 
 
 def _card(index: int) -> Hardware:
-    """The facts of the device that the arrays live on."""
+    """The facts of a present device."""
     from ..runtime.driver import driver
 
     return call_steps.hardware_of(driver().facts(index))
 
 
 def this_machine() -> ReportTarget:
-    """What calls on this machine would run on: its first GPU, or its CPU."""
+    """The target of calls on this machine: its first GPU, or its CPU."""
     from ..runtime.driver import cuda_available
 
     return ReportTarget(_card(0)) if cuda_available() else ReportTarget()

@@ -1,4 +1,4 @@
-"""What an unfused run would launch, move and take: the operations one by one, products of matrices as ours are."""
+"""The unfused baseline: launches, bytes and time of one kernel per operation (matmuls timed as our own)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .explained_case import Case
 
 @dataclass(frozen=True)
 class UnfusedBaseline:
-    """What NumPy or CuPy would launch for the same graph: one kernel an operation, each through memory."""
+    """The launches of NumPy or CuPy for the same graph: one kernel per operation, each through memory."""
 
     kernels: int
     bytes: int
