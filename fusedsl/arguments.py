@@ -90,10 +90,10 @@ class Arguments:
 
     def _placed_object(self, x: Any, name: str) -> Held:
         """A user's object with Parameters for its arrays; its other attributes are static."""
-        held = attributes_of(x) or {}
-        self.static.append((type(x), tuple(held)))
+        attributes = attributes_of(x) or {}
+        self.static.append((type(x), tuple(attributes)))
         placed = {}
-        for key, part in held.items():
+        for key, part in attributes.items():
             if is_array(part) or holds_arrays(part):
                 placed[key] = self._placed(part, f"{name}_{key}")
             else:
@@ -133,16 +133,16 @@ class Arguments:
 def _aliases(facts: Sequence[ArrayFacts | Weak]) -> dict[int, int]:
     """The arguments that repeat an earlier one (argument → earlier one): a write to one is seen in both."""
     seen: dict[tuple, list[int]] = {}
-    found = {}
+    aliases = {}
     for k, a in enumerate(facts):
         if isinstance(a, ArrayFacts) and 0 not in a.shape:
-            there = seen.setdefault((a.device, a.pointer), [])
-            earlier = [e for e in there if _is_same(facts[e], a)]
+            same_address = seen.setdefault((a.device, a.pointer), [])
+            earlier = [e for e in same_address if _is_same(facts[e], a)]
             if earlier:
-                found[k] = earlier[0]
+                aliases[k] = earlier[0]
             else:
-                there.append(k)
-    return found
+                same_address.append(k)
+    return aliases
 
 
 def _is_same(a: Any, b: ArrayFacts) -> bool:

@@ -113,10 +113,10 @@ def _check_offsets(offsets: Any) -> None:
     if not isinstance(offsets, tuple) or len(offsets) != 2:
         found = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
         raise ArgumentError(f"offsets is a tuple of two arrays, not {found}", "argument.attention", help=help)
-    for place, one in enumerate(offsets):
+    for index, one in enumerate(offsets):
         if one is None or isinstance(one, str):
-            message = f"offsets[{place}] is a {type(one).__name__}, no array"
-            raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{place}])")
+            message = f"offsets[{index}] is a {type(one).__name__}, no array"
+            raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{index}])")
 
 
 def _no_text(name: str, given: Any) -> ArgumentError:

@@ -19,14 +19,14 @@ Scope = Mapping[str, Any]
 
 def as_mapping(arrays: Any) -> Mapping[str, Any]:
     """The arrays of a call by name: a mapping, or the columns of a DataFrame. ArgumentError for anything else."""
-    found = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
-    if found is None:
+    mapping = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
+    if mapping is None:
         raise ArgumentError(
             f"arrays come by name, and the second argument is a {type(arrays).__name__}",
             "argument.mapping",
             help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
         )
-    return found
+    return mapping
 
 
 def is_value(x: Any) -> bool:
@@ -38,17 +38,17 @@ def is_value(x: Any) -> bool:
 
 def look_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
     """(the values of these names, other objects of these names) in the first scope that has each."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for name in names:
         for scope in scopes:
             if name not in scope:
                 continue
             if is_value(scope[name]):
-                found[name] = scope[name]
+                values[name] = scope[name]
                 break
             others.setdefault(name, scope[name])
-    return found, {name: x for name, x in others.items() if name not in found}
+    return values, {name: x for name, x in others.items() if name not in values}
 
 
 def shadowed_constants(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:

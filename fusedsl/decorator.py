@@ -124,12 +124,12 @@ class Fused(Generic[P, R]):
     def _arguments(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe = describe) -> Arguments:
         return Arguments(tuple(args), keywords, described, self._names)
 
-    def _prepared(self, call: Arguments, found: Trace) -> FusedCall:
-        if found.traced.writes and found.traced.captures:
-            check_captures(found.traced, call.facts)
-        values = [*call.values, *found.traced.captures]
-        outs = self._outs(found.traced, call)
-        return FusedCall(found, values, outs, call.values, bool(call.aliases))
+    def _prepared(self, call: Arguments, path: Trace) -> FusedCall:
+        if path.traced.writes and path.traced.captures:
+            check_captures(path.traced, call.facts)
+        values = [*call.values, *path.traced.captures]
+        outs = self._outs(path.traced, call)
+        return FusedCall(path, values, outs, call.values, bool(call.aliases))
 
     def _outs(self, traced: Traced, call: Arguments) -> list[Any] | None:
         if not traced.writes:
@@ -148,14 +148,14 @@ class Fused(Generic[P, R]):
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
-        known = self._traces.setdefault(call.signature, [])
+        traces = self._traces.setdefault(call.signature, [])
         extents, numbers = call.extents, call.numbers
-        for candidate in known:
+        for candidate in traces:
             if candidate.applies(extents, numbers):
                 return candidate
-        found = self._traced(call)
-        known[:] = [*known[1 - TRACES :], found]
-        return found
+        new = self._traced(call)
+        traces[:] = [*traces[1 - TRACES :], new]
+        return new
 
     def _traced(self, call: Arguments) -> Trace:
         """A new trace for this call."""
@@ -177,25 +177,25 @@ class Fused(Generic[P, R]):
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
         call = self._arguments(args, keywords)
-        found = self._trace(call)
-        facts = [*call.facts, *map(describe, found.traced.captures)]
-        return found.program, dict(zip(found.program.names, facts))
+        path = self._trace(call)
+        facts = [*call.facts, *map(describe, path.traced.captures)]
+        return path.program, dict(zip(path.program.names, facts))
 
     def explain(self, /, *args: P.args, **keywords: P.kwargs) -> Explanation:
         """What a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
         call = self._arguments(args, keywords, described)
-        found = self._trace(call)
-        return explain(found.program, [*call.values, *found.traced.captures])
+        path = self._trace(call)
+        return explain(path.program, [*call.values, *path.traced.captures])
 
     def source(self, /, *args: Any, device: str | None = None, **keywords: Any) -> str:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 
         call = self._arguments(args, keywords, described)
-        found = self._trace(call)
-        return source(found.program, [*call.values, *found.traced.captures], device)
+        path = self._trace(call)
+        return source(path.program, [*call.values, *path.traced.captures], device)
 
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.

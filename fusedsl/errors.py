@@ -73,12 +73,12 @@ class FusedslError(Exception):
             lines += _underlined(self.text, self.span, self.caret, self.note)
         elif self.note:
             lines.append(f"  note: {self.note}")
-        lines += [f"  inside {place}" for place in self.inside]
+        lines += [f"  inside {position}" for position in self.inside]
         if self.help:
             lines.append("  help: " + self.help.replace("\n", "\n        "))
         for other in self.others:
-            place = f"line {other.line}, column {other.column}: " if other.column else ""
-            lines.append(f"  also: {place}{other.message}")
+            position = f"line {other.line}, column {other.column}: " if other.column else ""
+            lines.append(f"  also: {position}{other.message}")
         return "\n".join(lines)
 
 
@@ -194,15 +194,15 @@ def public_api(function: Callable[P, T]) -> Callable[P, T]:
 
 def _user_frames(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of this package."""
-    kept: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        kept += [] if _is_package_file(file) or _is_stdlib_file(file) else [traceback]
+        frames += [] if _is_package_file(file) or _is_stdlib_file(file) else [traceback]
         traceback = traceback.tb_next
-    found = None
-    for one in reversed(kept):
-        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return found
+    trimmed_traceback = None
+    for frame in reversed(frames):
+        trimmed_traceback = TracebackType(trimmed_traceback, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trimmed_traceback
 
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep

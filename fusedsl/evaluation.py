@@ -43,9 +43,9 @@ _compiled = _Compiled()
 @dynamo.constant
 def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
     """The attribute of `_compiled` that holds the kernel of a text."""
-    made = cached_kernel(text, current().changed(dict(changes)), shadowed)
-    name = f"kernel_{id(made)}"
-    setattr(_compiled, name, made)
+    kernel = cached_kernel(text, current().changed(dict(changes)), shadowed)
+    name = f"kernel_{id(kernel)}"
+    setattr(_compiled, name, kernel)
     return name
 
 
@@ -62,27 +62,27 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     """
     try:
         changes, given = split_options(named)
-        made = kernel_of(text, changes)
+        kernel = kernel_of(text, changes)
         if arrays is None and not given:
-            if not made.params:
-                return made(out=out)
+            if not kernel.params:
+                return kernel(out=out)
             frame = sys._getframe(1)
-            found, others = look_up(made.params, frame.f_locals, frame.f_globals)
-            check_constants(made, frame.f_locals, frame.f_globals)
+            found, others = look_up(kernel.params, frame.f_locals, frame.f_globals)
+            check_constants(kernel, frame.f_locals, frame.f_globals)
         else:
             mapping = {} if arrays is None else as_mapping(arrays)
-            shadowed = shadowed_constants(made, given, mapping)
+            shadowed = shadowed_constants(kernel, given, mapping)
             if shadowed:
-                made = kernel_of(text, changes, shadowed)
+                kernel = kernel_of(text, changes, shadowed)
             for name in given:
-                if name not in made.params:
-                    read = f"the text reads {', '.join(made.params) or 'no names'}"
-                    raise unused_argument(made, name, None, OPTION_NAMES, read)
-            found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
+                if name not in kernel.params:
+                    read = f"the text reads {', '.join(kernel.params) or 'no names'}"
+                    raise unused_argument(kernel, name, None, OPTION_NAMES, read)
+            found, others = {n: mapping[n] for n in kernel.params if n not in given and n in mapping}, {}
             found.update(given)
-        if len(found) < len(made.params):
-            raise undefined(made, found, others, mapping if arrays is not None else ())
-        return made(*[found[name] for name in made.params], out=out)
+        if len(found) < len(kernel.params):
+            raise undefined(kernel, found, others, mapping if arrays is not None else ())
+        return kernel(*[found[name] for name in kernel.params], out=out)
     except FusedslError as fault:
         raise trimmed(fault) from fault.__cause__
 

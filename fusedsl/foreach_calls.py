@@ -44,10 +44,10 @@ class CallCache:
         latest = self._latest
         if latest is not None and latest[0] == key:
             return latest[1]
-        found = self._all.get(_hashable(key))
-        if found is not None:
-            self._latest = (key, found)
-        return found
+        call = self._all.get(_hashable(key))
+        if call is not None:
+            self._latest = (key, call)
+        return call
 
     def put(self, key: Any, call: BatchedCall) -> None:
         if len(self._all) >= MAX_PREPARED_CALLS:

@@ -33,8 +33,8 @@ class Variants:
         if names not in self._shadowing:
             text, params, constants = kernel._made_from
             ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()
-            made = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
-            self._shadowing[names] = made
+            variant = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
+            self._shadowing[names] = variant
         return self._shadowing[names]
 
     def for_constants(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
@@ -56,13 +56,13 @@ class Variants:
         if not fixed:
             return kernel, values
         key = tuple((name, repr(v)) for name, v in fixed.items())
-        made = self._specialised.get(key)
-        if made is None:
+        variant = self._specialised.get(key)
+        if variant is None:
             text, _, constants = kernel._made_from
             rest = tuple(name for name in params if name not in fixed)
-            made = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
-            self._specialised.put(key, made)
-        return made._variants.for_integers(made, [v for name, v in zip(params, values) if name not in fixed])
+            variant = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
+            self._specialised.put(key, variant)
+        return variant._variants.for_integers(variant, [v for name, v in zip(params, values) if name not in fixed])
 
     def learn(self, kernel: Kernel, fault: FusedslError, values: Sequence[Any]) -> bool:
         """Whether a fault shows that arguments are static: later calls then take their values as constants."""

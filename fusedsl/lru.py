@@ -23,10 +23,10 @@ class LRU(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """The value of a key, which becomes the most recently used."""
         with self._lock:
-            found = self._values.get(key)
-            if found is not None:
+            value = self._values.get(key)
+            if value is not None:
                 self._values.move_to_end(key)
-            return found
+            return value
 
     def put(self, key: K, value: V) -> V:
         """Store a value, and drop those beyond the limit."""

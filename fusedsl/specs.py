@@ -53,17 +53,17 @@ def described(argument: Any, name: str) -> ArrayFacts | Weak:
     """The facts of an argument, which may be a spec."""
     if not isinstance(argument, Spec):
         return describe(argument, name)
-    place = next(_addresses)
-    return ArrayFacts("numpy", argument.dtype, argument.shape, argument.strides, place, CPU, False, None)
+    address = next(_addresses)
+    return ArrayFacts("numpy", argument.dtype, argument.shape, argument.strides, address, CPU, False, None)
 
 
 def _integers(given: Any, what: str, least: int | None = None) -> tuple[int, ...]:
     """One integer or several as a tuple; ArgumentError for anything else."""
     try:
-        found = tuple(map(index, given)) if hasattr(given, "__iter__") else (index(given),)
+        integers = tuple(map(index, given)) if hasattr(given, "__iter__") else (index(given),)
     except TypeError:
-        found = None
-    if found is None or any(least is not None and n < least for n in found):
+        integers = None
+    if integers is None or any(least is not None and n < least for n in integers):
         bound = "" if least is None else f" of at least {least}"
         raise ArgumentError(f"{given!r} is no {what}", f"argument.{what}", help=f"give integers{bound}")
-    return found
+    return integers

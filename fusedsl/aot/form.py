@@ -44,8 +44,8 @@ def result_of_form(form: Any) -> Any:
 
 
 def _encode(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
-    if (place := leaf(value)) is not None:
-        return place
+    if (encoded := leaf(value)) is not None:
+        return encoded
     if type(value) in (tuple, list):
         return {type(value).__name__: [_encode(part, leaf, what) for part in value]}
     if type(value) is dict and all(type(key) is str for key in value):

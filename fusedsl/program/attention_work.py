@@ -39,11 +39,11 @@ def attention_work(
     """The work of a launch that reads and writes so many bytes; `numbers` are scalars of known value."""
     stream = kernel.stream
     assert stream is not None
-    some, every = mask_density(kernel, schedule, bound.extents, numbers)
-    busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, some < 1)
+    active, full = mask_density(kernel, schedule, bound.extents, numbers)
+    busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, active < 1)
     shown = busy * EXPOSED_SCORE_SHARE
-    found = score_instructions(kernel, bound, (some - every) * shown, every * shown)
-    terms = multiply_adds(kernel, bound) * some * busy
+    counts = score_instructions(kernel, bound, (active - full) * shown, full * shown)
+    terms = multiply_adds(kernel, bound) * active * busy
     tensor = isinstance(schedule, AttendSchedule) or schedule.tensor
     slower = (
         1.0 if isinstance(schedule, AttendSchedule) else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
@@ -52,9 +52,9 @@ def attention_work(
     return Work(
         read,
         written,
-        found[0] + (0 if tensor else terms * (1 + SHARED_READS)),
-        found[1],
-        found[2] + (terms if wide else 0),
+        counts[0] + (0 if tensor else terms * (1 + SHARED_READS)),
+        counts[1],
+        counts[2] + (terms if wide else 0),
         products=terms * slower if tensor else 0,
         apart=written + _q_bytes(kernel, bound),
     )
@@ -77,34 +77,34 @@ def score_instructions(
     """
     stream = kernel.stream
     assert stream is not None
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     rows = prod(bound.extents[: kernel.row_axes])
     every = rows * bound.extents[kernel.row_axes]
     without = stream.sieve.whole if stream.sieve is not None else ()
-    _add_tile_counts(found, kernel, stream.tile, every * masked)
-    _add_tile_counts(found, kernel, without, every * whole)
+    _add_tile_counts(totals, kernel, stream.tile, every * masked)
+    _add_tile_counts(totals, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.inputs:
-        add_counts(found, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
+        add_counts(totals, replace(body, lines=tuple(varying(body.lines, fixed))), every * (masked + whole))
     for ending in stream.endings:
-        add_counts(found, ending.body, rows * bound.extents[ending.axis])
-    return found[0], found[1], found[2]
+        add_counts(totals, ending.body, rows * bound.extents[ending.axis])
+    return totals[0], totals[1], totals[2]
 
 
-def _add_tile_counts(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
+def _add_tile_counts(totals: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        add_counts(found, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
+        add_counts(totals, replace(phase.element, lines=tuple(varying(phase.element.lines, fixed))), times)
         for use in phase.folds:
-            add_counts(found, use.merge, times)
+            add_counts(totals, use.merge, times)
 
 
 def _tile_rows(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> int:
     """The rows that query tiles lie along."""
-    found = operands_of(kernel)
-    assert found is not None
+    operands = operands_of(kernel)
+    assert operands is not None
     packed = schedule.packed if isinstance(schedule, WarpSchedule) else None
-    return bound.extents[found.lane] * (1 if packed is None else bound.extents[packed])
+    return bound.extents[operands.lane] * (1 if packed is None else bound.extents[packed])
 
 
 def _padding(kernel: KernelIR, schedule: AttendSchedule | WarpSchedule, bound: BoundKernel) -> float:
@@ -135,7 +135,7 @@ def utilization(
 
 def _q_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
-    found = operands_of(kernel)
-    assert found is not None
-    size = kernel.operands[found.left].dtype.itemsize
-    return size * prod(n for n, stride in zip(bound.extents, bound.strides[found.left]) if stride)
+    operands = operands_of(kernel)
+    assert operands is not None
+    size = kernel.operands[operands.left].dtype.itemsize
+    return size * prod(n for n, stride in zip(bound.extents, bound.strides[operands.left]) if stride)

@@ -83,11 +83,11 @@ def tuning_result(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) 
     key = _key(plan, kernel, base, hardware)
     if _results.get(key) is None:
         _results[key] = _read(key, base)
-    found = _results[key]
-    if found is None:
+    result = _results[key]
+    if result is None:
         return None
     own = {f.name: getattr(base, f.name) for f in dataclasses.fields(base) if not f.compare and f.name != "registers"}
-    return dataclasses.replace(found, schedule=dataclasses.replace(found.schedule, **own))
+    return dataclasses.replace(result, schedule=dataclasses.replace(result.schedule, **own))
 
 
 def _key(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> tuple:

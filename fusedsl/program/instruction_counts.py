@@ -11,16 +11,16 @@ SHARED_READS = 5 / 16  # shared-memory reads of a thread per multiply-add
 DOUBLE_ISSUED = 1.9  # instructions issued per float64 instruction: constants, addresses and moves
 
 
-def add_counts(found: list[float], body: Body, times: float) -> None:
+def add_counts(totals: list[float], body: Body, times: float) -> None:
     """Add a body's (instructions, special functions, float64 instructions), times `times`, to the totals."""
     wide = any(v.dtype.bits == 64 and v.dtype.kind == "f" for v in (*body.args, *body.results))
     if wide:
         double = times * double_instructions(body.lines)
-        found[0] += double * DOUBLE_ISSUED
-        found[2] += double
+        totals[0] += double * DOUBLE_ISSUED
+        totals[2] += double
         return
-    found[0] += times * instructions(body.lines)
-    found[1] += times * special_functions(body.lines)
+    totals[0] += times * instructions(body.lines)
+    totals[1] += times * special_functions(body.lines)
 
 
 def matmul_instructions(batch: int, rows: int, columns: int, terms: int) -> float:

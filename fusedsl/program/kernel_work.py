@@ -58,25 +58,25 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
     """(instructions, special functions, float64 instructions) of a launch."""
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     if kernel.stream is not None:
         issued, special, double = score_instructions(kernel, bound)
         return issued + multiply_adds(kernel, bound), special, double
     products = sides(kernel)
     if products is not None and worthwhile(kernel, products, bound.extents):
         return _matmul_totals(kernel, products, bound)
-    found[0] = elements * len(kernel.operands)  # a load or store each
+    totals[0] = elements * len(kernel.operands)  # a load or store each
     fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:
-            add_counts(found, phase.row, rows)
+            add_counts(totals, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                add_counts(found, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
+                add_counts(totals, replace(body, lines=tuple(varying(body.lines, fixed))), elements)
             uses = [*part.folds, *part.cross, *(use for step in part.scans for use in step.scans for _ in range(2))]
             for use in uses:
-                add_counts(found, use.merge, elements)
-    return found[0], found[1], found[2]
+                add_counts(totals, use.merge, elements)
+    return totals[0], totals[1], totals[2]
 
 
 def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
@@ -99,18 +99,18 @@ def _matmul_totals(kernel: KernelIR, products: Sides, bound: BoundKernel) -> tup
     """Counts of tiled matmuls: an operand's element is computed once per tile that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
         wide = use.state[0].dtype.bits == 64 and use.state[0].dtype.kind == "f"
-        found[0] += matmul_instructions(batch, rows, columns, steps)
-        found[2] += batch * rows * columns * steps if wide else 0
+        totals[0] += matmul_instructions(batch, rows, columns, steps)
+        totals[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            add_counts(found, body, batch * own * steps * -(-other // EDGE))
+            add_counts(totals, body, batch * own * steps * -(-other // EDGE))
     row = kernel.phases[0].row
     if row is not None:
-        add_counts(found, row, batch * rows * columns)
-    found[0] += batch * rows * columns * len(kernel.operands)
-    return found[0], found[1], found[2]
+        add_counts(totals, row, batch * rows * columns)
+    totals[0] += batch * rows * columns * len(kernel.operands)
+    return totals[0], totals[1], totals[2]
 
 
 def _resident_blocks(schedule: Any, launch: Geometry, hardware: Hardware) -> int:

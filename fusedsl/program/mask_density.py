@@ -31,27 +31,27 @@ def mask_density(
 
     `numbers` are scalars of the kernel with known values. Masks from arrays count as active.
     """
-    sieve, found = kernel.stream.sieve if kernel.stream else None, operands_of(kernel)
-    if sieve is None or found is None:
+    sieve, operands = kernel.stream.sieve if kernel.stream else None, operands_of(kernel)
+    if sieve is None or operands is None:
         return 1.0, 0.0
-    rows, columns = extents[found.lane], extents[kernel.row_axes]
+    rows, columns = extents[operands.lane], extents[kernel.row_axes]
     across = -(-columns // schedule.columns)
     apart = schedule.rows * max(1, -(-rows // schedule.rows) * across // MAX_TILES)
     places = {
-        found.lane: np.arange(0, rows, apart)[:, None],
+        operands.lane: np.arange(0, rows, apart)[:, None],
         kernel.row_axes: np.arange(0, columns, schedule.columns)[None, :],
     }
-    sizes = {found.lane: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}
+    sizes = {operands.lane: (schedule.rows, rows), kernel.row_axes: (schedule.columns, columns)}
     known: dict[str, Answer] = dict(numbers)
     for axis, first, last in sieve.ends:
         if axis in places:
             size, extent = sizes[axis]
             known |= {first.name: places[axis], last.name: np.minimum(places[axis] + size, extent) - 1}
-    shape = (places[found.lane].size, across)
-    some, every = _evaluate_mask(sieve, known)
+    shape = (places[operands.lane].size, across)
+    active, full = _evaluate_mask(sieve, known)
     return (
-        1.0 if some is None else float(np.broadcast_to(some, shape).mean()),
-        0.0 if every is None else float(np.broadcast_to(every, shape).mean()),
+        1.0 if active is None else float(np.broadcast_to(active, shape).mean()),
+        0.0 if full is None else float(np.broadcast_to(full, shape).mean()),
     )
 
 
@@ -61,8 +61,8 @@ def _evaluate_mask(sieve: Sieve, known: dict[str, Answer]) -> tuple[Answer, Answ
     for line in sieve.body.lines:
         name, _, value = line.partition("  # ")[0].partition(" = ")
         known[name] = _value(ast.parse(value, mode="eval").body, known)
-    some, every = (known.get(v.name) for v in sieve.body.results)
-    return some, every if certain else None
+    active, full = (known.get(v.name) for v in sieve.body.results)
+    return active, full if certain else None
 
 
 def _value(x: ast.expr, known: Mapping[str, Answer]) -> Answer:
@@ -83,10 +83,10 @@ def _value(x: ast.expr, known: Mapping[str, Answer]) -> Answer:
         case ast.Compare(left=a, ops=[op], comparators=[b]):
             return _apply(INFIX[type(op)], a, b, known=known)
         case ast.Call(func=ast.Name(id=name), args=args):
-            made = NAMED.get(name) or (OPS[name].meaning if name in OPS else None)
+            function = NAMED.get(name) or (OPS[name].meaning if name in OPS else None)
             if name in DTYPES:
-                made = np.asarray
-            return None if made is None else _apply(made, *args, known=known)
+                function = np.asarray
+            return None if function is None else _apply(function, *args, known=known)
     return None
 
 

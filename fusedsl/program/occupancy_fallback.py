@@ -29,12 +29,12 @@ STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a 
 
 def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
     """Whether the time model predicts so for the attention kernels of a call, at these extents."""
-    found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
-    if all(utilization(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in found):
+    scheduled = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
+    if all(utilization(k, s, b, geometry(s, k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in scheduled):
         return False
     known: set[tuple] = set()
-    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in found)
-    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
+    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in scheduled)
+    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in scheduled)
 
 
 def _scheduled(bound: BoundKernel, hardware: Hardware) -> tuple[KernelIR, AttendSchedule | WarpSchedule, BoundKernel]:

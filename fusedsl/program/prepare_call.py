@@ -81,30 +81,30 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
 
     `chooser` gives the schedule of each kernel (by its number in the plan) on a CUDA device.
     """
-    found = resolve_call(plans, facts, outs)
-    require_memory([found])
-    library, device, given = found.library, found.device, found.given
+    resolved = resolve_call(plans, facts, outs)
+    require_memory([resolved])
+    library, device, given = resolved.library, resolved.device, resolved.given
     stream = stream_reader(library, device)
     with _device_context(device, stream):
-        launches, numbers, workspace, tickets, spilled = _launches(found, plans.names, chooser)
-    if spilled and plans.replan_after_spill(found.plan, list(facts.values()), found.extents):
+        launches, numbers, workspace, tickets, spilled = _launches(resolved, plans.names, chooser)
+    if spilled and plans.replan_after_spill(resolved.plan, list(facts.values()), resolved.extents):
         return prepare(plans, facts, outs, chooser)
     written = [span(g) if g is not None else None for g in given]
-    same, disjoint = frozenset(found.in_place), _disjoint_pairs(found)
+    same, disjoint = frozenset(resolved.in_place), _disjoint_pairs(resolved)
     call = PreparedCall(
-        launches, found.allocators, workspace, numbers, stream, found.spans, written, same, library, tickets, disjoint,
-        found.foreign,
+        launches, resolved.allocators, workspace, numbers, stream, resolved.spans, written, same, library, tickets,
+        disjoint, resolved.foreign,
     )  # fmt: skip
     chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
     return Prepared(
-        found.plan,
+        resolved.plan,
         call,
-        found.payloads,
+        resolved.payloads,
         chosen,
-        found.deferred_outputs,
+        resolved.deferred_outputs,
         library,
-        not found.not_repeatable,
-        found.arguments,
+        not resolved.not_repeatable,
+        resolved.arguments,
     )
 
 
@@ -119,18 +119,18 @@ def _device_context(device: Any, stream: Callable[[], int]) -> Iterator[None]:
         yield
 
 
-def _disjoint_pairs(found: ResolvedCall) -> frozenset[tuple[int, int, int]]:
+def _disjoint_pairs(resolved: ResolvedCall) -> frozenset[tuple[int, int, int]]:
     """(output, argument or ~output, bytes between their addresses) of arrays that interleave and share no element."""
-    arguments = [(k, a) for k, a in enumerate(found.arguments) if isinstance(a, ArrayFacts) and not a.by_value]
-    given = [(r, g) for r, g in enumerate(found.given) if g is not None]
+    arguments = [(k, a) for k, a in enumerate(resolved.arguments) if isinstance(a, ArrayFacts) and not a.by_value]
+    given = [(r, g) for r, g in enumerate(resolved.given) if g is not None]
     pairs = [(r, g, k, a) for r, g in given for k, a in arguments]
     pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
     return frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a))
 
 
-def _launches(found: ResolvedCall, names: Sequence[str], chooser: Chooser):
+def _launches(resolved: ResolvedCall, names: Sequence[str], chooser: Chooser):
     """(launch records, numbers, allocator of the workspace or None, counters or None, whether a kernel spills)."""
-    plan, bounds, extents, device = found.plan, found.bounds, found.extents, found.device
+    plan, bounds, extents, device = resolved.plan, resolved.bounds, resolved.extents, resolved.device
     size, temporaries = workspace_size(plan, extents)
     payload_layout = PayloadLayout(len(plan.parameters), len(plan.results), size)
     numbers: list[int] = []
@@ -141,44 +141,44 @@ def _launches(found: ResolvedCall, names: Sequence[str], chooser: Chooser):
         if device != CPU and any(0 in bounds[k].extents for k in members):
             raise EmptyRows
         if device == CPU:
-            launches += [cpu_launch_record(found, k, payload_layout, temporaries, numbers, names) for k in members]
+            launches += [cpu_launch_record(resolved, k, payload_layout, temporaries, numbers, names) for k in members]
         elif members:
-            records, spills = _cuda_launches(found, members, payload_layout, temporaries, numbers, names, chooser)
+            records, spills = _cuda_launches(resolved, members, payload_layout, temporaries, numbers, names, chooser)
             launches += records
             spilled |= spills
     shared = [record.geometry for record in launches if isinstance(record, LaunchRecord)]
     size += max((g.workspace for g in shared), default=0)  # launches run one after another
     count = max((g.tickets for g in shared), default=0)
-    workspace = result_allocator(found.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
+    workspace = result_allocator(resolved.library, device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
     return launches, numbers, workspace, BlockCounters(count, device[1]) if count else None, spilled
 
 
-def cpu_launch_record(found: ResolvedCall, k: int, payload_layout, temporaries, numbers, names):
+def cpu_launch_record(resolved: ResolvedCall, k: int, payload_layout, temporaries, numbers, names):
     """The launch record of one kernel on the thread pool, compiled and loaded."""
     from ..runtime import object_loader
 
-    kernel = found.plan.kernels[k]
-    built, bound = found.kernel_compiler.on_cpu(kernel, found.bounds[k], found)
+    kernel = resolved.plan.kernels[k]
+    built, bound = resolved.kernel_compiler.on_cpu(kernel, resolved.bounds[k], resolved)
     functions = dict(zip(built.symbols, object_loader.load(built.code, built.symbols)))
-    return cpu_launch(kernel, bound, built, functions, payload_layout, temporaries, numbers, found.extents, names)
+    return cpu_launch(kernel, bound, built, functions, payload_layout, temporaries, numbers, resolved.extents, names)
 
 
 def _cuda_launches(
-    found: ResolvedCall, members: Sequence[int], payload_layout, temporaries, numbers, names, chooser: Chooser
+    resolved: ResolvedCall, members: Sequence[int], payload_layout, temporaries, numbers, names, chooser: Chooser
 ) -> tuple[list[LaunchRecord], bool]:
     """(the launch records of kernels (by number) that are to share one: one, or one each; whether one spills)."""
-    index, build = found.device[1], found.kernel_compiler.on_cuda
-    told = driver().facts(index)
-    given = (payload_layout, temporaries, numbers, found.extents, names)
-    pairs = [(found.plan.kernels[k], found.bounds[k]) for k in members]
-    chosen = [chooser(k, plan, bound, call_steps.hardware_of(told)) for k, (plan, bound) in zip(members, pairs)]
-    joined = combo_kernel(pairs, chosen, call_steps.hardware_of(told)) if len(members) > 1 else None
+    index, build = resolved.device[1], resolved.kernel_compiler.on_cuda
+    device = driver().facts(index)
+    given = (payload_layout, temporaries, numbers, resolved.extents, names)
+    pairs = [(resolved.plan.kernels[k], resolved.bounds[k]) for k in members]
+    chosen = [chooser(k, plan, bound, call_steps.hardware_of(device)) for k, (plan, bound) in zip(members, pairs)]
+    joined = combo_kernel(pairs, chosen, call_steps.hardware_of(device)) if len(members) > 1 else None
     if joined is not None:
-        built = build(*joined, digests(pairs), told.cc, found)
+        built = build(*joined, digests(pairs), device.cc, resolved)
         return [combo_launch(pairs, built, load_function(built, index), *given)], built.spill_bytes > 0
     records, spills = [], False
     for (plan, bound), (kernel, schedule) in zip(pairs, chosen):
-        built = build(kernel, schedule, plan.digest, told.cc, found)
+        built = build(kernel, schedule, plan.digest, device.cc, resolved)
         records.append(cuda_launch(plan, bound, built, load_function(built, index), *given))
         spills |= built.spill_bytes > 0
     return records, spills

@@ -169,13 +169,13 @@ def group_by_binary(
     """
     others: list[tuple[BatchMember, KernelIR, Any]] = []
     first = [(m, *compiler.scheduled_cuda(m.bound, hardware, False)) for m in members]
-    for kernel, schedule, found in _share_launches(first, shared, hardware, largest):
-        plan, bound = found[0].plan, found[0].bound
-        general = [generic_for_lists(m.plan, m.bound, hardware) for m in found]
+    for kernel, schedule, alike in _share_launches(first, shared, hardware, largest):
+        plan, bound = alike[0].plan, alike[0].bound
+        general = [generic_for_lists(m.plan, m.bound, hardware) for m in alike]
         if None in general or acquire_for_lists(plan, bound, kernel, schedule, hardware):
-            yield kernel, schedule, found
+            yield kernel, schedule, alike
         else:
-            others += [(m, *made) for m, made in zip(found, general) if made is not None]
+            others += [(m, *pair) for m, pair in zip(alike, general) if pair is not None]
     yield from _share_launches(others, shared, hardware, largest, least=1)
 
 
@@ -192,12 +192,12 @@ def _share_launches(
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
         needs = geometry(schedule, kernel, m.bound.extents)
         groups.setdefault(key, (kernel, schedule, []))[2].append(replace(m, geometry=needs))
-    for kernel, schedule, found in groups.values():
-        if len(found) >= least and all(m.geometry.independent for m in found):
-            indices = {k for k, at in enumerate(found[0].payload_layout.argument_indices) if at in shared}
-            table = parameter_table(found[0].plan, kernel, len(found), indices, largest)
+    for kernel, schedule, alike in groups.values():
+        if len(alike) >= least and all(m.geometry.independent for m in alike):
+            indices = {k for k, at in enumerate(alike[0].payload_layout.argument_indices) if at in shared}
+            table = parameter_table(alike[0].plan, kernel, len(alike), indices, largest)
             kernel = replace(kernel, part=True, table=table)
-        yield kernel, schedule, found
+        yield kernel, schedule, alike
 
 
 class _BatchedKernels:
@@ -212,7 +212,7 @@ class _BatchedKernels:
     ):
         self.items, self.resolved, self.names, self.shared = items, resolved, names, shared
         self.device = resolved[0].device
-        sizes = [workspace_size(found.plan, found.extents) for found in resolved]
+        sizes = [workspace_size(call.plan, call.extents) for call in resolved]
         starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
         self.size = sum(size for size, _ in sizes)
@@ -221,7 +221,7 @@ class _BatchedKernels:
 
     def launches(self):
         """(launch records in order, numbers that they take, allocator of the workspace or None, counters or None)."""
-        bounds = [found.bounds for found in self.resolved]
+        bounds = [call.bounds for call in self.resolved]
         records: list[Any] = []
         for step in range(max(map(len, bounds))):
             records += self._step(step, bounds)
@@ -235,30 +235,30 @@ class _BatchedKernels:
     def _step(self, step: int, bounds: Sequence[Sequence[Any]]) -> Iterator[Any]:
         """The records of every call's kernel number `step`: the kernels before it have run by then."""
         members, launches = [], []
-        for k, (found, kernels) in enumerate(zip(self.resolved, bounds)):
+        for k, (call, kernels) in enumerate(zip(self.resolved, bounds)):
             if step >= len(kernels) or kernels[step].empty:
                 continue
             if self.device != CPU and 0 in kernels[step].extents:
                 raise EmptyRows
             whole, indices = self.payload_layout, self.items[k].arguments
             layout = BatchedPayloads(whole.arguments, whole.results, whole.scratch, indices, k, len(self.items))
-            plan = found.plan.kernels[step]
+            plan = call.plan.kernels[step]
             if self.device == CPU:
-                launches.append(cpu_launch_record(found, step, layout, self.temporaries[k], self.numbers, self.names))
+                launches.append(cpu_launch_record(call, step, layout, self.temporaries[k], self.numbers, self.names))
             else:
                 members.append(
-                    BatchMember(plan, kernels[step], Geometry(0, 0), layout, self.temporaries[k], found.extents)
+                    BatchMember(plan, kernels[step], Geometry(0, 0), layout, self.temporaries[k], call.extents)
                 )
         return iter(launches) if self.device == CPU else self._cuda(members)
 
     def _cuda(self, members: Sequence[BatchMember]) -> Iterator[Any]:
         from ..runtime.driver import driver
 
-        told = driver().facts(self.device[1])
-        hardware, largest = call_steps.hardware_of(told), max_table_words(driver().version())
-        for kernel, schedule, found in group_by_binary(members, self.shared, hardware, largest):
+        device = driver().facts(self.device[1])
+        hardware, largest = call_steps.hardware_of(device), max_table_words(driver().version())
+        for kernel, schedule, alike in group_by_binary(members, self.shared, hardware, largest):
             launched = self._together if kernel.table is not None else self._apart
-            yield from launched(kernel, schedule, found, told.cc)
+            yield from launched(kernel, schedule, alike, device.cc)
 
     def _together(self, kernel, schedule, members: list[BatchMember], cc) -> Iterator[Any]:
         from ..runtime.driver import driver

@@ -57,12 +57,12 @@ class ResolvedCall:
     @property
     def foreign(self) -> tuple[tuple[int, ...], int]:
         """The arguments on a device that are known through a protocol alone, and the device."""
-        held = [
+        indices = [
             k
             for k, a in enumerate(self.arguments)
             if isinstance(a, ArrayFacts) and a.library in ("dlpack", "interface")
         ]
-        return (tuple(held), self.device[1]) if self.device != CPU else ((), 0)
+        return (tuple(indices), self.device[1]) if self.device != CPU else ((), 0)
 
     @property
     def spans(self) -> list[tuple[int, int] | None]:
@@ -87,24 +87,26 @@ def resolve_call(
 
     A `listed` call (of a foreach) uses the plan for arbitrary extents for extents of 1, if it may.
     """
-    found = _resolve_schedulable(plans, facts, outs, place_in_lists)
-    hardware, arguments = _hardware(found.device), list(facts.values())
-    if hardware and plans.use_generic_plan(found.plan, found.bounds, arguments, found.extents, hardware, listed):
+    resolved = _resolve_schedulable(plans, facts, outs, place_in_lists)
+    hardware, arguments = _hardware(resolved.device), list(facts.values())
+    if hardware and plans.use_generic_plan(
+        resolved.plan, resolved.bounds, arguments, resolved.extents, hardware, listed
+    ):
         return _resolve_schedulable(plans, facts, outs, place_in_lists, True)
-    return found
+    return resolved
 
 
 def _resolve_schedulable(
     plans: Plans, facts: Facts, outs, place_in_lists: str, symbolic_units: bool = False
 ) -> ResolvedCall:
     """A resolved call whose plan has a schedule for each of its kernels."""
-    found = _resolve(plans, facts, outs, place_in_lists, symbolic_units=symbolic_units)
-    while found.device != CPU and any(k.stream or k.finish for k in found.plan.kernels):
-        other = call_steps.fallback_formulation(found.plan, found.bounds, _hardware(found.device))
+    resolved = _resolve(plans, facts, outs, place_in_lists, symbolic_units=symbolic_units)
+    while resolved.device != CPU and any(k.stream or k.finish for k in resolved.plan.kernels):
+        other = call_steps.fallback_formulation(resolved.plan, resolved.bounds, _hardware(resolved.device))
         if other is None:
             break
-        found = _resolve(plans, facts, outs, place_in_lists, *other, symbolic_units)
-    return found
+        resolved = _resolve(plans, facts, outs, place_in_lists, *other, symbolic_units)
+    return resolved
 
 
 def _resolve(
@@ -173,12 +175,12 @@ def _hardware(device: tuple[str, int]) -> Hardware | None:
 
 def require_memory(calls: Sequence[ResolvedCall]) -> None:
     """MemoryLimitError if the new results and temporaries of calls exceed the CPU's free memory."""
-    found = [call for call in calls if call.device == CPU]
-    pairs = [pair for call in found for pair in zip(call.allocators, call.given)]
-    made = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
-    held = sum(workspace_size(call.plan, call.extents)[0] for call in found)
-    arrays = [make.description for make in made[:3]] + ["others"] * (len(made) > 3) + ["temporaries"] * (held > 0)
-    require(sum(make.size for make in made) + held, " and ".join(arrays))
+    on_cpu = [call for call in calls if call.device == CPU]
+    pairs = [pair for call in on_cpu for pair in zip(call.allocators, call.given)]
+    new = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
+    temporaries = sum(workspace_size(call.plan, call.extents)[0] for call in on_cpu)
+    arrays = [make.description for make in new[:3]] + ["others"] * (len(new) > 3) + ["temporaries"] * (temporaries > 0)
+    require(sum(make.size for make in new) + temporaries, " and ".join(arrays))
 
 
 def result_allocator(library: str, device: tuple[str, int], shape, dtype, order=None) -> Callable[[], Any]:

@@ -64,9 +64,9 @@ class Formulas:
 
     def shown(self, term: FormulaTerm) -> str:
         for depth in range(DEEPEST, LEAST, -1):
-            found = _shown(term, depth)
-            if len(found) <= LONGEST:
-                return found
+            text = _shown(term, depth)
+            if len(text) <= LONGEST:
+                return text
         return _shown(term, LEAST)
 
     def term(self, head: str, *args: FormulaTerm) -> FormulaTerm:

@@ -161,14 +161,14 @@ def _type(a: ArrayFacts | Weak) -> str:
 
 
 def _temporaries(case: Case) -> tuple[Temporary, ...]:
-    found = []
+    temporaries = []
     for k, t in enumerate(case.plan.temporaries):
         shape = [evaluate(d, case.extents) or 0 for d in t.shape]
         size = t.dtype.itemsize
         for n in shape:
             size *= n
-        found.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
-    return tuple(found)
+        temporaries.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
+    return tuple(temporaries)
 
 
 def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:

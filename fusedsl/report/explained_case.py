@@ -55,18 +55,18 @@ class Case:
         """The kernels of each launch. On the CPU each kernel has its own."""
         if self.target.hardware is None:
             return [[one] for one in self.kernels]
-        found = []
+        launches_ = []
         for numbers in self.plan.shared:
             members = [self.kernels[k] for k in numbers if not self.bounds[k].empty] or [self.kernels[numbers[0]]]
             together = len(members) > 1 and self.combo(members) is not None
-            found += [members] if together else [[one] for one in members]
-        return found
+            launches_ += [members] if together else [[one] for one in members]
+        return launches_
 
     @cached_property
     def graph(self) -> Graph:
         """The typed graph of the plan."""
-        made, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
-        return made
+        graph, _ = self.plans.source.build(self.plan.parameters, self.extents, self.plans.options)
+        return graph
 
     def without_stored_scores(self) -> list[tuple[KernelPlan, BoundKernel]]:
         """The kernels of the plan without stored scores, which this plan replaces."""
@@ -129,11 +129,11 @@ def make_case(
     With `alone` its shapes get specialised binaries, whatever was called before; with `listed` it is one call of a
     foreach.
     """
-    found = _make_case(plans, arguments, target, reserve, alone)
+    case = _make_case(plans, arguments, target, reserve, alone)
     given, hardware = list(arguments.values()), target.hardware
-    if hardware and plans.use_generic_plan(found.plan, found.bounds, given, found.extents, hardware, listed, reserve):
+    if hardware and plans.use_generic_plan(case.plan, case.bounds, given, case.extents, hardware, listed, reserve):
         return _make_case(plans, arguments, target, reserve, alone, True)
-    return found
+    return case
 
 
 def _make_case(

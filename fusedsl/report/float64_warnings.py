@@ -20,16 +20,16 @@ class Float64Operation:
 
 def float64_operations(graph: Graph) -> tuple[Float64Operation, ...]:
     """The float64 operations without a float64 array or a cast to float64 among their inputs."""
-    asked: set[Node] = set()
-    found: dict[Node, Float64Operation] = {}
+    requested: set[Node] = set()
+    operations: dict[Node, Float64Operation] = {}
     names = [p.name for p in graph.parameters]
     for n in graph.nodes():
-        if _is_requested(n) or any(a in asked for a in n.args):
-            asked.add(n)
+        if _is_requested(n) or any(a in requested for a in n.args):
+            requested.add(n)
         elif _is_wide(n):
-            follows = any(_source(a) in found for a in n.args)
-            found[n] = Float64Operation(formula(n, names), "" if follows else _reason(n))
-    return tuple(found.values())
+            follows = any(_source(a) in operations for a in n.args)
+            operations[n] = Float64Operation(formula(n, names), "" if follows else _reason(n))
+    return tuple(operations.values())
 
 
 def _is_requested(n: Node) -> bool:

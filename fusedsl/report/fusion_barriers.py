@@ -51,20 +51,20 @@ def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
 
 def _kernel_roles(case: Case) -> list[str]:
     """The roles of kernels that no decision separated: attention kernels, and what is computed before them."""
-    found = []
+    roles = []
     passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.stream is not None]
     if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
         names = " and ".join(f"kernel {k}" for k in passes)
-        found.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
+        roles.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
     elif len(passes) > 1:
         *first, last = passes
         names = " and ".join(f"kernel {k}" for k in first)
-        found.append(f"kernel {last} goes over the same scores again, with what {names} found")
+        roles.append(f"kernel {last} goes over the same scores again, with what {names} found")
     for k, kernel in enumerate(case.plan.kernels):
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
         if kernel.stream is None and readers:
-            found.append(_producer_role(case, k, readers[0]))
-    return found or ["the kernels run over different rows and columns"]
+            roles.append(_producer_role(case, k, readers[0]))
+    return roles or ["the kernels run over different rows and columns"]
 
 
 def _producer_role(case: Case, k: int, reader: int) -> str:
@@ -111,16 +111,16 @@ def _attention_limit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: S
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
     if len(stream.weighings) > 1:
         return f"scores weigh {len(stream.weighings)} arrays at once, and a pass over scores weighs one"
-    kernel, found = bound.kernel, operands_of(bound.kernel)
-    if found is None:
+    kernel, operands = bound.kernel, operands_of(bound.kernel)
+    if operands is None:
         return "what is multiplied is no array of one dtype as it lies"
-    rows, row = bound.extents[found.lane], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
+    rows, row = bound.extents[operands.lane], sorted({kernel.operands[k].dtype.name for k in operands.multiplied})
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
-    if found.weighed != NOTHING:
+    if operands.weighed != NOTHING:
         wide = bound.extents[stream.weighings[0].axis]
         if wide > WIDEST.get(kind, wide):
-            name = array_name(case, plan.arrays[found.weighed])
+            name = array_name(case, plan.arrays[operands.weighed])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
     if rows < FEWEST:
         return f"a tile has {FEWEST} rows or more, and these are {rows}"

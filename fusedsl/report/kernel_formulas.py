@@ -30,41 +30,41 @@ def kernel_formulas(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     if plan.stream is not None and plan.stream.join is not None:
         _read_references(plan.stream, plan.stream.join, formulas)
     formulas.read(_bodies(plan))
-    found = [] if plan.stream is None else _stream_members(plan.stream, names, formulas)
+    members = [] if plan.stream is None else _stream_members(plan.stream, names, formulas)
     for phase in plan.resident:
-        found += _phase_members(phase, names, formulas)
+        members += _phase_members(phase, names, formulas)
     for store in plan.finish.stores if plan.finish else ():
-        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
-    return tuple(found)
+        members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return tuple(members)
 
 
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
-    found = []
+    members = []
     for folds, along in ((phase.folds, ""), (phase.cross, " over all rows")):
-        found += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
+        members += [f"{names.fold(f.state[0].name, f.name)}{along} of {formulas.text(f.lifted[0].name)}" for f in folds]
     for use in (use for step in phase.scans for use in step.scans):
-        found.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
+        members.append(f"{names.fold(use.state[0].name, f'cum{use.name}')} of {formulas.text(use.lifted[0].name)}")
     if phase.select:
-        found.append(f"order of {formulas.text(phase.select.lifted.name)}")
+        members.append(f"order of {formulas.text(phase.select.lifted.name)}")
     for store in (*phase.stores, *phase.row_stores):
-        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
-    return found
+        members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return members
 
 
 def _stream_members(stream: Stream, names: _Names, formulas: Formulas) -> list[str]:
     """The scores, folds, weighted sums and results of an attention kernel."""
-    found = []
+    members = []
     for score in stream.scores:
         product = formulas.product(score.left.results[0].name, score.right.results[0].name)
-        found.append(f"{names.leaves[score.value.name]} = sum of {product}")
+        members.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in stream.tile:
-        found += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
+        members += [f"{names.fold(f.state[0].name, f.name)} of {formulas.text(f.lifted[0].name)}" for f in phase.folds]
     for w in stream.weighings:
         product = formulas.product(w.weight.name, w.right.results[0].name)
-        found.append(f"{names.leaves[w.state.name]} = sum of {product}")
+        members.append(f"{names.leaves[w.state.name]} = sum of {product}")
     for stores in (stream.row_stores, *(ending.stores for ending in stream.endings)):
-        found += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
-    return found
+        members += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
+    return members
 
 
 def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
@@ -78,18 +78,18 @@ def _read_references(stream: Stream, join: Body, formulas: Formulas) -> None:
 
 def _bodies(plan: KernelPlan) -> Iterator[Body]:
     """The bodies of a kernel, each before those that use its values."""
-    stream, found = plan.stream, list[Body | None]()
+    stream, bodies = plan.stream, list[Body | None]()
     if stream is not None:
-        found += [stream.gather.body] if stream.gather else []
-        found += [*stream.inputs, *stream.row_inputs]
-        found += [body for score in stream.scores for body in (score.left, score.right)]
-        found += [body for phase in stream.tile for body in (phase.element, phase.row)]
-        found += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
+        bodies += [stream.gather.body] if stream.gather else []
+        bodies += [*stream.inputs, *stream.row_inputs]
+        bodies += [body for score in stream.scores for body in (score.left, score.right)]
+        bodies += [body for phase in stream.tile for body in (phase.element, phase.row)]
+        bodies += [*(w.right for w in stream.weighings), stream.row, *(ending.body for ending in stream.endings)]
     for phase in plan.resident:
-        found += [body for part in phase.tile for body in (part.element, part.row)]
-        found += [phase.element, *(step.element for step in phase.scans), phase.row]
-    found += [plan.finish.body] if plan.finish else []
-    return (body for body in found if body is not None)
+        bodies += [body for part in phase.tile for body in (part.element, part.row)]
+        bodies += [phase.element, *(step.element for step in phase.scans), phase.row]
+    bodies += [plan.finish.body] if plan.finish else []
+    return (body for body in bodies if body is not None)
 
 
 class _Names:
@@ -188,10 +188,10 @@ class _Names:
 def _letters(plan: KernelPlan) -> list[str]:
     """The names of indices: i along rows and j along the stream, or i, j, k, or if there are more i0, i1, …"""
     count = len(plan.rows) + len(plan.columns) + len(plan.ranks)
-    found = [f"i{k}" for k in range(count)]
+    letters = [f"i{k}" for k in range(count)]
     if plan.stream is not None:
-        found[plan.stream.lanes[-1] if plan.stream.lanes else len(plan.rows) - 1] = "i"
-        found[len(plan.rows)] = "j"
+        letters[plan.stream.lanes[-1] if plan.stream.lanes else len(plan.rows) - 1] = "i"
+        letters[len(plan.rows)] = "j"
     elif count <= len(LETTERS):
-        found = list(LETTERS[:count])
-    return found
+        letters = list(LETTERS[:count])
+    return letters

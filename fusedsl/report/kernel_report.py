@@ -99,23 +99,23 @@ def report_launch(
     """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
     if len(members) == 1:
         return _report_kernel(case, *members[0], built, measured)
-    hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
+    hardware, reports = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
     together = case.combo(members)
     assert hardware is not None and together is not None
     launch, _ = bundle_geometries(*together, [bound.extents for _, bound in members])
     why, registers = _schedule_reason(together[1], launch.threads, built, hardware)
     return KernelReport(
-        " and ".join(one.name for one in found),
-        tuple(member for one in found for member in one.members),
-        " and ".join(one.iteration for one in found),
-        tuple(access for one in found for access in one.reads),
-        tuple(access for one in found for access in one.writes),
-        sum(one.bytes for one in found),
-        sum(one.instructions for one in found),
+        " and ".join(report.name for report in reports),
+        tuple(member for report in reports for member in report.members),
+        " and ".join(report.iteration for report in reports),
+        tuple(access for report in reports for access in report.reads),
+        tuple(access for report in reports for access in report.writes),
+        sum(report.bytes for report in reports),
+        sum(report.instructions for report in reports),
         why,
         launch.blocks,
         launch.threads,
-        LAUNCH + sum((one.seconds or LAUNCH) - LAUNCH for one in found),
+        LAUNCH + sum((report.seconds or LAUNCH) - LAUNCH for report in reports),
         registers,
         None if built is None else figures_of(case, members, built),
         measured,
@@ -127,17 +127,17 @@ def _report_kernel(
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    kept = kept_operands(kernel) if getattr(schedule, "shared", False) else []
-    passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
+    in_smem = kept_operands(kernel) if getattr(schedule, "shared", False) else []
+    passes = [1 if kernel.resident or k in in_smem else _passes(kernel, k) for k in range(plan.inputs)]
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
     issued = round(instruction_totals(kernel, bound)[0])
-    told = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
+    common = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, issued, loops + _mask_note(kernel), measured_seconds=measured)
+        return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)
     launch = geometry(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
@@ -149,7 +149,7 @@ def _report_kernel(
     why += _mask_note(kernel) + _unknown_note(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
-    return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+    return KernelReport(*common, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
 def _mask_note(kernel: KernelIR) -> str:
@@ -200,10 +200,10 @@ def _accesses(
     passes: Sequence[int] = (),
 ) -> tuple[Access, ...]:
     """The arrays of these operands, each once, whatever views read it."""
-    found: dict[tuple[str, int], list[int]] = {}
+    operands_of: dict[tuple[str, int], list[int]] = {}
     for k in operands:
-        found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
-    return tuple(_access(case, plan, bound, kernel, views, passes) for views in found.values())
+        operands_of.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
+    return tuple(_access(case, plan, bound, kernel, views, passes) for views in operands_of.values())
 
 
 def _access(

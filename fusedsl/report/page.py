@@ -65,13 +65,13 @@ def page(explanation: Explanation, sources: Sequence[tuple[str, str]]) -> str:
 
 
 def _times(explanation: Explanation) -> str:
-    found = [explanation.target]
+    parts = [explanation.target]
     if explanation.measured_seconds is not None:
-        found.append(f"{seconds_text(explanation.measured_seconds)} measured")
+        parts.append(f"{seconds_text(explanation.measured_seconds)} measured")
     if explanation.seconds is not None and explanation.before.seconds is not None:
         by_model = f"{seconds_text(explanation.seconds)} instead of {seconds_text(explanation.before.seconds)}"
-        found.append(f"about {by_model}, by the time model")
-    return " · ".join(found)
+        parts.append(f"about {by_model}, by the time model")
+    return " · ".join(parts)
 
 
 def _text(explanation: Explanation) -> str:

@@ -89,10 +89,10 @@ def _tried(kernel: KernelReport) -> list[str]:
     """The trials of tuning: the first choice, then the differences of the other schedules."""
     if kernel.untuned_seconds is None:
         return []
-    found = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]
+    lines = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]
     for trial in kernel.tried:
-        found.append(f"{trial.difference}  {trial.note if trial.seconds is None else seconds_text(trial.seconds)}")
-    return found
+        lines.append(f"{trial.difference}  {trial.note if trial.seconds is None else seconds_text(trial.seconds)}")
+    return lines
 
 
 def _labelled(label: str, values) -> list[str]:

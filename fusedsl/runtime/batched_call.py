@@ -106,16 +106,18 @@ def batched_launch(
         halves[2 * table.starts_at + call] = first
         first += member.geometry.blocks
         shift = 8 * call * table.pointers
-        found = pointer_slots(member.plan, member.bound, built.kernel, member.payload_layout, member.temporaries)
-        pointers += [slot._replace(offset=slot.offset + shift) for slot in found]
-        found_scalars = scalar_slots(
+        call_pointers = pointer_slots(
+            member.plan, member.bound, built.kernel, member.payload_layout, member.temporaries
+        )
+        pointers += [slot._replace(offset=slot.offset + shift) for slot in call_pointers]
+        call_scalars = scalar_slots(
             member.plan, built.kernel, member.bound, member.payload_layout, numbers, member.extents
         )
-        own = [found_scalars[k] for k in table.own]
+        own = [call_scalars[k] for k in table.own]
         begin = table.own_at(call)
         scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
         if call == 0:
-            last = [found_scalars[k] for k in table.shared]
+            last = [call_scalars[k] for k in table.shared]
             scalars += [slot._replace(offset=8 * (table.shared_at + k)) for k, slot in enumerate(last)]
     words[table.count_at] = len(members)
     shared = max(member.geometry.shared for member in members)

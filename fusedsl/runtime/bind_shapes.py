@@ -235,13 +235,13 @@ def _accesses(plan: KernelPlan, merged: Collapsed, row_axes: int, placed: _Bound
 
 def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], ...]:
     """The byte strides among the scalars that are one element, as compile-time constants."""
-    found = []
+    literals = []
     for scalar in plan.scalars:
         if scalar.kind == "stride":
             array, axis = scalar.source
             size = plan.arrays[array].dtype.itemsize
-            found += [(scalar.value.name, size)] if placed.byte_strides[array][axis] == size else []
-    return tuple(found)
+            literals += [(scalar.value.name, size)] if placed.byte_strides[array][axis] == size else []
+    return tuple(literals)
 
 
 def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool) -> BoundKernel:

@@ -77,13 +77,13 @@ def versions() -> dict[str, str]:
 def _read_versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {"source": _own_digest()}
+    versions_ = {"source": _own_digest()}
     for name in ("fusedsl", "numba", "numba-cuda", "llvmlite"):
         try:
-            found[name] = metadata.version(name)
+            versions_[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            versions_[name] = ""
+    return versions_
 
 
 def _file_states() -> str:
@@ -103,8 +103,8 @@ def _file_states() -> str:
 
 
 def _digest_states(digest: Any, folder: str) -> None:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=attrgetter("name"))
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=attrgetter("name"))
     for entry in entries:
         if entry.is_dir():
             if entry.name != "__pycache__":

@@ -61,16 +61,16 @@ class CapturedGraph:
         self._size = c_size_t(len(block))
         self._extra = (c_uint64 * 5)(1, at, 2, ctypes.addressof(self._size), 0)
         # struct CUDA_KERNEL_NODE_PARAMS: function, grid, block, shared bytes, kernelParams, extra, kernel, context
-        told = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
-        self._told = (ctypes.c_char * len(told)).from_buffer_copy(told)
-        graph, node, made = c_void_p(), c_void_p(), c_void_p()
+        parameters = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
+        self._told = (ctypes.c_char * len(parameters)).from_buffer_copy(parameters)
+        graph, node, executable = c_void_p(), c_void_p(), c_void_p()
         with d.on(self.device), d.relaxed_capture():
             d.call("cuGraphCreate", byref(graph), c_uint(0))
             self._graph = graph.value or 0
             d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._told))
-            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+            d.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
         self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
-        self.publish(stream, made.value or 0)
+        self.publish(stream, executable.value or 0)
 
     def capture(self, fire: Callable[[int], None], stream: int) -> None:
         """Make the graph of what `fire` launches, for a stream."""
@@ -84,13 +84,13 @@ class CapturedGraph:
         """Whether there was a graph that is not launched any more."""
         return self._executable != 0 and not self.words[2]
 
-    def publish(self, stream: int, made: int) -> None:
+    def publish(self, stream: int, executable: int) -> None:
         """Launch this executable graph from now on; it belongs to this object."""
-        self._executable = made
+        self._executable = executable
         self.words[1], self.words[3] = stream, 0
-        for place, name in enumerate(_FUNCTIONS, 5):
-            self.words[place] = self.driver.address(name) if self.driver.entry.value else 0
-        self.words[2] = made  # last
+        for word, name in enumerate(_FUNCTIONS, 5):
+            self.words[word] = self.driver.address(name) if self.driver.entry.value else 0
+        self.words[2] = executable  # last
 
     def _count(self) -> bool:
         """Whether the process may have one more graph; it is counted."""
@@ -105,13 +105,13 @@ class CapturedGraph:
         global _live_graphs
         with _lock:
             _live_graphs -= self._counted
-        made, graph, self._executable, self._graph, self._counted = self._executable, self._graph, 0, 0, False
-        if not (made or graph):
+        executable, graph, self._executable, self._graph, self._counted = self._executable, self._graph, 0, 0, False
+        if not (executable or graph):
             return
         self.words[2] = 0
         with contextlib.suppress(FusedslError), self.driver.on(self.device), self.driver.relaxed_capture():
-            if made:
-                self.driver.attempt("cuGraphExecDestroy", c_void_p(made))
+            if executable:
+                self.driver.attempt("cuGraphExecDestroy", c_void_p(executable))
             if graph:
                 self.driver.attempt("cuGraphDestroy", c_void_p(graph))
 
@@ -122,7 +122,7 @@ class CapturedGraph:
 
 def capture_graph(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
     """The handle of an executable graph of these launches, each after the one before it."""
-    stream, graph, made = c_void_p(), c_void_p(), c_void_p()
+    stream, graph, executable = c_void_p(), c_void_p(), c_void_p()
     with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
         d.call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
     try:
@@ -135,10 +135,10 @@ def capture_graph(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
         if ended:
             raise d.fault(ended, "cuStreamEndCapture")
         with d.relaxed_capture():
-            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+            d.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
     finally:
         if graph.value:
             d.attempt("cuGraphDestroy", graph)
         with d.relaxed_capture():
             d.attempt("cuStreamDestroy_v2", stream)
-    return made.value or 0
+    return executable.value or 0

@@ -214,33 +214,33 @@ def _schedule_key(schedule: Any) -> tuple:
 
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:
     """The compiled kernel of this key; threads that need it at the same time wait for one compilation."""
-    found = _compiled_kernels.get(key)
-    if found is None:
+    compiled = _compiled_kernels.get(key)
+    if compiled is None:
         with _guard:
             lock = _locks.setdefault(key, threading.Lock())
         with lock:
-            found = _compiled_kernels.get(key)
-            if found is None:
-                found = _compiled_kernels.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
+            compiled = _compiled_kernels.get(key)
+            if compiled is None:
+                compiled = _compiled_kernels.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )
-                debug.say(debug.SOURCES, found.path, found.source)
+                debug.say(debug.SOURCES, compiled.path, compiled.source)
         _locks.pop(key, None)
-    if (kept := _recorder.get()) is not None:
-        kept[unversioned_key(key)] = found
-    if found.columns:
-        kernel, schedule = in_columns(kernel, schedule, found.columns)
-    return dataclasses.replace(found, kernel=kernel, schedule=schedule)
+    if (recording := _recorder.get()) is not None:
+        recording[unversioned_key(key)] = compiled
+    if compiled.columns:
+        kernel, schedule = in_columns(kernel, schedule, compiled.columns)
+    return dataclasses.replace(compiled, kernel=kernel, schedule=schedule)
 
 
 @contextlib.contextmanager
 def recorded() -> Iterator[dict[str, CompiledKernel]]:
     """Records every kernel that is compiled or found compiled in the block, in this thread, by `unversioned_key`."""
-    kept: dict[str, CompiledKernel] = {}
-    token = _recorder.set(kept)
+    recording: dict[str, CompiledKernel] = {}
+    token = _recorder.set(recording)
     try:
-        yield kept
+        yield recording
     finally:
         _recorder.reset(token)
 
@@ -268,9 +268,9 @@ def is_preloaded(key: tuple) -> bool:
     return bool(_preloaded) and unversioned_key(key) in _preloaded
 
 
-def preload(plain: str, told: dict, code: bytes) -> None:
+def preload(key: str, facts: dict, code: bytes) -> None:
     """Register machine code of a saved file: it is used instead of compiling."""
-    _preloaded[plain] = (told, code)
+    _preloaded[key] = (facts, code)
 
 
 def compiled_facts(built: CompiledKernel) -> dict[str, Any]:
@@ -286,10 +286,10 @@ def _load(key: tuple, kernel: Any, schedule: Any) -> CompiledKernel | None:
 
 def compiled_from_facts(entry: tuple[Mapping[str, Any], bytes], kernel: Any, schedule: Any) -> CompiledKernel | None:
     """The compiled kernel of `compiled_facts` and machine code; None if they are malformed."""
-    told, code = entry
+    facts, code = entry
     try:
-        symbols, source, path = tuple(told["symbols"]), told["source"], told["path"]
-        registers, spills, shared, blocks, columns = told["figures"]
+        symbols, source, path = tuple(facts["symbols"]), facts["source"], facts["path"]
+        registers, spills, shared, blocks, columns = facts["figures"]
         figures = (registers, spills, shared, blocks, columns)
         return CompiledKernel(kernel, schedule, code, symbols, source, path, *figures, cached=True)
     except (KeyError, TypeError, ValueError):

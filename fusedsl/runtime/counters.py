@@ -39,12 +39,12 @@ class BlockCounters:
                 self._ours.append(piece)
             return piece
         key = (stream, threading.get_ident() if stream == PER_THREAD else 0)
-        number, found = d.stream_id(stream), self._of.get(key)
-        if found is None or found[0] != number:  # a new stream may reuse the handle of one that still runs
-            if found is not None:
-                self._pieces.release(found[1])
-            found = self._of[key] = number, self._pieces.acquire(stream)
-        return found[1]
+        number, known = d.stream_id(stream), self._of.get(key)
+        if known is None or known[0] != number:  # a new stream may reuse the handle of one that still runs
+            if known is not None:
+                self._pieces.release(known[1])
+            known = self._of[key] = number, self._pieces.acquire(stream)
+        return known[1]
 
     def __del__(self) -> None:
         if not sys.is_finalizing() and hasattr(self, "_ours"):

@@ -83,8 +83,8 @@ class Driver:
             self.initialise()
         if self.forked:
             return _refuse
-        found = getattr(self._library, name)
-        return found if isinstance(self._library, ctypes.CDLL) else _with_values(found)
+        function = getattr(self._library, name)
+        return function if isinstance(self._library, ctypes.CDLL) else _with_values(function)
 
     def address(self, name: str) -> int:
         """The address of a driver function, for machine code; DeviceError if this driver lacks it."""
@@ -130,16 +130,16 @@ class Driver:
     def device_count(self) -> int:
         """How many devices this process sees."""
         if self._count is None:
-            found = c_int()
-            self.call("cuDeviceGetCount", byref(found))
-            self._count = found.value
+            count = c_int()
+            self.call("cuDeviceGetCount", byref(count))
+            self._count = count.value
         return self._count
 
     def version(self) -> int:
         """The newest CUDA version that the driver knows: 12010 is 12.1."""
-        found = c_int()
-        self.call("cuDriverGetVersion", byref(found))
-        return found.value
+        version = c_int()
+        self.call("cuDriverGetVersion", byref(version))
+        return version.value
 
     def facts(self, device: int = 0) -> DeviceFacts:
         """Name, compute capability and sizes of a device (cached)."""
@@ -208,8 +208,8 @@ class Driver:
     def loaded(self, image: bytes, name: str, device: int = 0) -> CudaFunction:
         """The kernel of a cubin on a device, loaded once."""
         key = hashlib.sha256(image).digest(), name, device
-        found = self._loaded.get(key)
-        return found if found is not None else self._loaded.setdefault(key, self.load(image, name, device))
+        function = self._loaded.get(key)
+        return function if function is not None else self._loaded.setdefault(key, self.load(image, name, device))
 
     def _function_attribute(self, number: int, function: c_void_p) -> int:
         value = c_int()
@@ -246,12 +246,12 @@ class Driver:
 
     def stream_id(self, stream: int) -> int:
         """A number that no other stream of the process has or had; its handle before CUDA 12."""
-        found = c_uint64()
+        number = c_uint64()
         try:
-            code = self.function("cuStreamGetId")(pointer(stream), byref(found))
+            code = self.function("cuStreamGetId")(pointer(stream), byref(number))
         except AttributeError:
             return stream
-        return stream if code else found.value
+        return stream if code else number.value
 
     def zero(self, address: int, words: int, stream: int) -> None:
         """Set 32-bit words to 0, in stream order."""
@@ -267,10 +267,10 @@ class Driver:
 
     def clusters(self, function: CudaFunction, config: bytes) -> int:
         """Clusters of a launch (struct CUlaunchConfig) that the device holds at once."""
-        found = c_int()
+        count = c_int()
         with self.on(function.device):
-            self.call("cuOccupancyMaxActiveClusters", byref(found), c_void_p(function.handle), ctypes.c_char_p(config))
-        return found.value
+            self.call("cuOccupancyMaxActiveClusters", byref(count), c_void_p(function.handle), ctypes.c_char_p(config))
+        return count.value
 
     def launch_in_context(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
         """Launch again in the right context, if `code` says that this thread has none or another device's.

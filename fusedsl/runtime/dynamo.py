@@ -55,11 +55,11 @@ _numbers = itertools.count()
 
 def name(thing: Any) -> str:
     """A new name for an object, by which functions marked `constant` take it."""
-    found = str(next(_numbers))
-    _named[found] = thing
-    return found
+    new = str(next(_numbers))
+    _named[new] = thing
+    return new
 
 
-def named(found: str) -> Any:
+def named(key: str) -> Any:
     """The object of a name."""
-    return _named[found]
+    return _named[key]

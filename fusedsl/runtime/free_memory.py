@@ -20,30 +20,30 @@ def require(size: int, what: str) -> None:
     """MemoryLimitError if `size` bytes of `what` are more than the process can have."""
     if size < UNCHECKED_BYTES:
         return
-    found = available()
-    if found is not None and size > found:
-        raise exhausted(size, what, found)
+    left = available()
+    if left is not None and size > left:
+        raise exhausted(size, what, left)
 
 
-def exhausted(size: int, what: str, found: int | None = None) -> MemoryLimitError:
+def exhausted(size: int, what: str, free: int | None = None) -> MemoryLimitError:
     """The error for an allocation that does not fit; `available` is how many bytes are left, if known."""
-    left = "" if found is None else f", and {found / 1e9:.3g} GB are available"
+    left = "" if free is None else f", and {free / 1e9:.3g} GB are available"
     help = "compute in parts, or reduce inside the expression"
     return MemoryLimitError(f"no memory for {size / 1e9:.3g} GB of {what}{left}", "limit.memory", help=help)
 
 
 def available() -> int | None:
     """Bytes that the process can still use; None if the system does not report it."""
-    found = [*_system_memory(), *_cgroup_memory(), *_address_space()]
-    return max(0, min(found)) if found else None
+    limits = [*_system_memory(), *_cgroup_memory(), *_address_space()]
+    return max(0, min(limits)) if limits else None
 
 
 def _system_memory() -> Iterator[int]:
     """Memory that is available without swapping, and free swap."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        told = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
-        yield told["MemAvailable"] + told.get("SwapFree", 0)
+        values = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+        yield values["MemAvailable"] + values.get("SwapFree", 0)
 
 
 def _cgroup_memory() -> Iterator[int]:

@@ -131,16 +131,18 @@ class LaunchRecord:
         if not self.geometry.blocks:
             return [], []
         payloads = f"({', '.join(words)},), stream"
-        told = self.layout.entry_layout(self.head + bytes(8) + self.tail, constants)
+        entry_layout = self.layout.entry_layout(self.head + bytes(8) + self.tail, constants)
         entry, graph = None, CapturedGraph(self.driver, self.device, len(self.layout.template)) if self.plain else None
         if self.driver.entry.value:
-            places, at = [*told.places, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
+            places, at = [*entry_layout.places, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
             cell = ctypes.addressof(self.driver.entry)
-            entry = launcher(cell, self.number, told.memory, places, told.start, at, told.watch(watch))
+            entry = launcher(
+                cell, self.number, entry_layout.memory, places, entry_layout.start, at, entry_layout.watch(watch)
+            )
         if entry is None:
-            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
-        told = told._replace(pointer_payloads=(*told.pointer_payloads, len(words)))
-        packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
+            return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}({payloads})"]
+        entry_layout = entry_layout._replace(pointer_payloads=(*entry_layout.pointer_payloads, len(words)))
+        packs, call = self.layout.call_lines(name(entry), entry_layout, [*words, "stream"], name)
         judged = [f"    if code == {GUARD_FAILED}:", "        return None"] if watch.remainders else []
         return packs, [f"if code := {call}:", *judged, f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
 
@@ -163,15 +165,15 @@ def _fit_resident_blocks(driver: Driver, function: CudaFunction, geometry: Geome
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
     if geometry.lasting:
         attributes = _attributes(cluster, False)
-        told = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
-        room = driver.clusters(function, struct.pack("<7I4xQQI4x", *told)) * cluster
+        config = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
+        room = driver.clusters(function, struct.pack("<7I4xQQI4x", *config)) * cluster
     else:
         room = driver.occupancy(function, threads, shared) * driver.facts(function.device).sms
-    found = geometry.within(room)
-    if not found.blocks:
+    fitted = geometry.within(room)
+    if not fitted.blocks:
         message = f"the device does not hold {geometry.unit} blocks of kernel {function.name} at once"
         raise DeviceError(message, "device.resident", help='compute on another device, or on the CPU: device="cpu"')
-    return found
+    return fitted
 
 
 def _launcher(driver: Driver, handle: Any, device: int, layout: BlockLayout, head: bytes, tail: bytes) -> Callable:
@@ -215,10 +217,10 @@ _ATTRIBUTE_BYTES = 72
 @cache
 def _attributes(cluster: int, cooperative: bool, follows: bool = False) -> ctypes.Array:
     """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is cached."""
-    told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
-    told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
-    told += struct.pack("<I4xI60x", _PROGRAMMATIC_STREAM_SERIALIZATION, 1) if follows else b""
-    return (ctypes.c_char * len(told)).from_buffer_copy(told)
+    attributes = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
+    attributes += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
+    attributes += struct.pack("<I4xI60x", _PROGRAMMATIC_STREAM_SERIALIZATION, 1) if follows else b""
+    return (ctypes.c_char * len(attributes)).from_buffer_copy(attributes)
 
 
 def _tail(attributes: ctypes.Array, block: int) -> bytes:
@@ -275,12 +277,14 @@ class HostLaunchRecord:
         self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
     ) -> tuple[list[str], list[str]]:
         """See `LaunchRecord.repeat_lines`."""
-        told = self.layout.entry_layout(b"", constants)
+        entry_layout = self.layout.entry_layout(b"", constants)
         entry = None
         if self.single is not None:
-            entry = runner(*self.single, told.memory, told.places, told.start, told.watch(watch))
+            entry = runner(
+                *self.single, entry_layout.memory, entry_layout.places, entry_layout.start, entry_layout.watch(watch)
+            )
         if entry is None:
-            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
+            return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
         name(self.run)  # keeps alive the machine code that the entry calls by address
-        packs, call = self.layout.call_lines(name(entry), told, words, name)
+        packs, call = self.layout.call_lines(name(entry), entry_layout, words, name)
         return packs, [f"if {call}:", "    return None"] if watch.remainders else [call]

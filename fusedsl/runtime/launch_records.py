@@ -90,7 +90,7 @@ def pointer_slots(
     plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout, temporaries: Sequence[int]
 ) -> list[PointerSlot]:
     """The pointer slots of one kernel: payload index and byte offset of each."""
-    found = []
+    pointers = []
     for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
         shift = offset * bound.kernel.operands[k].dtype.itemsize
         if use.kind == "argument":
@@ -99,15 +99,15 @@ def pointer_slots(
             index = payload_layout.result(use.index)
         else:
             index, shift = payload_layout.workspace, shift + temporaries[use.index]
-        found.append(PointerSlot(8 * k, index, shift))
+        pointers.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
-        found.append(PointerSlot(8 * len(found), payload_layout.workspace, payload_layout.scratch))
+        pointers.append(PointerSlot(8 * len(pointers), payload_layout.workspace, payload_layout.scratch))
     if kernel.tickets:
-        found.append(PointerSlot(8 * len(found), payload_layout.tickets))
+        pointers.append(PointerSlot(8 * len(pointers), payload_layout.tickets))
     for at, slot in enumerate(slots(kernel)):
         if slot.kind == "window" and slot.axis == 0:
-            found.append(found[kernel.windows[slot.index].operand]._replace(offset=8 * at))
-    return found
+            pointers.append(pointers[kernel.windows[slot.index].operand]._replace(offset=8 * at))
+    return pointers
 
 
 def tensor_map_words(window: Window, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
@@ -144,7 +144,7 @@ def scalar_slots(
 ):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(slots(kernel)) - len(plan.scalars))
-    found = []
+    scalars = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
             index = payload_layout.argument(use.source)
@@ -152,8 +152,8 @@ def scalar_slots(
             index = payload_layout.number(len(numbers))
             numbers.append(_number(use, bound, extents))
         form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
-        found.append(ScalarSlot(first + 8 * k, index, form))
-    return found
+        scalars.append(ScalarSlot(first + 8 * k, index, form))
+    return scalars
 
 
 def _number(use: ScalarUse, bound: BoundKernel, extents: Mapping[Symbol, int]) -> int:

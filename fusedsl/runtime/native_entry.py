@@ -89,10 +89,10 @@ class Watch(NamedTuple):
 
     def words(self) -> bytes:
         """The guard as machine code reads it."""
-        told = [len(self.remainders), *(x for both in self.remainders.items() for x in both), len(self.pairs)]
+        words = [len(self.remainders), *(x for both in self.remainders.items() for x in both), len(self.pairs)]
         for pair in self.pairs:
-            told += [*pair[:-1], len(pair.allowed), *pair.allowed]
-        return struct.pack(f"<{len(told)}q", *told)
+            words += [*pair[:-1], len(pair.allowed), *pair.allowed]
+        return struct.pack(f"<{len(words)}q", *words)
 
     def violated(self, *at: int) -> bool:
         """Whether these addresses violate the guard."""
@@ -163,14 +163,14 @@ def _launch_builtin(
     first: int,
     second: int,
     words: bytes,
-    places: Sequence[AddressSlot],
+    slots_: Sequence[AddressSlot],
     numbers: int,
     graph: int = 0,
     watch: Watch = NO_WATCH,
 ) -> NativeEntry | None:
-    head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
-    told = b"".join(struct.pack("<2q", *place) for place in places)
-    return _builtin(kind, head + words + told + watch.words())
+    head = struct.pack("<6Q", first, second, len(slots_), len(words) // 8, numbers, graph)
+    slots = b"".join(struct.pack("<2q", *slot) for slot in slots_)
+    return _builtin(kind, head + words + slots + watch.words())
 
 
 def _builtin(kind: str, record: bytes) -> NativeEntry | None:
@@ -194,10 +194,10 @@ def _load() -> _BuiltinFactories:
     code.finalize_object()
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    told = {n: _PyMethodDef(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
+    definitions = {n: _PyMethodDef(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
 
     def maker(definition: _PyMethodDef) -> Callable[[bytes], NativeEntry]:
         address = ctypes.addressof(definition)
         return lambda record: new(address, record, None)
 
-    return _BuiltinFactories({name: maker(definition) for name, definition in told.items()}, (code, told))
+    return _BuiltinFactories({name: maker(definition) for name, definition in definitions.items()}, (code, definitions))

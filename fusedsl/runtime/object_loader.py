@@ -29,10 +29,10 @@ class Code:
 
     def functions(self) -> tuple:
         """The C functions, each of which keeps the code alive."""
-        found = tuple(map(PROTOTYPE, self.addresses))
-        for function in found:
+        functions = tuple(map(PROTOTYPE, self.addresses))
+        for function in functions:
             function.code = self  # type: ignore[attr-defined]
-        return found
+        return functions
 
 
 def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
@@ -43,10 +43,10 @@ def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
     """
     key = hashlib.sha256(code).digest(), symbols
     with _lock:
-        found = _loaded.get(key)
-        if found is None:
-            found = _loaded[key] = _open(code, symbols) if code[16:18] == SHARED else _load(code, symbols)
-    return found.functions()
+        loaded = _loaded.get(key)
+        if loaded is None:
+            loaded = _loaded[key] = _open(code, symbols) if code[16:18] == SHARED else _load(code, symbols)
+    return loaded.functions()
 
 
 def engine(module: Any) -> Any:

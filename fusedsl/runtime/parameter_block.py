@@ -108,19 +108,21 @@ class BlockLayout:
         numbers = self.fit(payloads) if self.scalars else ()
         return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
 
-    def call_lines(self, entry: str, told: EntryLayout, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
+    def call_lines(
+        self, entry: str, entry_layout: EntryLayout, words: Sequence[str], name: Namer
+    ) -> tuple[list[str], str]:
         """Lines that pack the numbers of a builtin, and its call, given the expression of each payload."""
-        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.pointer_payloads]
+        packs, given = self.pack_lines(entry_layout, words, name), [words[k] for k in entry_layout.pointer_payloads]
         if not packs:
             return packs, f"{entry}({', '.join(given)})"
         packed = f"packed_{entry}"
         return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
 
-    def pack_lines(self, told: EntryLayout, words: Sequence[str], name: Namer) -> list[str]:
+    def pack_lines(self, entry_layout: EntryLayout, words: Sequence[str], name: Namer) -> list[str]:
         """The call that packs the numbers of a builtin; nothing if there are none."""
         return (
-            [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.scalar_payloads)})"]
-            if told.scalar_payloads
+            [f"{name(self.pack_scalars)}({', '.join(words[k] for k in entry_layout.scalar_payloads)})"]
+            if entry_layout.scalar_payloads
             else []
         )
 

@@ -41,19 +41,19 @@ def specialized_or_generic(
     group = _quota_group(plan, bound, schedule)
     if group is None or _acquire(group, cuda_key(kernel, schedule, plan.digest, hardware.cc), reserve):
         return kernel, schedule
-    found = _generic(plan, bound, hardware)
-    if found is None:
+    generic = _generic(plan, bound, hardware)
+    if generic is None:
         return kernel, schedule
-    reason = f"{GENERAL}, as {group.limit} binaries are for other lengths alone: {found[1].reason}"
-    return found[0], replace(found[1], reason=reason)
+    reason = f"{GENERAL}, as {group.limit} binaries are for other lengths alone: {generic[1].reason}"
+    return generic[0], replace(generic[1], reason=reason)
 
 
 def generic_for_lists(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> tuple[Any, Any] | None:
     """The generic kernel for one call of a foreach; None if there is only a specialised one."""
-    found = _generic(plan, bound, hardware, listed=True)
-    if found is None:
+    generic = _generic(plan, bound, hardware, listed=True)
+    if generic is None:
         return None
-    return found[0], replace(found[1], reason=f"{GENERAL} in lists: {found[1].reason}")
+    return generic[0], replace(generic[1], reason=f"{GENERAL} in lists: {generic[1].reason}")
 
 
 def acquire_for_lists(plan: KernelPlan, bound: BoundKernel, kernel: Any, schedule: Any, hardware: Hardware) -> bool:
@@ -89,10 +89,10 @@ def combo_kernel(
     reserve: bool = True,
 ) -> tuple[Bundle, BundleSchedule] | None:
     """Kernels that are to share a launch; None if they cannot, or if the quota of such launches is used up."""
-    found, group = schedule_combo(members, chosen, hardware), members[0][1].specialization_group
-    if found is None or group is None or not any(_is_specialized_kind(*member, found[1]) for member in members):
-        return found
-    return found if _acquire(_combo_group(group), cuda_key(*found, digests(members), hardware.cc), reserve) else None
+    combo, group = schedule_combo(members, chosen, hardware), members[0][1].specialization_group
+    if combo is None or group is None or not any(_is_specialized_kind(*member, combo[1]) for member in members):
+        return combo
+    return combo if _acquire(_combo_group(group), cuda_key(*combo, digests(members), hardware.cc), reserve) else None
 
 
 def digests(members: Sequence[tuple[KernelPlan, BoundKernel]]) -> str:
@@ -154,8 +154,8 @@ def _generic(plan: KernelPlan, bound: BoundKernel, hardware: Hardware, listed: b
     """The kernel and schedule for general lengths; None if there is none."""
     if bound.looped is None:
         return None
-    found = schedule_general((bound.kernel, bound.looped), bound.transposed, bound.extents, hardware, listed)
-    if found is None:
+    scheduled = schedule_general((bound.kernel, bound.looped), bound.transposed, bound.extents, hardware, listed)
+    if scheduled is None:
         return None
-    kernel = replace(found[0], chained=bound.chained)
-    return shared_parameters(kernel, found[1], bound.extents), found[1]
+    kernel = replace(scheduled[0], chained=bound.chained)
+    return shared_parameters(kernel, scheduled[1], bound.extents), scheduled[1]

@@ -113,11 +113,11 @@ def _form(make: Any) -> list:
 
 def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
     layout = record.layout
-    told: dict[str, Any] = {"made_of": record.code_identity, "template": layout.template.hex()}
-    told |= {"pointers": layout.places, "scalars": layout.slots}
+    facts: dict[str, Any] = {"made_of": record.code_identity, "template": layout.template.hex()}
+    facts |= {"pointers": layout.places, "scalars": layout.slots}
     if isinstance(record, LaunchRecord):
-        return told | {"geometry": astuple(record.requested_geometry)}
-    return told | {"work": astuple(record.work)}
+        return facts | {"geometry": astuple(record.requested_geometry)}
+    return facts | {"work": astuple(record.work)}
 
 
 # ---- reading
@@ -162,9 +162,9 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     )
 
 
-def _code(told: Mapping[str, Any]) -> bytes:
+def _code(launch: Mapping[str, Any]) -> bytes:
     """The machine code of a launch; KeyError if the cache has none, or another."""
-    code_identity = CodeIdentity(*told["made_of"])
+    code_identity = CodeIdentity(*launch["made_of"])
     entry = cache.disk().get(code_identity.entry)
     if entry is None or hashlib.sha256(entry[1]).hexdigest() != code_identity.digest:
         raise KeyError(code_identity.entry)
@@ -176,23 +176,23 @@ def _maker(library: str, device: tuple[str, int], form: Sequence[Any]) -> Alloca
     return allocator(library, device, shape, DTYPES[dtype], order)
 
 
-def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
-    pointers, scalars = [PointerSlot(*p) for p in told["pointers"]], [ScalarSlot(*n) for n in told["scalars"]]
-    return bytes.fromhex(told["template"]), pointers, scalars
+def _slots(launch: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
+    pointers, scalars = [PointerSlot(*p) for p in launch["pointers"]], [ScalarSlot(*n) for n in launch["scalars"]]
+    return bytes.fromhex(launch["template"]), pointers, scalars
 
 
-def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
-    code_identity = CodeIdentity(*told["made_of"])
+def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
+    code_identity = CodeIdentity(*launch["made_of"])
     function = driver().loaded(code, code_identity.symbols[0], device)
-    return LaunchRecord(driver(), function, Geometry(*told["geometry"]), *_slots(told), names, code_identity)
+    return LaunchRecord(driver(), function, Geometry(*launch["geometry"]), *_slots(launch), names, code_identity)
 
 
-def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
-    code_identity = CodeIdentity(*told["made_of"])
-    stages, workspace, parts = told["work"]
+def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
+    code_identity = CodeIdentity(*launch["made_of"])
+    stages, workspace, parts = launch["work"]
     work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
     functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
-    template, pointers, scalars = _slots(told)
+    template, pointers, scalars = _slots(launch)
     run = pool.runner(functions, work, len(template) // 8)
     single = pool.single_call(functions, work)
     return HostLaunchRecord(run, template, pointers, scalars, names, single, code_identity, work)

@@ -35,11 +35,13 @@ def _encoded(
     rank = len(extents)
     words = (c_uint64 * 24)()
     start = -ctypes.addressof(words) % 64 // 8
-    held = (c_uint64 * 16).from_buffer(words, 8 * start)
+    map_words = (c_uint64 * 16).from_buffer(words, 8 * start)
     shape, strides = (c_uint64 * rank)(*extents), (c_uint64 * rank)(*steps)
     sizes, ones = (c_uint * rank)(*box), (c_uint * rank)(*[1] * rank)
     # no interleaving, 128-byte swizzle, L2 promotion of 256 bytes, zero fill out of bounds
     form = (0, 3, 3, 0)
-    place, kind = c_void_p(ctypes.addressof(held)), _KINDS[name]
-    driver.call("cuTensorMapEncodeTiled", place, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form)
-    return tuple(held)
+    address_of_map, kind = c_void_p(ctypes.addressof(map_words)), _KINDS[name]
+    driver.call(
+        "cuTensorMapEncodeTiled", address_of_map, kind, rank, c_void_p(address), shape, strides, sizes, ones, *form
+    )
+    return tuple(map_words)

@@ -72,5 +72,5 @@ class Clock:
         for _ in range(AHEAD):
             driver().zero(self._flush.address, (size + CHUNK) // 4, self.stream)
         for begin in range(CHUNK, size + CHUNK, CHUNK):
-            place, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)
-            driver().call("cuMemcpyDtoDAsync_v2", place, source, c_size_t(CHUNK), c_void_p(self.stream))
+            destination, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)
+            driver().call("cuMemcpyDtoDAsync_v2", destination, source, c_size_t(CHUNK), c_void_p(self.stream))
