@@ -177,14 +177,14 @@ class Kernel:
         measure: bool = False,
         **named: Any,
     ) -> Explanation:
-        """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text, `to_dict()`
-        the data, and `mermaid()` and `dot()` diagrams.
+        """The kernels that a call with these arguments launches, and why, as an Explanation.
 
-        It is about the place where the arrays live (`device` option included); specs alone stand for arrays on CUDA
-        with compute capability 9.0. `device="cpu"` or `"cuda"`, or `cc=80`, asks about another place. For CUDA the
-        kernels are compiled, for real registers; `compile=False` leaves the predicted ones. Needs no GPU, unless
-        `measure=True` asks for the time of each kernel: then it is about this machine, and runs them there on the
-        arguments (specs are filled with random numbers), into memory of its own.
+        `str()` of it is text, `to_dict()` data, `mermaid()` and `dot()` are diagrams. The target is the device of the
+        arrays (`device` option included); specs alone mean CUDA with compute capability 9.0. `device="cpu"` or
+        `"cuda"`, or `cc=80`, name another target. For CUDA the kernels are compiled, for real registers;
+        `compile=False` leaves the predicted ones. No GPU is needed, unless `measure=True` asks for the time of each
+        kernel: then the target is this machine, and the kernels run on the arguments (specs are filled with random
+        numbers), into memory of their own.
 
         Raises what a call would raise for the text, shapes and dtypes; ArgumentError for an unknown device or cc.
         """
@@ -196,7 +196,7 @@ class Kernel:
 
     @public_api
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
-        """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
+        """The generated Python of every kernel in launch order, for the target that `explain` describes.
 
         Nothing is compiled, and neither a GPU nor Numba is needed.
         """
@@ -219,8 +219,8 @@ class Kernel:
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
-        On a GPU it is loaded too, for which the driver waits until the GPU has done all that it was asked before.
-        Specs alone stand for arrays of this machine: on its first GPU, or its CPU where it has none.
+        On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
+        of this machine: on its first GPU, or its CPU if it has none.
         """
         from .report.explain import compile_ahead
 
@@ -276,7 +276,7 @@ class Kernel:
     ) -> None:
         """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
 
-        The other arguments are those of `explain`. OSError where the file cannot be written.
+        The other arguments are those of `explain`. OSError if the file cannot be written.
         """
         from .atomic_files import named_file
         from .report.explain import explain, sources
@@ -297,8 +297,8 @@ class Kernel:
         has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
         shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
 
-        Raises what a call would raise for the text, shapes and dtypes; CompileError where a compiler is missing;
-        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError where the file cannot be
+        Raises what a call would raise for the text, shapes and dtypes; CompileError if a compiler is missing;
+        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError if the file cannot be
         written.
         """
         from .aot.save import save

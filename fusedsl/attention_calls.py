@@ -31,13 +31,13 @@ def attention(
     out: Any = None,
     **named: Any,
 ) -> Any:
-    """softmax(score) @ v for each head, in one kernel that stores no score where the device has one.
+    """softmax(score) @ v for each head, in one kernel that stores no score, if the device has one.
 
     `q` is (batch, heads, n, d); `k` and `v` are (batch or 1, kv_heads, m, ·), of one dtype with q. Head h of q reads
     head h // (heads // kv_heads). `score` and `mask` are texts that see `score` (q · k · scale), the integers `b h i j`
     (i and j from 0 in their own sequence), q k v inside `size`, and arrays that are given by name (in `arrays`, where
     a name is an option's or another keyword's). They are elementwise, with gathers: `bias[h, i, j]`; what is read
-    without an index is aligned with [i, j] or [j], and refused where its axes fit other places too. `mask` keeps what
+    without an index is aligned with [i, j] or [j], and refused if its axes fit other places too. `mask` keeps what
     is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
 
     `lengths` (batch,) end the keys of each sequence, and score and mask may read them, as lengths[b]. `offsets` (of q,
@@ -136,8 +136,10 @@ def _no_text(name: str, given: Any) -> ArgumentError:
 def _text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """The call of attention as a text, and its keywords of the arrays. ArgumentError where a name of an array means
-    something else in score and mask, or neither reads it."""
+    """The call of attention as a text, and its keywords of the arrays.
+
+    ArgumentError if an array's name means something else in score and mask, or neither reads it.
+    """
     from .lang.attention_keywords import SEEN, keyword_for, unread
 
     parts, read = ["q", "k", "v"], set[str]()

@@ -41,16 +41,16 @@ LIMIT_NAMES = tuple(one.name for one in fields(Limits))
 
 @dataclass(frozen=True)
 class Options:
-    """What a kernel may do and must hold to; frozen, hashable, and kept by each kernel as it was when made.
+    """The options of a kernel; frozen, hashable, and fixed when the kernel is made.
 
-    fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted.
-    rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" where products
-    may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
+    fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted. rounding:
+    "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" if products may be rounded
+    so. autotune: try schedules on first use. device: the device on which NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
-    lengths in general, None for those that come first alone (runtime/specialize.py). fp_contract: a product that a sum
-    reads may enter it unrounded, as a multiply-add. bounds: what an element is whose index is out of range: "zero" (0,
-    NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
+    lengths in general, None specialises for the first ones (runtime/specialize.py). fp_contract: a product that a sum
+    reads may enter it unrounded, as a multiply-add. bounds: the value of an element whose index is out of range: "zero"
+    (0, NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False

@@ -182,7 +182,7 @@ class Fused(Generic[P, R]):
         return path.program, dict(zip(path.program.names, facts))
 
     def explain(self, /, *args: P.args, **keywords: P.kwargs) -> Explanation:
-        """What a call with these arguments launches, and why: an Explanation, printed as text."""
+        """The kernels that a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
         call = self._arguments(args, keywords, described)

@@ -66,11 +66,11 @@ forget_hooks.append(_call_caches.clear)
 
 @public_api
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
-    """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
+    """The results of a kernel for the first elements of all lists, for the second, and so on, in one launch.
 
     `kernel` is a Kernel, a text (then keywords may be options, as in `evaluate`) or a function under `fuse`. Each
     argument is a list (or tuple) of arrays or numbers, all of one length, or one array or number for all calls.
-    The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists where the
+    The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists if the
     kernel has several results; `out=` is such a list (or tuple of lists), with None for arrays to be allocated.
 
     On CUDA, calls whose arrays are alike in dtype, layout and alignment share a launch; nothing is copied to the

@@ -22,8 +22,8 @@ def load(path: Any) -> Kernel | LoadedFunction:
     ArgumentError too); for a text, where Numba is installed, one is compiled instead, with a line in the log
     (`logging.getLogger("fusedsl")`).
 
-    Raises ArgumentError where the file is damaged or of another version of fusedsl, DeviceError where all of it is
-    for other CPUs, OSError where it cannot be read.
+    Raises ArgumentError if the file is damaged or of another version of fusedsl, DeviceError if all of it is for other
+    CPUs, OSError if it cannot be read.
     """
     saved = read(path)
     if "function" not in saved.called:

@@ -1,6 +1,6 @@
 """The logger `fusedsl`: compilations, and first calls that take long; and Numba's loggers, silent while it compiles.
 
-`logging` is imported where there is something to say.
+`logging` is imported when the first line is logged.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def logger() -> logging.Logger:
 
 
 def compiling(kernel: str, target: str) -> None:
-    """A kernel is compiled now: INFO."""
+    """Log that a kernel is being compiled: INFO."""
     logger().info("compiling %s for %s", kernel, target)
 
 
 def first_call(title: str, seconds: float) -> None:
-    """A program was traced, planned and compiled in so many seconds: a WARNING where that is long."""
+    """Log how long a program took to trace, plan and compile: a WARNING if that is long."""
     if seconds > LONG_SECONDS:
         logger().warning("first call of %s: planned and compiled in %.1f s", title, seconds)
 

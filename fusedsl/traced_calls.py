@@ -31,16 +31,16 @@ class TracedSource:
         self.title = getattr(function, "__qualname__", repr(function))
 
     def build(self, parameters, extents, options):
-        """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
+        """The graph of the trace; ArgumentError for parameters of another signature than its own."""
         graph = self.traced.graph
         if [p.type for p in parameters] != [p.type for p in graph.parameters]:
             raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
         return graph, dict(self.traced.guards)
 
     def cache_parts(self) -> dict | None:
-        """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.
+        """The graph of the trace, and the text in generated files: plans depend on these alone.
 
-        A process that finds it made has traced the function: what that does depends on more than its text.
+        The trace itself is not cached: it depends on more than the function's text.
         """
         return self._parts
 
@@ -53,7 +53,7 @@ class TracedSource:
             return None
 
     def header(self) -> tuple[str, ...]:
-        """The function's own lines, kept to what a comment may hold."""
+        """The function's own lines, restricted to characters of a comment."""
         lines = [line.rstrip() for line in self.text.splitlines()]
         return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
 
@@ -97,7 +97,7 @@ class FusedCall:
         return len(self.traced.graph.results)
 
     def rebuild(self, results: Sequence[Any]) -> Any:
-        """What the function returns."""
+        """The function's return value, from the program's results."""
         plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
         return self.traced.rebuild(as_given(plain, self.given), self.given)
 
@@ -119,7 +119,7 @@ def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | Non
 
 
 def check_captures(traced: Traced, facts: Sequence[ArrayFacts | Weak]) -> None:
-    """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
+    """ArgumentError if the function writes an argument whose memory it also reads as a captured array."""
     for array in map(describe, traced.captures):
         for k, _ in traced.writes:
             if overlap(facts[k], array):  # type: ignore[arg-type]

@@ -90,7 +90,7 @@ def classes(case: Case) -> list[Units]:
     Equal extents belong together if a check breaks when one of them changes alone, and holds when both change: the
     channels of x and of w in group_norm(x, 8, w).
     """
-    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
+    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break if they change alone
     for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
         alone = _broken(case, (d,))
         for k, (group, broken) in enumerate(groups):

@@ -64,7 +64,7 @@ class SavedFile:
         return known.issuperset(digests.split())
 
     def built(self, kernel: KernelIR, loops: str, digest: str) -> CompiledKernel | None:
-        """A kernel for this CPU; None where the file has none."""
+        """A kernel for this CPU; None if the file has none."""
         for processor in self.runnable:
             entry = self.kernels.get(unversioned_key(cpu_key(kernel, loops, digest, processor)))
             if entry is not None:

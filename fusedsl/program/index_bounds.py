@@ -51,7 +51,7 @@ class IndexSource:
         return check, {**guards, **others}
 
     def cache_parts(self) -> dict | None:
-        """What its plans depend on."""
+        """The JSON that its plans depend on."""
         parts = self.source.cache_parts()
         return None if parts is None else {"indices": parts}
 

@@ -91,7 +91,7 @@ def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> f
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":
         return 0
-    merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
+    merges = log2(max(1, columns / ranking.size))  # levels of merging sorted runs
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 

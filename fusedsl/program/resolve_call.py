@@ -33,7 +33,7 @@ class ResolvedCall:
 
     plan: Plan
     extents: Mapping[Symbol, int]
-    arguments: list  # facts; copies where a view of the plan or the memory asks for one
+    arguments: list  # facts; of copies, if a view of the plan or the memory needs one
     bounds: list[BoundKernel]  # every kernel of the plan with the numbers of the call
     given: list[ArrayFacts | None]  # the output of each result, or None for a new array
     deferred_outputs: list[tuple[Any, int]]  # (out, result): copied from a new array after the launches

@@ -38,10 +38,10 @@ def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
 
 
 def compare(plan: Plan, expected: Sequence[Ball], results: Sequence[Any]) -> None:
-    """FusedslError naming the first result that disagrees, and where.
+    """FusedslError that names the first result that disagrees, and its index.
 
-    Where the expression is discontinuous within the rounding of its operands (a comparison of nearly equal values, a
-    branch cut), anything may come: such elements are counts, and not judged.
+    Elements at which the expression is discontinuous within the rounding of its operands (a comparison of nearly equal
+    values, a branch cut) may have any value: they are counted, and not judged.
     """
     for k, ((value, bound), result, t) in enumerate(zip(expected, results, plan.results)):
         got = np.asarray(to_host(result))

@@ -85,7 +85,7 @@ class Explanation:
         return mermaid(self)
 
     def dot(self) -> str:
-        """The same as a Graphviz digraph."""
+        """A Graphviz digraph with the content of `mermaid()`."""
         from .chart import dot
 
         return dot(self)

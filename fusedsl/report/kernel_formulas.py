@@ -12,7 +12,7 @@ from ..kernel_ir.plan import ArrayUse, Coordinate, KernelPlan
 from .body_formulas import Formulas
 from .explained_case import Case
 
-LETTERS = "ijk"  # of positions, where there are not more axes
+LETTERS = "ijk"  # names of indices, for up to three axes
 
 
 def array_name(case: Case, use: ArrayUse) -> str:

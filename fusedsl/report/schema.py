@@ -4,7 +4,7 @@ from __future__ import annotations
 
 VERSION = 1
 
-# A path per key: "[]" stands for the elements of a list. Values are JSON; "or null" is said where it may be.
+# A path per key: "[]" stands for the elements of a list. Values are JSON; "or null" marks those that may be null.
 SCHEMA = {
     "version": "int: this description's version",
     "program": "list of str: the text as it was understood, a line each",

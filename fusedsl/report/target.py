@@ -19,7 +19,7 @@ DEFAULT_CC = (9, 0)
 
 @dataclass(frozen=True)
 class ReportTarget:
-    """Where kernels are to run; `hardware` is None on the CPU."""
+    """The target that kernels are reported for; `hardware` is None on the CPU."""
 
     hardware: Hardware | None = None
 

@@ -50,7 +50,7 @@ class GraphCall:
             step()
 
     def __len__(self) -> int:
-        """How many calls it holds."""
+        """The number of its bound calls."""
         return len(self._steps)
 
     def __repr__(self) -> str:

@@ -128,7 +128,7 @@ class Driver:
     # ---- devices and contexts
 
     def device_count(self) -> int:
-        """How many devices this process sees."""
+        """The number of devices that this process sees."""
         if self._count is None:
             count = c_int()
             self.call("cuDeviceGetCount", byref(count))

@@ -1,4 +1,4 @@
-"""Where a call runs, and its output arrays: library, memory order, allocation, and the checks of `out`."""
+"""The device of a call, and its output arrays: library, memory order, allocation, and the checks of `out`."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Namer = Callable[[Any], str]
 
 
 class EntryLayout(NamedTuple):
-    """What a builtin is made of: the memory that it copies, the slots of addresses, and the payloads that it takes."""
+    """The layout of a builtin: the memory that it copies, the slots of addresses, and the payloads that it takes."""
 
     memory: bytes
     places: tuple[AddressSlot, ...]

@@ -16,7 +16,7 @@ _lock = threading.Lock()
 
 @dataclass
 class Recorded:
-    """What one call acquired, in order, and whether it was refused a place that an earlier call of the process took."""
+    """The places that one call acquired, in order; `refused` if an earlier call of the process took the last one."""
 
     acquired: dict[Acquisition, None] = field(default_factory=dict)
     refused: bool = False
