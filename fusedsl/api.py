@@ -47,7 +47,7 @@ class Kernel:
         constants: Mapping[str, Any] | None = None,
         chosen: Options | None = None,
     ):
-        self._made_from = (text, params, constants)
+        self._definition = (text, params, constants)
         self._begin(TextSource(text, chosen if chosen is not None else current(), params, constants))
 
     def _begin(self, source: TextSource, plans: Plans | None = None, restored: tuple | None = None) -> None:
@@ -303,7 +303,7 @@ class Kernel:
         """
         from .aot.save import save
 
-        text, params, constants = self._made_from
+        text, params, constants = self._definition
         called = {"text": text, "params": params, "constants": dict(constants or {})}
         save(path, called, self._program, self._bind(args, named), cc)
 
@@ -325,7 +325,7 @@ class Kernel:
         return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
 
     def __reduce__(self) -> tuple:
-        return self._restored or (Kernel, (*self._made_from, self.options))
+        return self._restored or (Kernel, (*self._definition, self.options))
 
 
 @public_api

@@ -31,7 +31,7 @@ class Variants:
     def shadowing(self, kernel: Kernel, names: tuple[str, ...]) -> Kernel:
         """The kernel with these constants or dtypes of the text as parameters, for values of the caller."""
         if names not in self._shadowing:
-            text, params, constants = kernel._made_from
+            text, params, constants = kernel._definition
             ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()
             variant = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
             self._shadowing[names] = variant
@@ -58,7 +58,7 @@ class Variants:
         key = tuple((name, repr(v)) for name, v in fixed.items())
         variant = self._specialised.get(key)
         if variant is None:
-            text, _, constants = kernel._made_from
+            text, _, constants = kernel._definition
             rest = tuple(name for name in params if name not in fixed)
             variant = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
             self._specialised.put(key, variant)

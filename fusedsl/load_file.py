@@ -41,6 +41,6 @@ def _restored(data: bytes, name: str) -> Kernel:
 def _kernel(saved: SavedFile) -> Kernel:
     source = SavedText(saved)
     kernel = Kernel.__new__(Kernel)
-    kernel._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])
+    kernel._definition = (saved.called["text"], saved.called["params"], saved.called["constants"])
     kernel._begin(source, SavedPlans(saved, source, saved.options, saved.name), (_restored, (saved.data, saved.name)))
     return kernel

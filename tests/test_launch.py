@@ -391,7 +391,7 @@ def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, cons
         lines = FunctionWriter()
         words = [f"given[{k}]" for k in range(3)]
         packs, fires = launch.repeat_lines(words, constants, lines.name)
-        assert len(packs) == (launch.layout.slots != () and 2 not in constants)
+        assert len(packs) == (launch.layout.scalar_slots != () and 2 not in constants)
         lines.add(*packs, *fires)
         again = lines.function("again", "given, stream")
         again(payloads, 99)
@@ -440,7 +440,7 @@ def with_machine_code(cuda, library):
     kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
     launch = kind(lambda *told: library.cuLaunchKernelEx(*told))
     cuda.initialise()
-    cuda.entry.value = ctypes.cast(launch, ctypes.c_void_p).value
+    cuda.launch_address.value = ctypes.cast(launch, ctypes.c_void_p).value
     return launch
 
 

@@ -40,7 +40,7 @@ def test_calls_of_several_kinds_in_turn_are_all_replayed(monkeypatch):
     for _ in range(3):
         for args in arguments:
             kernel(*args)
-    monkeypatch.setattr(kernel._program, "_remembered", None)
+    monkeypatch.setattr(kernel._program, "_run_prepared", None)
     for args in arguments:
         np.testing.assert_array_equal(kernel(*args), args[0] * 2 + np.float32(args[1]))
         np.testing.assert_array_equal(kernel(y=args[1], x=args[0]), args[0] * 2 + np.float32(args[1]))

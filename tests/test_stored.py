@@ -117,8 +117,8 @@ def damages(entry):
                        ("numbers", None), ("spans", 3), ("device", [])):  # fmt: skip
         yield entry | {key: wrong}
     launch = entry["launches"][0]
-    for key, wrong in (("template", "zz"), ("pointers", [[1]]), ("made_of", ["0" * 64, "", ["f"]]),
-                       ("made_of", [launch["made_of"][0], "0" * 64, []]), ("work", None)):  # fmt: skip
+    for key, wrong in (("template", "zz"), ("pointers", [[1]]), ("code_identity", ["0" * 64, "", ["f"]]),
+                       ("code_identity", [launch["code_identity"][0], "0" * 64, []]), ("work", None)):  # fmt: skip
         yield entry | {"launches": [launch | {key: wrong}, *entry["launches"][1:]]}
 
 

@@ -65,7 +65,7 @@ class Program:
         parts = source.cache_parts()
         self.program_key = self.name if parts is None else hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
         self.replay: Replay = no_replay  # of the last call
-        self.others: tuple[Replay, ...] = ()  # of earlier calls
+        self.earlier_replays: tuple[Replay, ...] = ()  # of earlier calls
         _programs.add(self)
 
     # -- the hot path
@@ -83,18 +83,18 @@ class Program:
         out = outs if outs is None else outs[0] if len(outs) == 1 else tuple(outs)
         result = self.replay(values, out)
         if result is None and (result := self.replay_other(values, out)) is None:
-            return self._remembered(values, outs)
+            return self._run_prepared(values, outs)
         return list(result) if type(result) is tuple else [result]
 
     def replay_other(self, values: Sequence[Any], out: Any) -> Any:
         """The result of an earlier replay: a kernel that is called in turn for several shapes stays fast."""
-        for other in self.others:
+        for other in self.earlier_replays:
             result = other(values, out)
             if result is not None:
                 return result
         return None
 
-    def _remembered(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
+    def _run_prepared(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
         keys, payloads = all_argument_keys(values)
         if outs is not None:
             keys = (keys, output_keys(outs))
@@ -107,8 +107,10 @@ class Program:
         if call.replay is None or (self.replay is call.replay and call.replays < MAX_REWRITES):
             call.replay, call.replays = write_replay(call, values, outs, results), call.replays + 1
         if self.replay is not call.replay:
-            replays = (self.replay, *self.others)
-            self.others = tuple(r for r in replays if r is not call.replay and r is not no_replay)[: MAX_REPLAYS - 1]
+            replays = (self.replay, *self.earlier_replays)
+            self.earlier_replays = tuple(r for r in replays if r is not call.replay and r is not no_replay)[
+                : MAX_REPLAYS - 1
+            ]
             self.replay = call.replay
         return results
 
@@ -172,7 +174,7 @@ class Program:
     def forget(self) -> None:
         """Drop all prepared calls; plans and binaries stay."""
         self._calls.clear()
-        self.replay, self.others = no_replay, ()
+        self.replay, self.earlier_replays = no_replay, ()
 
     # -- preparation, imported on first use
 

@@ -83,19 +83,19 @@ def prepare(plans: Plans, facts: Facts, outs: Sequence[Any] | None, chooser: Cho
     """
     resolved = resolve_call(plans, facts, outs)
     require_memory([resolved])
-    library, device, given = resolved.library, resolved.device, resolved.given
+    library, device, destinations = resolved.library, resolved.device, resolved.destinations
     stream = stream_reader(library, device)
     with _device_context(device, stream):
         launches, numbers, workspace, tickets, spilled = _launches(resolved, plans.names, chooser)
     if spilled and plans.replan_after_spill(resolved.plan, list(facts.values()), resolved.extents):
         return prepare(plans, facts, outs, chooser)
-    written = [span(g) if g is not None else None for g in given]
+    written = [span(g) if g is not None else None for g in destinations]
     same, disjoint = frozenset(resolved.in_place), _disjoint_pairs(resolved)
     call = PreparedCall(
         launches, resolved.allocators, workspace, numbers, stream, resolved.spans, written, same, library, tickets,
         disjoint, resolved.foreign,
     )  # fmt: skip
-    chosen = [o if g is not None else None for g, o in zip(given, outs)] if outs is not None else None
+    chosen = [o if g is not None else None for g, o in zip(destinations, outs)] if outs is not None else None
     return Prepared(
         resolved.plan,
         call,
@@ -122,7 +122,7 @@ def _device_context(device: Any, stream: Callable[[], int]) -> Iterator[None]:
 def _disjoint_pairs(resolved: ResolvedCall) -> frozenset[tuple[int, int, int]]:
     """(output, argument or ~output, bytes between their addresses) of arrays that interleave and share no element."""
     arguments = [(k, a) for k, a in enumerate(resolved.arguments) if isinstance(a, ArrayFacts) and not a.by_value]
-    given = [(r, g) for r, g in enumerate(resolved.given) if g is not None]
+    given = [(r, g) for r, g in enumerate(resolved.destinations) if g is not None]
     pairs = [(r, g, k, a) for r, g in given for k, a in arguments]
     pairs += [(r, g, ~q, h) for r, g in given for q, h in given if q < r]
     return frozenset((r, k, g.pointer - a.pointer) for r, g, k, a in pairs if interleave(g, a))

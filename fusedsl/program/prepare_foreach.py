@@ -92,13 +92,13 @@ def prepare_foreach(
     library, device = first.library, first.device
     payloads: list[Any] = [0] * len(names)
     spans: list[tuple[int, int] | None] = [None] * len(names)
-    for item, found in zip(items, resolved):
-        for index, payload, bytes_ in zip(item.arguments, found.payloads, found.spans):
+    for item, call_ in zip(items, resolved):
+        for index, payload, bytes_ in zip(item.arguments, call_.payloads, call_.spans):
             payloads[index], spans[index] = payload, bytes_
     gathered = _BatchedKernels(items, resolved, names, shared)
     launches, numbers, workspace, tickets = gathered.launches()
-    calls, results = range(len(items)), range(len(first.given))
-    given = [resolved[k].given[r] for r in results for k in calls]
+    calls, results = range(len(items)), range(len(first.destinations))
+    destinations = [resolved[k].destinations[r] for r in results for k in calls]
     same = frozenset(
         (items[k].arguments[argument], r * len(items) + k) for k in calls for argument, r in resolved[k].in_place
     )
@@ -109,18 +109,18 @@ def prepare_foreach(
         numbers,
         stream_reader(library, device),
         spans,
-        [span(g) if g is not None else None for g in given],
+        [span(g) if g is not None else None for g in destinations],
         same,
         library,
         tickets,
     )
     outs = None
     if any(item.outs is not None for item in items):
-        asked = [item.outs or [None] * len(results) for item in items]
-        outs = [asked[k][r] if resolved[k].given[r] is not None else None for r in results for k in calls]
+        requested = [item.outs or [None] * len(results) for item in items]
+        outs = [requested[k][r] if resolved[k].destinations[r] is not None else None for r in results for k in calls]
     deferred_outputs = [(out, r * len(items) + k) for k in calls for out, r in resolved[k].deferred_outputs]
     return PreparedForeach(
-        call, payloads, outs, deferred_outputs, not any(found.not_repeatable for found in resolved), resolved
+        call, payloads, outs, deferred_outputs, not any(call_.not_repeatable for call_ in resolved), resolved
     )
 
 
@@ -139,17 +139,18 @@ def _resolve(item: ForeachCall, k: int) -> ResolvedCall:
 def _check_overlaps(items: Sequence[ForeachCall], resolved: Sequence[ResolvedCall]) -> None:
     """ArgumentError if an output of one call overlaps an array of another: they run at the same time."""
     arrays: list[tuple[int, str, ArrayFacts]] = []
-    for k, (item, found) in enumerate(zip(items, resolved)):
+    for k, (item, call) in enumerate(zip(items, resolved)):
         arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, ArrayFacts) and not a.by_value]
-        outs = [r for r, g in enumerate(found.given) if g is not None]
-        arrays += [(k, f"out[{r}][{k}]" if len(found.given) > 1 else f"out[{k}]", found.given[r]) for r in outs]  # type: ignore[misc]
+        several = len(call.destinations) > 1
+        outs = [(r, out) for r, out in enumerate(call.destinations) if out is not None]
+        arrays += [(k, f"out[{r}][{k}]" if several else f"out[{k}]", out) for r, out in outs]
     stretches = [
         AddressRange(a.pointer + low, a.pointer + high, n, name.startswith("out["))
         for n, (_, name, a) in enumerate(arrays)
         for low, high in [span(a)]
     ]
-    for one, other in overlapping_ranges(stretches):
-        written, touched = (one, other) if one.output else (other, one)
+    for first, second in overlapping_ranges(stretches):
+        written, touched = (first, second) if first.output else (second, first)
         (k, name, a), (j, label, b) = arrays[written.index], arrays[touched.index]
         if k != j and overlap(a, b):
             raise ArgumentError(
@@ -216,7 +217,7 @@ class _BatchedKernels:
         starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
         self.size = sum(size for size, _ in sizes)
-        self.payload_layout = PayloadLayout(len(names), len(items) * len(resolved[0].given), self.size)
+        self.payload_layout = PayloadLayout(len(names), len(items) * len(resolved[0].destinations), self.size)
         self.numbers: list[int] = []
 
     def launches(self):

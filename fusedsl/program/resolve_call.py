@@ -35,7 +35,7 @@ class ResolvedCall:
     extents: Mapping[Symbol, int]
     arguments: list  # facts; of copies, if a view of the plan or the memory needs one
     bounds: list[BoundKernel]  # every kernel of the plan with the numbers of the call
-    given: list[ArrayFacts | None]  # the output of each result, or None for a new array
+    destinations: list[ArrayFacts | None]  # the output of each result, or None for a new array
     deferred_outputs: list[tuple[Any, int]]  # (out, result): copied from a new array after the launches
     allocators: list[Callable[[], Any]]  # of the results
     library: str
@@ -75,7 +75,7 @@ class ResolvedCall:
         return [
             (k, r)
             for k, a in enumerate(self.arguments)
-            for r, g in enumerate(self.given)
+            for r, g in enumerate(self.destinations)
             if g is not None and isinstance(a, ArrayFacts) and same_elements(a, g) and in_place(self.plan, k, r)
         ]
 
@@ -128,12 +128,12 @@ def _resolve(
     shapes = call_steps.result_shapes(plan, extents)
     arguments, packed = _pack(plan, arguments, extents, library)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
-    given, deferred_outputs = outputs(plan, outs, shapes, (library, device), facts, place_in_lists)
+    destinations, deferred_outputs = outputs(plan, outs, shapes, (library, device), facts, place_in_lists)
     allocators = []
     for k, (shape, t) in enumerate(zip(shapes, plan.results)):
-        order = None if given[k] is not None else result_order(plan, k, layouts, extents)
+        order = None if destinations[k] is not None else result_order(plan, k, layouts, extents)
         allocators.append(result_allocator(library, device, shape, t.dtype, order))
-        out = given[k]
+        out = destinations[k]
         layouts["result", k] = layout_of(out) if out is not None else ArrayLayout(shape, packed_strides(shape, order))
     layouts |= temporary_layouts(plan, extents)
     not_repeatable = packed or bool(deferred_outputs) or any(isinstance(a, ArrayFacts) and a.copied for a in arguments)
@@ -145,7 +145,7 @@ def _resolve(
         extents,
         arguments,
         bounds,
-        given,
+        destinations,
         deferred_outputs,
         allocators,
         library,
@@ -176,7 +176,7 @@ def _hardware(device: tuple[str, int]) -> Hardware | None:
 def require_memory(calls: Sequence[ResolvedCall]) -> None:
     """MemoryLimitError if the new results and temporaries of calls exceed the CPU's free memory."""
     on_cpu = [call for call in calls if call.device == CPU]
-    pairs = [pair for call in on_cpu for pair in zip(call.allocators, call.given)]
+    pairs = [pair for call in on_cpu for pair in zip(call.allocators, call.destinations)]
     new = [make for make, given in pairs if given is None and isinstance(make, Allocator)]
     temporaries = sum(workspace_size(call.plan, call.extents)[0] for call in on_cpu)
     arrays = [make.description for make in new[:3]] + ["others"] * (len(new) > 3) + ["temporaries"] * (temporaries > 0)
@@ -226,10 +226,10 @@ def outputs(
 
     Raises ArgumentError or DeviceError if one of `outs` may not be written by this call.
     """
-    given: list[ArrayFacts | None] = [None] * len(shapes)
+    destinations: list[ArrayFacts | None] = [None] * len(shapes)
     deferred_outputs: list[tuple[Any, int]] = []
     if outs is None:
-        return given, deferred_outputs
+        return destinations, deferred_outputs
     if len(outs) != len(shapes):
         raise ArgumentError(
             f"{len(outs)} outputs for {len(shapes)} results",
@@ -246,10 +246,10 @@ def outputs(
         others.append(checked)
         same = [i for i, a in enumerate(facts.values()) if isinstance(a, ArrayFacts) and _same_memory(checked, a)]
         if not checked.copied and all(in_place(plan, i, k) for i in same) and _storable(plan, k, checked, facts):
-            given[k] = checked
+            destinations[k] = checked
         else:
             deferred_outputs.append((out, k))
-    return given, deferred_outputs
+    return destinations, deferred_outputs
 
 
 def _same_memory(out: ArrayFacts, a: ArrayFacts) -> bool:

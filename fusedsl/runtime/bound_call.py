@@ -75,7 +75,7 @@ def fix_arguments(
         known = {call.stream()}
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
         lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
-    if device is not None and driver().entry.value:
+    if device is not None and driver().launch_address.value:
         graphs = _StreamGraphs(fire, overlapped_launches(call, values), device)
         lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
         lines.add(f"    {lines.name(graphs.again)}(stream)")
@@ -127,7 +127,7 @@ class _StreamGraphs:
         self.calls[stream] = calls = self.calls.get(stream, 0) + 1
         if calls >= CALLS_BEFORE_GRAPH and not driver().is_capturing(stream):
             self.graphs[stream] = graph = CapturedGraph(driver(), self.device)
-            entry = graph_launcher(ctypes.addressof(driver().entry), graph.address)
+            entry = graph_launcher(ctypes.addressof(driver().launch_address), graph.address)
             self._record(graph, stream)
             self.builtins[stream] = entry or self.fire
         return 0

@@ -89,7 +89,7 @@ class CapturedGraph:
         self._executable = executable
         self.words[1], self.words[3] = stream, 0
         for word, name in enumerate(_FUNCTIONS, 5):
-            self.words[word] = self.driver.address(name) if self.driver.entry.value else 0
+            self.words[word] = self.driver.address(name) if self.driver.launch_address.value else 0
         self.words[2] = executable  # last
 
     def _count(self) -> bool:

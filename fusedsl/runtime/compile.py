@@ -45,7 +45,7 @@ class CompiledKernel:
     blocks: int = 0  # launch bound (blocks per SM); below the schedule's if values would have spilled
     columns: int = 0  # score columns at a time, if the schedule's number spilled; else 0
     cached: bool = False
-    entry: str = ""  # the key in the cache
+    cache_key: str = ""
 
 
 _compiled_kernels: LRU[tuple, CompiledKernel] = shared(LRU(config.cache_size))
@@ -221,7 +221,9 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
         with lock:
             compiled = _compiled_kernels.get(key)
             if compiled is None:
-                compiled = _compiled_kernels.put(key, dataclasses.replace(make(), entry=cache_key(kernel=repr(key))))
+                compiled = _compiled_kernels.put(
+                    key, dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
+                )
                 debug.say(
                     debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
                 )

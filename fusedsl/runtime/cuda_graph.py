@@ -84,8 +84,8 @@ def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
-    entry = graph_launcher(ctypes.addressof(driver().entry), recorded.graph.address)
-    launch = entry if driver().entry.value and entry else _ctypes_launcher(recorded)
+    entry = graph_launcher(ctypes.addressof(driver().launch_address), recorded.graph.address)
+    launch = entry if driver().launch_address.value and entry else _ctypes_launcher(recorded)
 
     def run(kept: _InstantiatedGraph = recorded) -> None:
         stream = read_stream()

@@ -59,7 +59,7 @@ class Driver:
         self._count: int | None = None
         self.forked = False
         self.launch: Any = None  # cuLaunchKernelEx once initialised; takes the results of `pointer` and `byref`
-        self.entry = c_uint64(0)  # its address, for machine code; 0 after a fork, or of a test library
+        self.launch_address = c_uint64(0)  # its address, for machine code; 0 after a fork, or of a test library
 
     # ---- calls
 
@@ -122,7 +122,7 @@ class Driver:
             launch = self._library.cuLaunchKernelEx if real else _with_numbers(self._library.cuLaunchKernelEx)
             _mark_after_fork(self)
             if real:
-                self.entry.value = ctypes.cast(launch, c_void_p).value or 0
+                self.launch_address.value = ctypes.cast(launch, c_void_p).value or 0
             self.launch = launch
 
     # ---- devices and contexts
@@ -350,7 +350,7 @@ def _mark_after_fork(driver: Driver) -> None:
         driver = reference()
         if driver is not None:
             driver.forked = True
-            driver.launch, driver.entry.value = _refuse, 0
+            driver.launch, driver.launch_address.value = _refuse, 0
 
     os.register_at_fork(after_in_child=mark)
 

@@ -61,7 +61,7 @@ _free: list[_Scratch] = []
 class CodeIdentity(NamedTuple):
     """The machine code of a record: its key in the cache, its sha256, its functions."""
 
-    entry: str
+    cache_key: str
     digest: str
     symbols: tuple[str, ...]
 
@@ -116,7 +116,7 @@ class LaunchRecord:
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
         """Whether the builtin of `repeat_lines` can check this watch, by payload."""
-        builtin = self.geometry.blocks and self.driver.entry.value and available()
+        builtin = self.geometry.blocks and self.driver.launch_address.value and available()
         return bool(builtin) and self.layout.entry_layout(b"", constants).watches(watch)
 
     def repeat_lines(
@@ -133,9 +133,9 @@ class LaunchRecord:
         payloads = f"({', '.join(words)},), stream"
         entry_layout = self.layout.entry_layout(self.head + bytes(8) + self.tail, constants)
         entry, graph = None, CapturedGraph(self.driver, self.device, len(self.layout.template)) if self.plain else None
-        if self.driver.entry.value:
-            places, at = [*entry_layout.places, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
-            cell = ctypes.addressof(self.driver.entry)
+        if self.driver.launch_address.value:
+            places, at = [*entry_layout.address_slots, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
+            cell = ctypes.addressof(self.driver.launch_address)
             entry = launcher(
                 cell, self.number, entry_layout.memory, places, entry_layout.start, at, entry_layout.watch(watch)
             )
@@ -281,7 +281,11 @@ class HostLaunchRecord:
         entry = None
         if self.single is not None:
             entry = runner(
-                *self.single, entry_layout.memory, entry_layout.places, entry_layout.start, entry_layout.watch(watch)
+                *self.single,
+                entry_layout.memory,
+                entry_layout.address_slots,
+                entry_layout.start,
+                entry_layout.watch(watch),
             )
         if entry is None:
             return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]

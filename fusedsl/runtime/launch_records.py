@@ -166,7 +166,7 @@ def _number(use: ScalarUse, bound: BoundKernel, extents: Mapping[Symbol, int]) -
 
 def code_identity(built: CompiledKernel) -> CodeIdentity:
     """The identity of a compiled kernel's machine code."""
-    return CodeIdentity(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
+    return CodeIdentity(built.cache_key, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
 def cuda_launch(

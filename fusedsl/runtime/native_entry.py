@@ -82,10 +82,10 @@ class Watch(NamedTuple):
     remainders: Mapping[int, int] = {}
     pairs: Sequence[Pair] = ()
 
-    def at(self, places: Mapping[int, int]) -> Watch:
+    def at(self, indices: Mapping[int, int]) -> Watch:
         """The same guard with other indices."""
-        pairs = [pair._replace(first=places[pair.first], second=places[pair.second]) for pair in self.pairs]
-        return Watch({places[k]: remainder for k, remainder in self.remainders.items()}, pairs)
+        pairs = [pair._replace(first=indices[pair.first], second=indices[pair.second]) for pair in self.pairs]
+        return Watch({indices[k]: remainder for k, remainder in self.remainders.items()}, pairs)
 
     def words(self) -> bytes:
         """The guard as machine code reads it."""
@@ -131,7 +131,7 @@ def launcher(
     cell: int,
     kernel: int,
     words: bytes,
-    places: Sequence[AddressSlot],
+    slots: Sequence[AddressSlot],
     numbers: int = 0,
     graph: int = 0,
     watch: Watch = NO_WATCH,
@@ -143,7 +143,7 @@ def launcher(
     launched instead if possible; a result of -1 asks for it to be recorded. The result is GUARD_FAILED if `watch` is
     violated, by argument index. None if builtins are not available.
     """
-    return _launch_builtin("launch", cell, kernel, words, places, numbers, graph, watch)
+    return _launch_builtin("launch", cell, kernel, words, slots, numbers, graph, watch)
 
 
 def graph_launcher(cell: int, graph: int) -> NativeEntry | None:
@@ -152,10 +152,10 @@ def graph_launcher(cell: int, graph: int) -> NativeEntry | None:
 
 
 def runner(
-    function: int, count: int, words: bytes, places: Sequence[AddressSlot], numbers: int = 0, watch: Watch = NO_WATCH
+    function: int, count: int, words: bytes, slots: Sequence[AddressSlot], numbers: int = 0, watch: Watch = NO_WATCH
 ) -> NativeEntry | None:
     """A builtin that calls `void function(int64 *words, 0, count)` at an address; it returns 0 or GUARD_FAILED."""
-    return _launch_builtin("run", function, count, words, places, numbers, 0, watch)
+    return _launch_builtin("run", function, count, words, slots, numbers, 0, watch)
 
 
 def _launch_builtin(
@@ -163,13 +163,13 @@ def _launch_builtin(
     first: int,
     second: int,
     words: bytes,
-    slots_: Sequence[AddressSlot],
+    address_slots: Sequence[AddressSlot],
     numbers: int,
     graph: int = 0,
     watch: Watch = NO_WATCH,
 ) -> NativeEntry | None:
-    head = struct.pack("<6Q", first, second, len(slots_), len(words) // 8, numbers, graph)
-    slots = b"".join(struct.pack("<2q", *slot) for slot in slots_)
+    head = struct.pack("<6Q", first, second, len(address_slots), len(words) // 8, numbers, graph)
+    slots = b"".join(struct.pack("<2q", *slot) for slot in address_slots)
     return _builtin(kind, head + words + slots + watch.words())
 
 

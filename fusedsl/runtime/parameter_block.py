@@ -39,7 +39,7 @@ class EntryLayout(NamedTuple):
     """The layout of a builtin: the memory that it copies, the slots of addresses, and the payloads that it takes."""
 
     memory: bytes
-    places: tuple[AddressSlot, ...]
+    address_slots: tuple[AddressSlot, ...]
     pointer_payloads: tuple[int, ...]
     scalar_payloads: tuple[int, ...]
     start: int  # the word where numbers begin
@@ -81,7 +81,7 @@ class BlockLayout:
         self.pack_scalars = struct.Struct(f"<{tails}").pack
         self.pointers = _pointer_reader(pointers, gaps)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
-        self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
+        self.pointer_slots, self.scalar_slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.template = template
 
     def entry_layout(self, head: bytes, constants: Mapping[int, Any]) -> EntryLayout:
@@ -90,18 +90,18 @@ class BlockLayout:
         DTypeError for a constant that does not fit.
         """
         memory, first = bytearray(head + self.template), len(head)
-        places, given = [], []
-        for slot in self.places:
+        address_slots, given = [], []
+        for slot in self.pointer_slots:
             if slot.argument in constants:
                 struct.pack_into("<Q", memory, first + slot.offset, constants[slot.argument] + slot.shift)
             else:
-                places.append(AddressSlot((first + slot.offset) // 8, slot.shift))
+                address_slots.append(AddressSlot((first + slot.offset) // 8, slot.shift))
                 given.append(slot.argument)
-        numbers = [slot.argument for slot in self.slots]
+        numbers = [slot.argument for slot in self.scalar_slots]
         start = len(memory) - 8 * len(numbers)
         if set(numbers) <= constants.keys():
             memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
-        return EntryLayout(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
+        return EntryLayout(bytes(memory), tuple(address_slots), tuple(given), tuple(numbers), start // 8)
 
     def block(self, payloads: Sequence[Any]) -> bytes:
         """The parameter block of these payloads."""
@@ -139,7 +139,7 @@ class BlockLayout:
         DTypeError for an integer that does not fit.
         """
         fitted = []
-        for slot in self.slots:
+        for slot in self.scalar_slots:
             number = payloads[slot.argument]
             try:
                 struct.pack("<" + slot.format, number)

@@ -40,7 +40,7 @@ class PreparedCall:
         self.records = tuple(launches)
         self.on_device = any(isinstance(launch, LaunchRecord) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
-        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
+        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.scalar_slots)]
         self.checks = tuple(launch.layout.check for launch in given)
         self.allocators = tuple(allocators)
         self.workspace = workspace

@@ -86,7 +86,7 @@ def save(key: str, call: PreparedCall, device: tuple[str, int], acquired: Iterab
     allocators = [*call.allocators, *([] if call.workspace is None else [call.workspace])]
     if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in allocators):
         return
-    if not all(record.code_identity and record.code_identity.entry for record in call.records):
+    if not all(record.code_identity and record.code_identity.cache_key for record in call.records):
         return
     facts = {
         "library": call.library,
@@ -113,8 +113,8 @@ def _form(make: Any) -> list:
 
 def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
     layout = record.layout
-    facts: dict[str, Any] = {"made_of": record.code_identity, "template": layout.template.hex()}
-    facts |= {"pointers": layout.places, "scalars": layout.slots}
+    facts: dict[str, Any] = {"code_identity": record.code_identity, "template": layout.template.hex()}
+    facts |= {"pointers": layout.pointer_slots, "scalars": layout.scalar_slots}
     if isinstance(record, LaunchRecord):
         return facts | {"geometry": astuple(record.requested_geometry)}
     return facts | {"work": astuple(record.work)}
@@ -164,10 +164,10 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
 
 def _code(launch: Mapping[str, Any]) -> bytes:
     """The machine code of a launch; KeyError if the cache has none, or another."""
-    code_identity = CodeIdentity(*launch["made_of"])
-    entry = cache.disk().get(code_identity.entry)
+    code_identity = CodeIdentity(*launch["code_identity"])
+    entry = cache.disk().get(code_identity.cache_key)
     if entry is None or hashlib.sha256(entry[1]).hexdigest() != code_identity.digest:
-        raise KeyError(code_identity.entry)
+        raise KeyError(code_identity.cache_key)
     return entry[1]
 
 
@@ -182,13 +182,13 @@ def _slots(launch: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[Sc
 
 
 def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
-    code_identity = CodeIdentity(*launch["made_of"])
+    code_identity = CodeIdentity(*launch["code_identity"])
     function = driver().loaded(code, code_identity.symbols[0], device)
     return LaunchRecord(driver(), function, Geometry(*launch["geometry"]), *_slots(launch), names, code_identity)
 
 
 def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
-    code_identity = CodeIdentity(*launch["made_of"])
+    code_identity = CodeIdentity(*launch["code_identity"])
     stages, workspace, parts = launch["work"]
     work = Work(tuple(Stage(*stage) for stage in stages), workspace, parts)
     functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
