@@ -139,7 +139,7 @@ def _clock(facts: Any) -> float:
     told = (nvidia_smi("clocks.max.sm") or "").split()
     if told and told[0].isdigit():
         return float(told[0]) * 1e6
-    from fusedsl.hardware import facts as known
+    from fusedsl.hardware import hardware_facts as known
 
     return known((facts.major, facts.minor)).clock
 

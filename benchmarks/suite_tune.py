@@ -36,13 +36,13 @@ def compile_neighbours(case: Case, cc: tuple[int, int]) -> None:
 
     import fusedsl as fd
     from fusedsl.backends.cuda.tuning_space import tuning_space
-    from fusedsl.hardware import facts
+    from fusedsl.hardware import hardware_facts
     from fusedsl.report.explain import case_of
     from fusedsl.runtime.compile import build_scheduled, scheduled_cuda
 
     warnings.simplefilter("ignore")
     name, shape, dtype = case
-    workload, hardware = BY_NAME[name], facts(cc)
+    workload, hardware = BY_NAME[name], hardware_facts(cc)
     made = fd.kernel(workload.text)
     known: dict[str, Any] = {i.name: fd.spec(i.shape(shape), dtype) for i in workload.inputs}
     known |= dict(workload.scalars)

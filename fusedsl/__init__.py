@@ -11,8 +11,8 @@ if not getattr(sys, "_is_gil_enabled", lambda: True)():
 
 __version__ = "0.1.0"
 
-# What a call needs that the cache has prepared is imported here, so that it takes some ms in a new process; what makes
-# plans and kernels is imported where one is made.
+# Only modules that a cached call needs are imported here: such a call takes some ms in a new process. Modules that make
+# plans and kernels are imported when one is made.
 from .api import Kernel, kernel, options, spec
 from .errors import (
     ArgumentError,
@@ -32,7 +32,7 @@ from .errors import (
 from .evaluation import clear_cache, evaluate
 
 with contextlib.suppress(ImportError):
-    import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; where it is missing, its user says so)
+    import llvmlite.binding  # noqa: F401  (loads machine code of the CPU; if it is missing, its user raises)
 
 if TYPE_CHECKING:
     from .attention_calls import attention
@@ -80,7 +80,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What traces functions, writes attention and reads files is imported when first used (PEP 562)."""
+    """Modules that trace functions, write attention and read files are imported at first use (PEP 562)."""
     from importlib import import_module
 
     if name not in _ELSEWHERE:

@@ -22,18 +22,20 @@ COMMANDS = {
 def parser(wanted: Sequence[str]) -> argparse.ArgumentParser:
     """The parser of all commands; each is a module of fusedsl.cli with `add(parser)` and `run(arguments)`.
 
-    Only those in `wanted` are imported, so that doctor runs where what the others need is broken.
+    Only the modules in `wanted` are imported, so that doctor runs even if the dependencies of the others are broken.
     """
-    found = argparse.ArgumentParser(prog="python -m fusedsl", description="Array math compiled to fused kernels.")
-    found.add_argument("--version", action="version", version=_version())
-    commands = found.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands_parser = argparse.ArgumentParser(
+        prog="python -m fusedsl", description="Array math compiled to fused kernels."
+    )
+    commands_parser.add_argument("--version", action="version", version=_version())
+    commands = commands_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, about in COMMANDS.items():
-        one = commands.add_parser(name, help=about, description=about)
+        command = commands.add_parser(name, help=about, description=about)
         if name in wanted:
             module = import_module(f"fusedsl.cli.{name}")
-            module.add(one)
-            one.set_defaults(run=module.run)
-    return found
+            module.add(command)
+            command.set_defaults(run=module.run)
+    return commands_parser
 
 
 def _version() -> str:
@@ -43,7 +45,7 @@ def _version() -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0, 1 where doctor or demo found something wrong, 2 for a faulty request."""
+    """Run one command. Exit codes: 0, 1 if doctor or demo found something wrong, 2 for a faulty request."""
     arguments = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     chosen = parser(arguments).parse_args(arguments)
     try:
@@ -51,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FusedslError as fault:
         print(fault, file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` for one, has seen enough
+    except BrokenPipeError:  # the reader has closed the pipe, as `head` does
         sys.stderr.close()
         return 0
 

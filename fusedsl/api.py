@@ -6,9 +6,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .caller_scope import bound
+from .caller_scope import bind_arguments
 from .config import Options, current, options
-from .errors import ArgumentError, FusedslError, Unsupported, edge, trimmed
+from .errors import ArgumentError, FusedslError, Unsupported, public_api, trimmed
 from .interop import containers
 from .interop.containers import is_container
 from .interop.labelled import Labelled
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .runtime.bound_call import BoundCall
     from .runtime.cuda_graph import GraphCall
 
-Looked = TypeVar("Looked")
+Inspected = TypeVar("Inspected")
 
 __all__ = ["Kernel", "Spec", "kernel", "options", "spec"]
 
@@ -47,11 +47,11 @@ class Kernel:
         constants: Mapping[str, Any] | None = None,
         chosen: Options | None = None,
     ):
-        self._made_from = (text, params, constants)
+        self._definition = (text, params, constants)
         self._begin(TextSource(text, chosen if chosen is not None else current(), params, constants))
 
     def _begin(self, source: TextSource, plans: Plans | None = None, restored: tuple | None = None) -> None:
-        """What every kernel has; one of a file has its plans, and what makes it again where it is unpickled."""
+        """Set the attributes of every kernel; a kernel of a file has its plans, and how to unpickle it."""
         self.__name__ = "kernel"  # torch.jit.trace asks for one
         self._source, self._restored = source, restored
         self.options, self.params = source.options, source.names
@@ -74,7 +74,7 @@ class Kernel:
         """
         try:
             unknown = named and not named.keys() <= self._positions.keys()
-            if unknown and (other := self._variants.given(self, named)) is not self:
+            if unknown and (other := self._variants.for_constants(self, named)) is not self:
                 return other(*args, out=out, **named)
             values: Sequence[Any] = args if not named else self._bind(args, named)
             if not dynamo.reads():
@@ -87,12 +87,12 @@ class Kernel:
             raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The result of a call that is not the one that was made last, or that torch traces."""
+        """The result of a call that no replay took, or that torch traces."""
         torch = sys.modules.get("torch")
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
-        kernel, rest = self._variants.at(self, values)
+        kernel, rest = self._variants.for_integers(self, values)
         if kernel is not self:
             return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
@@ -110,7 +110,7 @@ class Kernel:
         return results[0] if len(results) == 1 else tuple(results)
 
     def _inlined(self, recorder: Any, values: Sequence[Any]) -> Any:
-        """The results of a call inside of a function that is traced: its operations become part of the trace."""
+        """The results of a call inside a traced function: its operations become part of the trace."""
         try:
             return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
         except ArgumentError as fault:
@@ -119,7 +119,7 @@ class Kernel:
         return self._call(values, None)
 
     def _run(self, values: Sequence[Any], outs: Sequence[Any] | None) -> list:
-        """The results, of the kind of the arguments: lists and labelled arrays among these are read first."""
+        """The results, of the kind of the arguments: lists and labelled arrays are converted first."""
         if not any(map(is_container, values)):
             return self._program.run(values, outs)
         read = [x if not is_container(x) else containers.read(x, name) for name, x in zip(self.params, values)]
@@ -130,13 +130,13 @@ class Kernel:
 
     @staticmethod
     def _is_abstract(values: Sequence[Any]) -> bool:
-        """Whether some argument is a tensor of torch's that has no memory."""
+        """Whether some argument is a torch tensor without memory."""
         from .interop.torch_operator import is_abstract
 
         return any(map(is_abstract, values))
 
     def _in_trace(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The results of a call that torch traces: it sees one operator."""
+        """The results of a call that torch traces: it records one operator."""
         from .interop.torch_operator import call
 
         results = call(self._program, values, outs)
@@ -147,24 +147,26 @@ class Kernel:
 
     def _bind(self, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The arguments in order; ArgumentError for what is missing, surplus or unknown."""
-        return bound(self, args, named)
+        return bind_arguments(self, args, named)
 
-    def _looked(self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Looked]) -> Looked:
-        """What `look` finds of the program that these arguments would run, and of them as plain arrays."""
-        kernel = self._variants.given(self, named)
+    def _inspect(
+        self, args: Sequence[Any], named: Mapping[str, Any], look: Callable[[Program, list], Inspected]
+    ) -> Inspected:
+        """The result of `look`, given the program that these arguments would run, and them as plain arrays."""
+        kernel = self._variants.for_constants(self, named)
         values = kernel._bind(args, named)
-        other, rest = kernel._variants.at(kernel, values)
+        other, rest = kernel._variants.for_integers(kernel, values)
         read = [containers.read(x, name) for name, x in zip(other.params, rest)]
         try:
             return look(other._program, [x.array if isinstance(x, Labelled) else x for x in read])
         except FusedslError as fault:
             if not other._variants.learn(other, fault, rest):
                 raise
-        return other._looked(rest, {}, look)
+        return other._inspect(rest, {}, look)
 
-    # -- looking inside: arguments are arrays, or specs that stand for them
+    # -- inspection: arguments are arrays, or specs in their place
 
-    @edge
+    @public_api
     def explain(
         self,
         /,
@@ -175,32 +177,34 @@ class Kernel:
         measure: bool = False,
         **named: Any,
     ) -> Explanation:
-        """What a call with these arguments launches, and why: an Explanation, whose `str()` is the text, `to_dict()`
-        the data, and `mermaid()` and `dot()` diagrams.
+        """The kernels that a call with these arguments launches, and why, as an Explanation.
 
-        It is about the place where the arrays live (`device` option included); specs alone stand for arrays on CUDA
-        with compute capability 9.0. `device="cpu"` or `"cuda"`, or `cc=80`, asks about another place. For CUDA the
-        kernels are compiled, for real registers; `compile=False` leaves the predicted ones. Needs no GPU, unless
-        `measure=True` asks for the time of each kernel: then it is about this machine, and runs them there on the
-        arguments (specs are filled with random numbers), into memory of its own.
+        `str()` of it is text, `to_dict()` data, `mermaid()` and `dot()` are diagrams. The target is the device of the
+        arrays (`device` option included); specs alone mean CUDA with compute capability 9.0. `device="cpu"` or
+        `"cuda"`, or `cc=80`, name another target. For CUDA the kernels are compiled, for real registers;
+        `compile=False` leaves the predicted ones. No GPU is needed, unless `measure=True` asks for the time of each
+        kernel: then the target is this machine, and the kernels run on the arguments (specs are filled with random
+        numbers), into memory of their own.
 
         Raises what a call would raise for the text, shapes and dtypes; ArgumentError for an unknown device or cc.
         """
         from .report.explain import explain
 
-        return self._looked(args, named, lambda program, values: explain(program, values, device, cc, compile, measure))
+        return self._inspect(
+            args, named, lambda program, values: explain(program, values, device, cc, compile, measure)
+        )
 
-    @edge
+    @public_api
     def source(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> str:
-        """The generated Python of every kernel in launch order, for the place that `explain` would speak of.
+        """The generated Python of every kernel in launch order, for the target that `explain` describes.
 
         Nothing is compiled, and neither a GPU nor Numba is needed.
         """
         from .report.explain import source
 
-        return self._looked(args, named, lambda program, values: source(program, values, device, cc))
+        return self._inspect(args, named, lambda program, values: source(program, values, device, cc))
 
-    @edge
+    @public_api
     def resources(self, /, *args: Any, cc: Any = None, **named: Any) -> Resources:
         """Registers, spills, shared memory and occupancy of each CUDA kernel, from the real compiler; needs no GPU.
 
@@ -209,27 +213,27 @@ class Kernel:
         """
         from .report.explain import resources
 
-        return self._looked(args, named, lambda program, values: resources(program, values, cc))
+        return self._inspect(args, named, lambda program, values: resources(program, values, cc))
 
-    @edge
+    @public_api
     def compile(self, /, *args: Any, device: str | None = None, cc: Any = None, **named: Any) -> Kernel:
         """Compile now, into memory and the cache, what the first call with these arguments would compile.
 
-        On a GPU it is loaded too, for which the driver waits until the GPU has done all that it was asked before.
-        Specs alone stand for arrays of this machine: on its first GPU, or its CPU where it has none.
+        On a GPU the kernels are loaded too; the driver first waits for the GPU's queued work. Specs alone mean arrays
+        of this machine: on its first GPU, or its CPU if it has none.
         """
         from .report.explain import compile_ahead
 
-        self._looked(args, named, lambda program, values: compile_ahead(program, values, device, cc))
+        self._inspect(args, named, lambda program, values: compile_ahead(program, values, device, cc))
         return self
 
-    @edge
+    @public_api
     def bind(self, /, *args: Any, out: Any = None, **named: Any) -> BoundCall:
-        """A function of nothing that computes this call again and again: on these arrays, whatever they hold by then.
+        """A function without arguments that repeats this call on these arrays, whatever they hold by then.
 
-        The results go to `out`, or to arrays that are made once: `bound.result`, which a call returns. Numbers keep
-        the value that they have now. Compiles, and computes nothing yet; raises what the call would raise. It costs
-        less than a call, since nothing about the arguments is looked at.
+        The results go to `out`, or to arrays that are allocated once: `bound.result`, which a call returns. Numbers
+        keep the value that they have now. Compiles, and computes nothing yet; raises what the call would raise. It
+        costs less than a call, since no argument is checked.
 
         >>> import numpy as np
         >>> x = np.float32([1, 2])
@@ -239,15 +243,14 @@ class Kernel:
         array([4., 6.], dtype=float32)
         """
         outs = None if out is None else self._outs(out)
-        return self._looked(args, named, lambda program, values: program.bind(values, outs))
+        return self._inspect(args, named, lambda program, values: program.bind(values, outs))
 
-    @edge
+    @public_api
     def graph(self, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
-        """As `bind`, with its launches recorded in a CUDA graph: a call of it is one launch, however many kernels it
-        has. `then` adds further kernels' calls. On the CPU it makes the calls in turn.
+        """`bind` with its launches captured in a CUDA graph: a call is one launch, however many kernels it has.
 
-        Raises what `bind` would raise; ArgumentError where a call must copy arrays each time; DeviceError where calls
-        are on several devices.
+        `then` adds calls of further kernels. On the CPU it makes the calls in turn. Raises what `bind` would raise;
+        ArgumentError if a call must copy arrays each time; DeviceError if calls are on several devices.
 
         >>> import numpy as np
         >>> x, y = np.float32([1, 2]), np.zeros(2, np.float32)
@@ -259,7 +262,7 @@ class Kernel:
 
         return GraphCall((self.bind(*args, out=out, **named),))
 
-    @edge
+    @public_api
     def report(
         self,
         path: Any,
@@ -273,20 +276,20 @@ class Kernel:
     ) -> None:
         """Write `explain` of these arguments as a page: one HTML file with a picture, every kernel and its source.
 
-        The other arguments are those of `explain`. OSError where the file cannot be written.
+        The other arguments are those of `explain`. OSError if the file cannot be written.
         """
         from .atomic_files import named_file
         from .report.explain import explain, sources
         from .report.page import page
 
         def shown(program: Program, values: Sequence[Any]) -> str:
-            told = explain(program, values, device, cc, compile, measure)
-            return page(told, sources(program, values, device, cc))
+            explanation = explain(program, values, device, cc, compile, measure)
+            return page(explanation, sources(program, values, device, cc))
 
         file = named_file(path)
-        file.write_text(self._looked(args, named, shown), encoding="utf-8")
+        file.write_text(self._inspect(args, named, shown), encoding="utf-8")
 
-    @edge
+    @public_api
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **named: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
 
@@ -294,17 +297,17 @@ class Kernel:
         has AVX2 and FMA, or AArch64) and "cpu-native" (all that this machine's CPU has). Code for the CPU serves the
         shapes and layouts of these dtypes and ranks, code for GPUs the shapes that need no other binary.
 
-        Raises what a call would raise for the text, shapes and dtypes; CompileError where a compiler is missing;
-        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError where the file cannot be
+        Raises what a call would raise for the text, shapes and dtypes; CompileError if a compiler is missing;
+        ArgumentError for an unknown target; Unsupported for the CPU outside of Linux; OSError if the file cannot be
         written.
         """
         from .aot.save import save
 
-        text, params, constants = self._made_from
+        text, params, constants = self._definition
         called = {"text": text, "params": params, "constants": dict(constants or {})}
         save(path, called, self._program, self._bind(args, named), cc)
 
-    if not TYPE_CHECKING:  # refused by name, and offered by no editor
+    if not TYPE_CHECKING:  # raises Unsupported, and is hidden from editors
 
         def grad(self, wrt: Sequence[str] = ()) -> Kernel:
             """Not there yet: Unsupported."""
@@ -322,10 +325,10 @@ class Kernel:
         return f"<pre><b>Kernel</b>({escape(', '.join(self.params))})\n{escape(self.text.strip())}</pre>"
 
     def __reduce__(self) -> tuple:
-        return self._restored or (Kernel, (*self._made_from, self.options))
+        return self._restored or (Kernel, (*self._definition, self.options))
 
 
-@edge
+@public_api
 def kernel(
     text: str,
     params: Sequence[str] | str | None = None,
@@ -349,5 +352,5 @@ def kernel(
 
 
 def later(what: str, instead: str) -> Unsupported:
-    """The error for what the language knows by name and does not do yet."""
+    """The error for a known name without an implementation."""
     return Unsupported(f"{what} is not there yet", "unsupported", help=instead)

@@ -1,4 +1,4 @@
-"""The arguments of one call of a traced function: what is given at run time, and what is part of the signature."""
+"""The arguments of one call of a traced function: run-time values, and the static part of the signature."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from .errors import ArgumentError
 from .interop.containers import is_labelled_type
 from .ir.graph import Parameter
 from .program import call_steps
-from .runtime.arrays import Array, Weak, describe, type_name
+from .runtime.arrays import ArrayFacts, Weak, describe, type_name
 from .specs import Spec
 from .trace.array_library import is_array, library
 from .trace.containers import Held, attributes_of, holds_arrays, is_object
 from .trace.guards import snapshot
 from .trace.tracer import Tracer
 
-Describe = Callable[[Any, str], "Array | Weak"]
-"""Tells the facts of an argument, given its name."""
+Describe = Callable[[Any, str], "ArrayFacts | Weak"]
+"""(argument, name) to the facts of the argument."""
 
 
 class InsideTrace(Exception):
-    """The call is part of another function's trace, and so of its kernels."""
+    """The call is part of another function's trace, and of its kernels."""
 
     def __init__(self, tracer: Tracer):
         self.tracer = tracer
 
 
 class Untraceable(ArgumentError):
-    """An argument has rules of its own that no trace follows: a call runs the function as it is."""
+    """An argument has semantics that no trace follows: the call runs the plain function."""
 
 
 class Arguments:
-    """The arguments of one call, taken apart: arrays and numbers by place, everything else as the signature.
+    """The arguments of one call: arrays and numbers are run-time values, everything else is part of the signature.
 
-    `names` are those of the function's positional parameters; messages and generated files call arguments so.
+    `names` are those of the function's positional parameters, for messages and generated files.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Arguments:
         self.described = described
         self.names = names
         self.values: list[Any] = []
-        self.facts: list[Array | Weak] = []
+        self.facts: list[ArrayFacts | Weak] = []
         self.parameters: list[Parameter] = []
         self.static: list[Any] = []
         self.placeholders = (
@@ -58,14 +58,14 @@ class Arguments:
         self.signature = (tuple(self.parameters), tuple(self.static), tuple(self.aliases.items()), self.library)
 
     def _placed(self, x: Any, name: str) -> Any:
-        """`x` with a Parameter in place of every array and run-time number."""
+        """`x` with a Parameter for every array and run-time number."""
         if isinstance(x, tuple) and hasattr(x, "_fields"):
             self.static.append(type(x))
             return type(x)(*(self._placed(part, f"{name}_{key}") for key, part in zip(x._fields, x)))
         if isinstance(x, (tuple, list)):
             self.static.append((type(x).__name__, len(x)))
             parts = [self._placed(part, f"{name}_{k}") for k, part in enumerate(x)]
-            return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size takes integers only
+            return tuple(parts) if isinstance(x, tuple) else parts  # torch.Size holds integers only
         if isinstance(x, dict):
             self.static.append(("dict", tuple(x)))
             return {key: self._placed(part, f"{name}_{key}") for key, part in x.items()}
@@ -89,11 +89,11 @@ class Arguments:
         return x
 
     def _placed_object(self, x: Any, name: str) -> Held:
-        """An object of the caller's with its arrays placed; the rest of it is taken as it is."""
-        held = attributes_of(x) or {}
-        self.static.append((type(x), tuple(held)))
+        """A user's object with Parameters for its arrays; its other attributes are static."""
+        attributes = attributes_of(x) or {}
+        self.static.append((type(x), tuple(attributes)))
         placed = {}
-        for key, part in held.items():
+        for key, part in attributes.items():
             if is_array(part) or holds_arrays(part):
                 placed[key] = self._placed(part, f"{name}_{key}")
             else:
@@ -113,14 +113,14 @@ class Arguments:
 
     @property
     def example(self) -> Any:
-        """An array among the arguments; one with axes, if there is one. Specs stand for NumPy's."""
-        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, Array)]
+        """An array among the arguments, if possible one with axes. Specs count as NumPy arrays."""
+        arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, ArrayFacts)]
         arrays = [v for v in arrays if not isinstance(v, (np.generic, Spec))]
         return next((a for a in arrays if a.shape), next(iter(arrays), None))
 
     @property
     def library(self) -> str:
-        """Whose rules the function follows: those of its arrays' library."""
+        """The library of the arrays, whose semantics the function follows."""
         example = self.example
         return "numpy" if example is None else library(type(example))
 
@@ -130,23 +130,23 @@ class Arguments:
         return frozenset(k for k, v in enumerate(self.values) if isinstance(v, np.generic))
 
 
-def _aliases(facts: Sequence[Array | Weak]) -> dict[int, int]:
-    """The arguments that are an earlier one once more (argument → that one): what is written to one is read in both."""
+def _aliases(facts: Sequence[ArrayFacts | Weak]) -> dict[int, int]:
+    """The arguments that repeat an earlier one (argument → earlier one): a write to one is seen in both."""
     seen: dict[tuple, list[int]] = {}
-    found = {}
+    aliases = {}
     for k, a in enumerate(facts):
-        if isinstance(a, Array) and 0 not in a.shape:
-            there = seen.setdefault((a.device, a.pointer), [])
-            earlier = [e for e in there if _is_same(facts[e], a)]
+        if isinstance(a, ArrayFacts) and 0 not in a.shape:
+            same_address = seen.setdefault((a.device, a.pointer), [])
+            earlier = [e for e in same_address if _is_same(facts[e], a)]
             if earlier:
-                found[k] = earlier[0]
+                aliases[k] = earlier[0]
             else:
-                there.append(k)
-    return found
+                same_address.append(k)
+    return aliases
 
 
-def _is_same(a: Any, b: Array) -> bool:
-    """Whether two arrays at one address are the same elements in the same places."""
+def _is_same(a: Any, b: ArrayFacts) -> bool:
+    """Whether two arrays at one address have the same elements at the same positions."""
     return (a.dtype, a.shape, a.strides) == (b.dtype, b.shape, b.strides)
 
 
@@ -161,11 +161,11 @@ def _is_run_time(x: Any) -> bool:
         return False
     try:
         return isinstance(x, (int, float)) or (hasattr(x, "dtype") and hasattr(x, "shape")) or _is_symbol(x)
-    except Exception:  # an object that cannot be asked: `describe` says so
+    except Exception:  # an attribute raises: `describe` raises the error
         return True
 
 
 def _is_symbol(x: Any) -> bool:
-    """Whether this is a number that torch.compile does not know yet."""
+    """Whether this is a symbolic number of torch.compile."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, (torch.SymInt, torch.SymFloat))

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import ArgumentError
 
-PART = ".part"  # how the name of what is still being written ends
+PART = ".part"  # suffix of an unfinished file
 
 
 def named_file(path: Any) -> Path:
@@ -25,10 +25,10 @@ def named_file(path: Any) -> Path:
 
 
 def write_whole(path: Path, data: bytes, mode: int = 0o666) -> None:
-    """Write beside, then rename into place; an interrupt leaves nothing behind. Raises OSError, with the name of the
-    file, where that fails.
+    """Write to a temporary file, then rename it into place; an interrupt leaves nothing behind.
 
-    No link is followed on the way. `mode` are the permissions of a new file, less the process's mask.
+    No link is followed. `mode` are the permissions of a new file, less the process's mask. Raises OSError, with the
+    name of the file, if that fails.
     """
     part = path.with_name(f"{path.name[:100]}.{os.getpid()}.{os.urandom(6).hex()}{PART}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)

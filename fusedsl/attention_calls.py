@@ -1,4 +1,4 @@
-"""fd.attention: arrays and the texts of score and mask, as one call of the kernel that they make."""
+"""fd.attention: arrays and the texts of score and mask, called as one kernel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from .caller_scope import CONSTANTS
 from .config import OPTION_NAMES, cache_size, split_options
-from .errors import ArgumentError, DTypeError, edge
+from .errors import ArgumentError, DTypeError, public_api
 from .evaluation import kernel_of
 from .lru import shared
 from .runtime import dynamo
 
 
-@edge
+@public_api
 def attention(
     q: Any,
     k: Any,
@@ -31,13 +31,13 @@ def attention(
     out: Any = None,
     **named: Any,
 ) -> Any:
-    """softmax(score) @ v for each head, in one kernel that stores no score where the device has one.
+    """softmax(score) @ v for each head, in one kernel that stores no score, if the device has one.
 
     `q` is (batch, heads, n, d); `k` and `v` are (batch or 1, kv_heads, m, ·), of one dtype with q. Head h of q reads
     head h // (heads // kv_heads). `score` and `mask` are texts that see `score` (q · k · scale), the integers `b h i j`
     (i and j from 0 in their own sequence), q k v inside `size`, and arrays that are given by name (in `arrays`, where
     a name is an option's or another keyword's). They are elementwise, with gathers: `bias[h, i, j]`; what is read
-    without an index is aligned with [i, j] or [j], and refused where its axes fit other places too. `mask` keeps what
+    without an index is aligned with [i, j] or [j], and refused if its axes fit other places too. `mask` keeps what
     is True; a row that is masked whole is 0, and its log-sum-exp -inf. `scale` is d**-0.5 unless given.
 
     `lengths` (batch,) end the keys of each sequence, and score and mask may read them, as lengths[b]. `offsets` (of q,
@@ -72,7 +72,7 @@ def attention(
         help = "write a float, e.g. scale=d**-0.5"
         raise DTypeError(f"scale is a real number, not {scale}", "dtype.attention", help=help)
     changes, given = split_options(named)
-    given = _together(arrays or {}, given)
+    given = _merged_arrays(arrays or {}, given)
     values = {"q": q, "k": k, "v": v}
     values |= {n: x for n, x in (("scale", scale), ("lengths", lengths), ("pages", pages)) if x is not None}
     if offsets is not None:
@@ -83,7 +83,7 @@ def attention(
     return kernel_of(text, changes, shadowed)(out=out, **values, **dict(zip(keywords, given.values())))
 
 
-OFFSETS = ("offsets_of_q", "offsets_of_k")  # what the text calls them
+OFFSETS = ("offsets_of_q", "offsets_of_k")  # their names in the text
 
 
 def _surplus(surplus: tuple) -> ArgumentError:
@@ -96,7 +96,7 @@ def _surplus(surplus: tuple) -> ArgumentError:
     return ArgumentError("attention takes 3 positional arguments: q, k and v", "argument.surplus", help=help)
 
 
-def _together(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+def _merged_arrays(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The arrays of score and mask by name; ArgumentError for two of one name, or a name that is none."""
     for name in arrays:
         if not isinstance(name, str):
@@ -113,10 +113,10 @@ def _check_offsets(offsets: Any) -> None:
     if not isinstance(offsets, tuple) or len(offsets) != 2:
         found = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
         raise ArgumentError(f"offsets is a tuple of two arrays, not {found}", "argument.attention", help=help)
-    for place, one in enumerate(offsets):
+    for index, one in enumerate(offsets):
         if one is None or isinstance(one, str):
-            message = f"offsets[{place}] is a {type(one).__name__}, no array"
-            raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{place}])")
+            message = f"offsets[{index}] is a {type(one).__name__}, no array"
+            raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{index}])")
 
 
 def _no_text(name: str, given: Any) -> ArgumentError:
@@ -136,8 +136,10 @@ def _no_text(name: str, given: Any) -> ArgumentError:
 def _text(
     score: str | None, mask: str | None, values: tuple[str, ...], arrays: tuple[str, ...], lse: bool
 ) -> tuple[str, tuple[str, ...]]:
-    """The call of attention as a text, and its keywords of the arrays. ArgumentError where a name of an array means
-    something else in score and mask, or neither reads it."""
+    """The call of attention as a text, and its keywords of the arrays.
+
+    ArgumentError if an array's name means something else in score and mask, or neither reads it.
+    """
     from .lang.attention_keywords import SEEN, keyword_for, unread
 
     parts, read = ["q", "k", "v"], set[str]()

@@ -1,4 +1,4 @@
-"""Which names of a program are the caller's: values in a scope, columns of a mapping, constants that are shadowed."""
+"""Names of a program in the caller's scope: values, columns of a mapping, shadowed constants; argument binding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .config import OPTION_NAMES
 from .errors import ArgumentError, CompileError, FusedslError, suggest
 from .interop import containers
 
-Kernel = Any  # api.Kernel, which stands above this file
+Kernel = Any  # api.Kernel, in a higher layer
 
 CONSTANTS = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
 Scope = Mapping[str, Any]
@@ -19,48 +19,48 @@ Scope = Mapping[str, Any]
 
 def as_mapping(arrays: Any) -> Mapping[str, Any]:
     """The arrays of a call by name: a mapping, or the columns of a DataFrame. ArgumentError for anything else."""
-    found = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
-    if found is None:
+    mapping = arrays if isinstance(arrays, Mapping) else containers.columns(arrays)
+    if mapping is None:
         raise ArgumentError(
             f"arrays come by name, and the second argument is a {type(arrays).__name__}",
             "argument.mapping",
             help='evaluate("a + b", a=a, b=b), or a mapping: evaluate("a + b", {"a": a, "b": b})',
         )
-    return found
+    return mapping
 
 
 def is_value(x: Any) -> bool:
-    """Whether a program may read such an object of the caller's scope: an array, a number, a list, a Series …"""
+    """Whether a program may read this object of the caller's scope: an array, a number, a list, a Series …"""
     return isinstance(x, (bool, int, float)) or containers.is_container(x) or (
         hasattr(x, "dtype") and hasattr(x, "shape") and not isinstance(x, type)
     )  # fmt: skip
 
 
-def looked_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(the values of these names, what other names stand for) in the first scope that has each."""
-    found: dict[str, Any] = {}
+def look_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(the values of these names, other objects of these names) in the first scope that has each."""
+    values: dict[str, Any] = {}
     others: dict[str, Any] = {}
     for name in names:
         for scope in scopes:
             if name not in scope:
                 continue
             if is_value(scope[name]):
-                found[name] = scope[name]
+                values[name] = scope[name]
                 break
             others.setdefault(name, scope[name])
-    return found, {name: x for name, x in others.items() if name not in found}
+    return values, {name: x for name, x in others.items() if name not in values}
 
 
-def shadowing(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
-    """The constants and dtypes of a program whose names the caller passes with values of their own: theirs count."""
+def shadowed_constants(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
+    """The constants and dtypes of a program that the caller passes by name with other values, which count."""
     names = kernel._source.shadowable
     return tuple([n for n in names if n in given or (n in mapping and _differs(n, mapping[n]))])
 
 
 def check_constants(kernel: Kernel, *scopes: Scope) -> None:
-    """ArgumentError where a program reads a constant, and the caller's scope has a value of its own by that name."""
+    """ArgumentError if a program reads a constant, and the caller's scope has another value of that name."""
     for name in kernel._source.shadowable:
-        found, _ = looked_up((name,), *scopes)
+        found, _ = look_up((name,), *scopes)
         if name in CONSTANTS and name in found and _differs(name, found[name]) and kernel._source.reads(name):
             raise ArgumentError(
                 f"{name} is the constant {CONSTANTS[name]:.7g} in a program, and the caller's scope has "
@@ -71,15 +71,17 @@ def check_constants(kernel: Kernel, *scopes: Scope) -> None:
 
 
 def _differs(name: str, value: Any) -> bool:
-    """Whether this is a value, and another one than the constant of that name, which `from math import pi` gives."""
+    """Whether this is a value other than the constant of that name, which `from math import pi` gives."""
     if isinstance(value, float) and name in CONSTANTS:
         return not (value == CONSTANTS[name] or (math.isnan(value) and name == "nan"))
     return is_value(value)
 
 
 def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any], mapping: Any) -> FusedslError:
-    """The error for names that have no value. `others` are objects of those names that are no values; `mapping` holds
-    what the caller gave."""
+    """The error for names without a value.
+
+    `others` are objects of those names that are no values; `mapping` is what the caller gave.
+    """
     from .lang.build import undefined
 
     missing = [name for name in kernel.params if name not in found]
@@ -93,8 +95,8 @@ def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any],
 # -- the arguments of a call
 
 
-def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-    """The arguments of a kernel in order; ArgumentError for what is missing, surplus or unknown."""
+def bind_arguments(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a kernel in order; ArgumentError for missing, surplus or unknown ones."""
     params, signature = kernel.params, f"the kernel takes {', '.join(kernel.params) or 'no arguments'}"
     if len(args) > len(params):
         raise ArgumentError(f"{len(args)} arguments for {len(params)} parameters", "argument.count", help=signature)
@@ -102,7 +104,7 @@ def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list
     for name, value in named.items():
         if name not in kernel._positions:
             hint = f"{name} is an option: give it to kernel(...)" if name in OPTION_NAMES else None
-            raise unused(kernel, name, hint, (), signature)
+            raise unused_argument(kernel, name, hint, (), signature)
         if name in values:
             raise ArgumentError(f"{name} is given twice", "argument.twice", help="give it by position or by name")
         values[name] = value
@@ -114,7 +116,7 @@ def bound(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> list
 
 
 def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
-    """What the text says of missing arguments, where there is a parser."""
+    """The parser's help on missing arguments, if there is a parser."""
     with contextlib.suppress(CompileError):
         from .lang.attention_call import unquoted_help
 
@@ -122,8 +124,10 @@ def _missing_help(kernel: Kernel, missing: Sequence[str]) -> str | None:
     return None
 
 
-def unused(kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str) -> ArgumentError:
-    """The error for an argument that the text does not read; `others` are keywords that it may have meant."""
+def unused_argument(
+    kernel: Kernel, name: str, hint: str | None, others: Sequence[str], otherwise: str
+) -> ArgumentError:
+    """The error for an argument that the text does not read; `others` are keywords that may be meant."""
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
         from .lang.attention_call import quoted

@@ -18,7 +18,7 @@ from .errors import ArgumentError, suggest
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a text and its graph may be; exceeding one is a LimitError."""
+    """Limits of a text and its graph; exceeding one is a LimitError."""
 
     text: int = 65536  # bytes of UTF-8
     nesting: int = 256
@@ -41,16 +41,16 @@ LIMIT_NAMES = tuple(one.name for one in fields(Limits))
 
 @dataclass(frozen=True)
 class Options:
-    """What a kernel may do and must hold to; frozen, hashable, and kept by each kernel as it was when made.
+    """The options of a kernel; frozen, hashable, and fixed when the kernel is made.
 
-    fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted.
-    rounding: "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" where products
-    may be rounded so. autotune: try schedules on first use. device: where NumPy arrays are computed. deterministic:
+    fastmath: the hardware's approximations on CUDA. max_kernels: FusionError when more would be emitted. rounding:
+    "store" rounds narrow floats once, "op" after each operation. matmul: "exact", or "tf32" if products may be rounded
+    so. autotune: try schedules on first use. device: the device on which NumPy arrays are computed. deterministic:
     True, or "batch" for bits that do not depend on other rows. verify: compare with the reference interpreter.
     fallback: interpret what no kernel can do yet. dynamic: on CUDA, False compiles for each class of lengths, True for
-    lengths in general, None for those that come first alone (runtime/specialize.py). fp_contract: a product that a sum
-    reads may enter it unrounded, as a multiply-add. bounds: what an element is whose index is out of range: "zero" (0,
-    NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
+    lengths in general, None specialises for the first ones (runtime/specialize.py). fp_contract: a product that a sum
+    reads may enter it unrounded, as a multiply-add. bounds: the value of an element whose index is out of range: "zero"
+    (0, NaN of floats), or on the CPU "raise". limits: a Limits, or a mapping of the ones to change.
     """
 
     fastmath: bool = False
@@ -76,7 +76,7 @@ class Options:
         for name, (accepts, form) in _ACCEPTED.items():
             value = getattr(self, name)
             if not accepts(value):
-                raise _misfit(name, value, form)
+                raise _invalid_option(name, value, form)
 
     @property
     def steady(self) -> bool:
@@ -152,8 +152,8 @@ _ACCEPTED = {
 OPTION_NAMES = tuple(one.name for one in fields(Options))
 
 
-def _misfit(name: str, value: object, form: str) -> ArgumentError:
-    """The error for a value that an option cannot have; an array is more likely an argument of the same name."""
+def _invalid_option(name: str, value: object, form: str) -> ArgumentError:
+    """The error for an invalid option value; an array is more likely an argument of the same name."""
     if hasattr(value, "shape") or isinstance(value, (list, tuple)):
         help = f'{name} is {form}; pass an array of this name in a mapping: evaluate(text, {{"{name}": {name}}})'
         return ArgumentError(f"option {name} is a {type(value).__name__}", "argument.option", help=help)
@@ -240,35 +240,37 @@ def debug_level() -> int:
 
 
 def verify_level() -> int:
-    """FUSEDSL_VERIFY: 1 if every plan that is made is verified, 2 if it is compared with its graph, too. The option
-    `verify` asks for the latter."""
+    """FUSEDSL_VERIFY: 1 if every new plan is verified, 2 if it is also compared with its graph.
+
+    The option `verify` means the latter.
+    """
     return _environment_number("FUSEDSL_VERIFY", 0, 0, 2)
 
 
 def launch_graphs() -> bool:
-    """FUSEDSL_GRAPHS: 0 if calls that are repeated are not to become CUDA graphs, which some profilers show as such."""
+    """FUSEDSL_GRAPHS: 0 if repeated calls must not become CUDA graphs, which some profilers show as one launch."""
     return _environment_number("FUSEDSL_GRAPHS", 1, 0, 1) == 1
 
 
-MOST_THREADS = 4096
-_num_threads: int | None = None  # that were chosen
+MAX_THREADS = 4096
+_num_threads: int | None = None  # as chosen by choose_num_threads
 
 
 def choose_num_threads(threads: int | None) -> None:
-    """What `num_threads` is from now on; None for what it is by itself."""
+    """Set `num_threads`; None for its default."""
     global _num_threads
     _num_threads = threads
 
 
 def num_threads() -> int:
-    """What was chosen, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
+    """The chosen number, else FUSEDSL_NUM_THREADS, else the processors that this process may run on."""
     if _num_threads is not None:
         return _num_threads
     if hasattr(os, "sched_getaffinity"):
         present = len(os.sched_getaffinity(0))
     else:
         present = os.cpu_count() or 1
-    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MOST_THREADS)
+    return _environment_number("FUSEDSL_NUM_THREADS", present, 1, MAX_THREADS)
 
 
 def _environment_number(name: str, default: int, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""What FUSEDSL_DEBUG shows on stderr: 1 kernels, 2 decisions, 3 graphs after each pass, 4 sources, 5 rewrites."""
+"""Debug output on stderr by FUSEDSL_DEBUG: 1 kernels, 2 decisions, 3 graphs after each pass, 4 sources, 5 rewrites."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ KERNELS, DECISIONS, GRAPHS, SOURCES, REWRITES = range(1, 6)
 
 
 def showing(level: int) -> bool:
-    """Whether this much is to be shown."""
+    """Whether this level is shown."""
     return debug_level() >= level
 
 
 def say(level: int, title: str, text: str = "") -> None:
-    """Show a title, and a text indented below it, where FUSEDSL_DEBUG asks for this level."""
+    """Print a title, and a text indented below it, if FUSEDSL_DEBUG has this level."""
     if showing(level):
         lines = [f"fusedsl: {title}", *(f"    {line}" for line in text.splitlines())]
         print("\n".join(lines), file=sys.stderr)

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from .arguments import Arguments, Describe, InsideTrace, Untraceable
 from .config import Options, current
-from .errors import ArgumentError, FusedslError, outside, trimmed
+from .errors import ArgumentError, FusedslError, caller_stacklevel, trimmed
 from .interop.cloudpickle import cloud_pickles, found_by_name
 from .program import Program
 from .runtime import dynamo
-from .runtime.arrays import Array, Facts, describe
+from .runtime.arrays import ArrayFacts, Facts, describe
 from .specs import described
 from .trace import Traced, trace
 from .trace.warm_call import MISSED, Replay, missed, replay
-from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeating, source_of
+from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeat_call, source_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from .config import OptionChanges
     from .report.explain import Explanation
 
-REPLAYS = 4  # warm calls of so many kinds are short
-TRACES = 32  # that are kept, of one signature; the oldest go, with the arrays outside that they watch
+REPLAYS = 4  # kinds of calls that are replayed
+TRACES = 32  # of one signature; the oldest are dropped, with the captured arrays that they watch
 SIGNATURES = 1024
 
 
@@ -49,7 +49,7 @@ class Fused(Generic[P, R]):
         self.function = function
         self.options = chosen
         self._names = _positional(function)
-        self._told: set[str] = set()  # why calls ran without fusion
+        self._warned: set[str] = set()  # reasons that were warned of
         self._traces: dict[Any, list[Trace]] = {}
         self._replays: tuple[Replay, ...] = ()
         self.name = dynamo.name(self)
@@ -58,8 +58,8 @@ class Fused(Generic[P, R]):
     def __call__(self, /, *args: P.args, **keywords: P.kwargs) -> R:
         if dynamo.reads():
             return self._in_trace(args, keywords)
-        for known in self._replays:
-            if (result := known(args, keywords)) is not MISSED:
+        for replayed in self._replays:
+            if (result := replayed(args, keywords)) is not MISSED:
                 return result
         try:
             return self._in_trace(args, keywords) if dynamo.traces() else self._run(args, keywords)
@@ -67,7 +67,7 @@ class Fused(Generic[P, R]):
             raise trimmed(fault) from fault.__cause__
 
     def _run(self, args: tuple, keywords: dict[str, Any]) -> Any:
-        """What a call returns that is like none of those that are short."""
+        """The result of a call that no replay took."""
         try:
             call = self.prepared(args, keywords)
             spent, call.trace.seconds = call.trace.seconds, 0.0
@@ -82,52 +82,54 @@ class Fused(Generic[P, R]):
                 raise
         else:
             if call.traced.is_idle:
-                self.tell("its arguments hold numbers in lists, from which NumPy computed the result; pass arrays")
+                self.warn_unfused(
+                    "its arguments hold numbers in lists, from which NumPy computed the result; pass arrays"
+                )
             self._remember(call, args, keywords, results)
             return call.rebuild(results)
-        self.tell(reason)
+        self.warn_unfused(reason)
         return self.function(*args, **keywords)
 
-    def tell(self, reason: str) -> None:
+    def warn_unfused(self, reason: str) -> None:
         """Warn that a call ran without fusion; once for a function and a reason."""
-        if reason not in self._told:
-            self._told.add(reason)
+        if reason not in self._warned:
+            self._warned.add(reason)
             name = getattr(self.function, "__qualname__", repr(self.function))
-            warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=outside())
+            warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=caller_stacklevel())
 
     def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
-        """Make the next call like this one short. A trace that was made for one array in two places is left alone."""
-        if call.program.remembers and not call.aliased and not call.trace.replayed:
+        """Write a replay for calls like this one; none for a trace with one array in two places."""
+        if call.program.has_prepared_calls and not call.aliased and not call.trace.replayed:
             call.trace.replayed = True
-            made = replay(call.traced, repeating(call), args, keywords, results)
-            self._replays = (made, *self._replays[: REPLAYS - 1]) if made is not missed else self._replays
+            new = replay(call.traced, repeat_call(call), args, keywords, results)
+            self._replays = (new, *self._replays[: REPLAYS - 1]) if new is not missed else self._replays
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
-        """What a call returns that torch compiles or records: it sees one operator, or the function's operations."""
+        """The result of a call that torch compiles or records: one operator, or the function's operations."""
         from .interop.torch_function import called, compiled
 
         return compiled(self, args, keywords) if dynamo.compiles() else called(self, args, keywords)
 
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
-        """What a call with these arguments runs; traces the function where nothing known fits."""
+        """The program and values of a call with these arguments; traces the function if no known trace fits."""
         dynamo.watch()
         call = self._arguments(args, keywords)
         return self._prepared(call, self._trace(call))
 
-    def sketched(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
-        """The same for arguments that may have no memory, and of which `described` tells: nothing is remembered."""
+    def prepare_abstract(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe) -> FusedCall:
+        """`prepared` for arguments that may have no memory, whose facts `described` gives: nothing is cached."""
         call = self._arguments(args, keywords, described)
         return self._prepared(call, self._traced(call))
 
     def _arguments(self, args: Sequence[Any], keywords: Mapping[str, Any], described: Describe = describe) -> Arguments:
         return Arguments(tuple(args), keywords, described, self._names)
 
-    def _prepared(self, call: Arguments, found: Trace) -> FusedCall:
-        if found.traced.writes and found.traced.captures:
-            check_captures(found.traced, call.facts)
-        values = [*call.values, *found.traced.captures]
-        outs = self._outs(found.traced, call)
-        return FusedCall(found, values, outs, call.values, bool(call.aliases))
+    def _prepared(self, call: Arguments, path: Trace) -> FusedCall:
+        if path.traced.writes and path.traced.captures:
+            check_captures(path.traced, call.facts)
+        values = [*call.values, *path.traced.captures]
+        outs = self._outs(path.traced, call)
+        return FusedCall(path, values, outs, call.values, bool(call.aliases))
 
     def _outs(self, traced: Traced, call: Arguments) -> list[Any] | None:
         if not traced.writes:
@@ -135,7 +137,7 @@ class Fused(Generic[P, R]):
         outs: list[Any] = [None] * len(traced.graph.results)
         for argument, result in traced.writes:
             facts = call.facts[argument]
-            if isinstance(facts, Array) and facts.readonly:
+            if isinstance(facts, ArrayFacts) and facts.readonly:
                 name = call.parameters[argument].name
                 raise ArgumentError(f"the function writes to {name}, which is read-only", "argument.out",
                                     help="pass a copy of it")  # fmt: skip
@@ -146,17 +148,17 @@ class Fused(Generic[P, R]):
         """The trace that fits this call, made now if there is none."""
         if len(self._traces) > SIGNATURES:
             self._traces.clear()
-        known = self._traces.setdefault(call.signature, [])
+        traces = self._traces.setdefault(call.signature, [])
         extents, numbers = call.extents, call.numbers
-        for candidate in known:
+        for candidate in traces:
             if candidate.applies(extents, numbers):
                 return candidate
-        found = self._traced(call)
-        known[:] = [*known[1 - TRACES :], found]
-        return found
+        new = self._traced(call)
+        traces[:] = [*traces[1 - TRACES :], new]
+        return new
 
     def _traced(self, call: Arguments) -> Trace:
-        """A trace for this call."""
+        """A new trace for this call."""
         start = perf_counter()
         traced = trace(
             self.function,
@@ -175,25 +177,25 @@ class Fused(Generic[P, R]):
     def program(self, /, *args: Any, **keywords: Any) -> tuple[Program, Facts]:
         """The program that these arguments run, and their facts."""
         call = self._arguments(args, keywords)
-        found = self._trace(call)
-        facts = [*call.facts, *map(describe, found.traced.captures)]
-        return found.program, dict(zip(found.program.names, facts))
+        path = self._trace(call)
+        facts = [*call.facts, *map(describe, path.traced.captures)]
+        return path.program, dict(zip(path.program.names, facts))
 
     def explain(self, /, *args: P.args, **keywords: P.kwargs) -> Explanation:
-        """What a call with these arguments launches, and why: an Explanation, printed as text."""
+        """The kernels that a call with these arguments launches, and why: an Explanation, printed as text."""
         from .report.explain import explain
 
         call = self._arguments(args, keywords, described)
-        found = self._trace(call)
-        return explain(found.program, [*call.values, *found.traced.captures])
+        path = self._trace(call)
+        return explain(path.program, [*call.values, *path.traced.captures])
 
     def source(self, /, *args: Any, device: str | None = None, **keywords: Any) -> str:
         """The generated Python of every kernel, for "cuda" or "cpu"."""
         from .report.explain import source
 
         call = self._arguments(args, keywords, described)
-        found = self._trace(call)
-        return source(found.program, [*call.values, *found.traced.captures], device)
+        path = self._trace(call)
+        return source(path.program, [*call.values, *path.traced.captures], device)
 
     def save(self, path: Any, /, *args: Any, cc: Any = (90,), **keywords: Any) -> None:
         """Compile for these arguments (arrays or specs) and write it all to one file, for `fusedsl.load`.
@@ -259,7 +261,7 @@ def _positional(function: Callable) -> tuple[str, ...]:
 
 
 def _why_unfused(fault: FusedslError) -> str | None:
-    """Why a call runs the undecorated function instead of raising a fault; None where it raises."""
+    """Why a call runs the undecorated function instead of raising; None if it raises."""
     if isinstance(fault, Untraceable):
         return f"{fault.message}: {fault.help}"
     if fault.code == "argument.grad":

@@ -1,4 +1,4 @@
-"""The error family: every fault of a text, a call or a compilation, drawn with a caret under the text it is about."""
+"""The error classes: every fault of a text, a call or a compilation, with a caret under the text at fault."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-WINDOW = 100  # columns of the text that a drawing shows; longer lines are cropped around the caret
+MAX_COLUMNS = 100  # of a quoted line; longer lines are cropped around the caret
 
 
 class FusedslError(Exception):
     """Base of every error that fusedsl raises.
 
-    `code` is a stable dotted name (`shape.broadcast`); `span` the offsets (start, end) in `text` of the expression
-    at fault, drawn `~`; `caret` the offset of the exact place, drawn `^`, and `column` its 1-based column;
-    `note` is drawn after the underline, `help` on a line of its own; `inside` says where in the functions that are
-    called there the fault arose, outermost first; `others` are further faults of the same text.
+    `code` is a stable dotted name (`shape.broadcast`). `span` are the offsets (start, end) in `text` of the expression
+    at fault, underlined `~`; `caret` is the offset of the exact position, marked `^`, and `column` its 1-based column.
+    `note` follows the underline, `help` is a line of its own. `inside` are the positions in called functions where the
+    fault arose, outermost first; `others` are further faults of the same text.
+
     A fault of a call itself has no span, and `column` is then None.
     """
 
@@ -69,15 +70,15 @@ class FusedslError(Exception):
     def __str__(self) -> str:
         lines = [f"fusedsl.{type(self).__name__}[{self.code}]: {self.message}"]
         if self.text is not None and self.span is not None and self.caret is not None:
-            lines += _drawing(self.text, self.span, self.caret, self.note)
+            lines += _underlined(self.text, self.span, self.caret, self.note)
         elif self.note:
             lines.append(f"  note: {self.note}")
-        lines += [f"  inside {place}" for place in self.inside]
+        lines += [f"  inside {position}" for position in self.inside]
         if self.help:
             lines.append("  help: " + self.help.replace("\n", "\n        "))
         for other in self.others:
-            place = f"line {other.line}, column {other.column}: " if other.column else ""
-            lines.append(f"  also: {place}{other.message}")
+            position = f"line {other.line}, column {other.column}: " if other.column else ""
+            lines.append(f"  also: {position}{other.message}")
         return "\n".join(lines)
 
 
@@ -154,7 +155,7 @@ class Unsupported(FusedslError, NotImplementedError):
 
 
 def not_installed(fault: ImportError) -> CompileError:
-    """The error for a compiler, or a part of it, that is not there."""
+    """The error for a compiler, or a part of it, that is not installed."""
     name = (fault.name or str(fault)).partition(".")[0]
     if name in ("lark", "llvmlite", "numba"):
         help = f"pip install {name}; a machine without it runs kernels that another one has saved (fusedsl.load)"
@@ -163,23 +164,23 @@ def not_installed(fault: ImportError) -> CompileError:
     return CompileError(f"the compiler needs {name}, which is not installed", "compile.missing", help=help)
 
 
-def outside() -> int:
-    """The `stacklevel` by which a warning of the caller's points at the line of the user's that led to it."""
+def caller_stacklevel() -> int:
+    """The `stacklevel` with which a warning of the caller's points at the user's line."""
     frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and _is_ours(frame.f_code.co_filename):
+    while frame.f_back is not None and _is_package_file(frame.f_code.co_filename):
         frame, level = frame.f_back, level + 1
     return level
 
 
 def trimmed(fault: FusedslError) -> FusedslError:
-    """A fault that leaves the package, with the frames of the user's files alone, unless FUSEDSL_DEBUG is set."""
+    """A fault with the traceback frames of the user's files alone, unless FUSEDSL_DEBUG is set."""
     if not os.environ.get("FUSEDSL_DEBUG", "").strip("0 "):
-        fault.__traceback__ = _users(fault.__traceback__)
+        fault.__traceback__ = _user_frames(fault.__traceback__)
     return fault
 
 
-def edge(function: Callable[P, T]) -> Callable[P, T]:
-    """A public function whose faults leave the package `trimmed`."""
+def public_api(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorates a public function: its faults are raised `trimmed`."""
 
     @functools.wraps(function)
     def public(*args: P.args, **named: P.kwargs) -> T:
@@ -191,24 +192,24 @@ def edge(function: Callable[P, T]) -> Callable[P, T]:
     return public
 
 
-def _users(traceback: TracebackType | None) -> TracebackType | None:
+def _user_frames(traceback: TracebackType | None) -> TracebackType | None:
     """A traceback without the frames of this package."""
-    kept: list[TracebackType] = []
+    frames: list[TracebackType] = []
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
-        kept += [] if _is_ours(file) or _is_pythons(file) else [traceback]
+        frames += [] if _is_package_file(file) or _is_stdlib_file(file) else [traceback]
         traceback = traceback.tb_next
-    found = None
-    for one in reversed(kept):
-        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return found
+    trimmed_traceback = None
+    for frame in reversed(frames):
+        trimmed_traceback = TracebackType(trimmed_traceback, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return trimmed_traceback
 
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 LIBRARY = os.path.dirname(os.__file__) + os.sep
 
 
-def _is_ours(file: str) -> bool:
+def _is_package_file(file: str) -> bool:
     """Whether a file belongs to this package, or was generated by it."""
     return file.startswith((PACKAGE, "<fusedsl"))
 
@@ -222,7 +223,7 @@ _SINGULAR = {"indice": "index", "axe": "axis", "launche": "launch", "entrie": "e
 
 
 def singular(text: str) -> str:
-    """A message whose counts of one stand before nouns in the singular.
+    """A message with nouns in the singular after counts of one.
 
     >>> singular("3 outputs for 1 results"), singular("1 axes and 11 threads")
     ('3 outputs for 1 result', '1 axis and 11 threads')
@@ -230,8 +231,8 @@ def singular(text: str) -> str:
     return _COUNTED.sub(lambda found: f"1 {_SINGULAR.get(found[1], found[1])}", text) if "1 " in text else text
 
 
-def _is_pythons(file: str) -> bool:
-    """Whether a file is of Python's own library, which the package calls on the way."""
+def _is_stdlib_file(file: str) -> bool:
+    """Whether a file belongs to Python's own library, which the package calls on the way."""
     return file.startswith((LIBRARY, "<frozen")) and "site-packages" not in file
 
 
@@ -268,8 +269,8 @@ def _line_start(text: str, offset: int) -> int:
     return text.rfind("\n", 0, offset) + 1
 
 
-def _drawing(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
-    """The line that holds the caret, and the underline: `~` over the span's part of that line, `^` at the caret."""
+def _underlined(text: str, span: tuple[int, int], caret: int, note: str | None) -> list[str]:
+    """The line with the caret, and the underline: `~` below the span's part of that line, `^` below the caret."""
     start = _line_start(text, caret)
     end = text.find("\n", caret)
     end = len(text) if end < 0 else end
@@ -288,10 +289,10 @@ def _drawing(text: str, span: tuple[int, int], caret: int, note: str | None) -> 
 
 
 def _window(length: int, mark: int) -> tuple[int, int]:
-    if length <= WINDOW:
+    if length <= MAX_COLUMNS:
         return 0, length
-    left = min(max(mark - WINDOW // 2, 0), max(length - WINDOW, 0))
-    return left, min(left + WINDOW, length)
+    left = min(max(mark - MAX_COLUMNS // 2, 0), max(length - MAX_COLUMNS, 0))
+    return left, min(left + MAX_COLUMNS, length)
 
 
 def _printable(text: str) -> str:

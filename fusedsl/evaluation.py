@@ -1,4 +1,4 @@
-"""`evaluate`: the value of a text for arrays by name, and the kernels of texts, made once and kept while in use."""
+"""`evaluate`: the value of a text for arrays by name, with a cache of the texts' kernels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .api import Kernel
-from .caller_scope import as_mapping, check_constants, looked_up, shadowing, undefined, unused
+from .caller_scope import as_mapping, check_constants, look_up, shadowed_constants, undefined, unused_argument
 from .config import OPTION_NAMES, Options, cache_size, current, split_options
 from .errors import FusedslError, trimmed
 from .lru import clear_all, shared
@@ -19,7 +19,7 @@ from .runtime.cache import disk as files
 
 @shared
 @lru_cache(maxsize=cache_size())
-def remembered(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
+def cached_kernel(text: str, chosen: Options, shadowed: tuple[str, ...] = ()) -> Kernel:
     """The kernel of a text, made once; `shadowed` are names of constants that are parameters of it."""
     params = TextSource(text, chosen, None, None, shadowed).names if shadowed else None
     return Kernel(text, params, None, chosen)
@@ -30,11 +30,11 @@ def kernel_of(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[s
     if dynamo.compiles():
         return getattr(_compiled, _named(text, changes, shadowed))
     chosen = current().changed(dict(changes))
-    return remembered(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
+    return cached_kernel(text, chosen, shadowed) if isinstance(text, str) else Kernel(text, None, None, chosen)
 
 
 class _Compiled:
-    """Kernels of texts that torch.compile has met, as attributes: those it can read, and notice if they change."""
+    """Kernels of texts under torch.compile, as attributes: torch can read them, and guard on them."""
 
 
 _compiled = _Compiled()
@@ -43,9 +43,9 @@ _compiled = _Compiled()
 @dynamo.constant
 def _named(text: str, changes: tuple[tuple[str, Any], ...], shadowed: tuple[str, ...]) -> str:
     """The attribute of `_compiled` that holds the kernel of a text."""
-    made = remembered(text, current().changed(dict(changes)), shadowed)
-    name = f"kernel_{id(made)}"
-    setattr(_compiled, name, made)
+    kernel = cached_kernel(text, current().changed(dict(changes)), shadowed)
+    name = f"kernel_{id(kernel)}"
+    setattr(_compiled, name, kernel)
     return name
 
 
@@ -62,37 +62,36 @@ def evaluate(text: str, arrays: Mapping[str, Any] | None = None, /, *, out: Any 
     """
     try:
         changes, given = split_options(named)
-        made = kernel_of(text, changes)
+        kernel = kernel_of(text, changes)
         if arrays is None and not given:
-            if not made.params:
-                return made(out=out)
+            if not kernel.params:
+                return kernel(out=out)
             frame = sys._getframe(1)
-            found, others = looked_up(made.params, frame.f_locals, frame.f_globals)
-            check_constants(made, frame.f_locals, frame.f_globals)
+            found, others = look_up(kernel.params, frame.f_locals, frame.f_globals)
+            check_constants(kernel, frame.f_locals, frame.f_globals)
         else:
             mapping = {} if arrays is None else as_mapping(arrays)
-            shadowed = shadowing(made, given, mapping)
+            shadowed = shadowed_constants(kernel, given, mapping)
             if shadowed:
-                made = kernel_of(text, changes, shadowed)
+                kernel = kernel_of(text, changes, shadowed)
             for name in given:
-                if name not in made.params:
-                    read = f"the text reads {', '.join(made.params) or 'no names'}"
-                    raise unused(made, name, None, OPTION_NAMES, read)
-            found, others = {n: mapping[n] for n in made.params if n not in given and n in mapping}, {}
+                if name not in kernel.params:
+                    read = f"the text reads {', '.join(kernel.params) or 'no names'}"
+                    raise unused_argument(kernel, name, None, OPTION_NAMES, read)
+            found, others = {n: mapping[n] for n in kernel.params if n not in given and n in mapping}, {}
             found.update(given)
-        if len(found) < len(made.params):
-            raise undefined(made, found, others, mapping if arrays is not None else ())
-        return made(*[found[name] for name in made.params], out=out)
+        if len(found) < len(kernel.params):
+            raise undefined(kernel, found, others, mapping if arrays is not None else ())
+        return kernel(*[found[name] for name in kernel.params], out=out)
     except FusedslError as fault:
         raise trimmed(fault) from fault.__cause__
 
 
 def clear_cache(disk: bool = False) -> None:
-    """Forget the programs of texts that `evaluate` has met and the kernels compiled in this process; with `disk`, also
-    what the cache folder holds, for all processes.
+    """Drop the cached programs of `evaluate` and the kernels of this process; with `disk`, also the cache folder.
 
     A Kernel or function that the caller holds keeps what its calls need. Least recently used programs beyond
-    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are forgotten without being asked.
+    FUSEDSL_CACHE_SIZE (512), and files beyond FUSEDSL_CACHE_MB (512 megabytes), are dropped automatically.
     """
     clear_all()
     if disk:

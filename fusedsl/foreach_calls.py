@@ -10,39 +10,47 @@ from weakref import WeakKeyDictionary
 from .api import Kernel
 from .config import split_options
 from .decorator import Fused
-from .errors import ArgumentError, CompileError, edge
+from .errors import ArgumentError, CompileError, public_api
 from .evaluation import kernel_of
 from .interop.containers import is_container
 from .logs import first_call
-from .program import REMEMBERED_CALLS, Program, forgetting
+from .program import MAX_PREPARED_CALLS, Program, forget_hooks
 from .program.first_call import require_in_range
 from .program.prepare_call import EmptyRows
-from .program.prepare_foreach import Item, prepare_lists, settle_lists
+from .program.prepare_foreach import ForeachCall, prepare_foreach, resolve_lists
 from .runtime import dynamo
-from .runtime.argument_keys import SLOW, Tensors, addresses_of, look, look_all, look_list, look_outs
+from .runtime.argument_keys import (
+    SLOW,
+    TensorListKey,
+    addresses_of,
+    all_argument_keys,
+    argument_key,
+    list_argument_key,
+    output_keys,
+)
 from .runtime.arrays import describe, describe_all
-from .runtime.batched_call import ManyCall
-from .runtime.host_device_copies import is_away
+from .runtime.batched_call import BatchedCall
+from .runtime.host_device_copies import runs_on_other_device
 
 
-class Memory:
-    """Prepared calls over lists by their keys; the latest is asked first, for comparing costs less than hashing."""
+class CallCache:
+    """Prepared calls over lists by their keys; the last one is compared first, which is faster than hashing."""
 
     def __init__(self) -> None:
-        self._latest: tuple[Any, ManyCall] | None = None
-        self._all: dict[Any, ManyCall] = {}
+        self._latest: tuple[Any, BatchedCall] | None = None
+        self._all: dict[Any, BatchedCall] = {}
 
-    def get(self, key: Any) -> ManyCall | None:
+    def get(self, key: Any) -> BatchedCall | None:
         latest = self._latest
         if latest is not None and latest[0] == key:
             return latest[1]
-        found = self._all.get(_hashable(key))
-        if found is not None:
-            self._latest = (key, found)
-        return found
+        call = self._all.get(_hashable(key))
+        if call is not None:
+            self._latest = (key, call)
+        return call
 
-    def put(self, key: Any, call: ManyCall) -> None:
-        if len(self._all) >= REMEMBERED_CALLS:
+    def put(self, key: Any, call: BatchedCall) -> None:
+        if len(self._all) >= MAX_PREPARED_CALLS:
             self._all.clear()
         self._all[_hashable(key)] = call
         self._latest = (key, call)
@@ -52,17 +60,17 @@ def _hashable(key: Any) -> Any:
     return tuple(map(_hashable, key)) if type(key) in (tuple, list) else key
 
 
-_memories: WeakKeyDictionary[Kernel | Fused, Memory] = WeakKeyDictionary()
-forgetting.append(_memories.clear)
+_call_caches: WeakKeyDictionary[Kernel | Fused, CallCache] = WeakKeyDictionary()
+forget_hooks.append(_call_caches.clear)
 
 
-@edge
+@public_api
 def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
-    """What a kernel gives for the first of every list, for the second, and so on, computed in one launch.
+    """The results of a kernel for the first elements of all lists, for the second, and so on, in one launch.
 
     `kernel` is a Kernel, a text (then keywords may be options, as in `evaluate`) or a function under `fuse`. Each
     argument is a list (or tuple) of arrays or numbers, all of one length, or one array or number for all calls.
-    The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists where the
+    The shapes of different calls need not have anything in common. The result is a list, or a tuple of lists if the
     kernel has several results; `out=` is such a list (or tuple of lists), with None for arrays to be allocated.
 
     On CUDA, calls whose arrays are alike in dtype, layout and alignment share a launch; nothing is copied to the
@@ -84,7 +92,7 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
         kernel = kernel_of(kernel, changes)
     lists = [a for a in (*args, *named.values()) if _is_list(a)]
     if isinstance(kernel, (Kernel, Fused)) and lists and not any(lists):
-        return _nothing(kernel, out)
+        return _empty_result(kernel, out)
     if isinstance(kernel, (Kernel, Fused)) and dynamo.traces():
         return _one_by_one(kernel, args, named, out)
     if isinstance(kernel, Kernel):
@@ -110,12 +118,12 @@ def foreach(kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> Any:
 
 
 def _listed_argument(value: Any) -> Any:
-    """An iterator, or a dict's view, as the list of what it gives."""
+    """An iterator, or a dict's view, as a list."""
     return list(value) if not _is_list(value) and isinstance(value, (Iterator, KeysView, ValuesView)) else value
 
 
-def _nothing(kernel: Kernel | Fused, out: Any) -> Any:
-    """What there is for lists without elements, such as the parameters of an optimiser that has none."""
+def _empty_result(kernel: Kernel | Fused, out: Any) -> Any:
+    """The result for lists without elements, such as the parameters of an empty optimiser."""
     if out is not None:
         return out
     count = len(kernel._source.program.results) if isinstance(kernel, Kernel) else 1
@@ -123,15 +131,18 @@ def _nothing(kernel: Kernel | Fused, out: Any) -> Any:
 
 
 def _is_shaped(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any]) -> bool:
-    """Whether integers among the arguments shape the program: each call then has its own."""
+    """Whether integers among the arguments are static in the program: then each call has its own."""
     given = kernel._bind(args, named)
     if any(_is_list(value) and not value for value in given):
         return False
     values = [value[0] if _is_list(value) else value for value in given]
     try:
-        kernel._program.plans.settled(describe_all(kernel.params, values))
+        kernel._program.plans.checked_plan(describe_all(kernel.params, values))
     except ArgumentError as fault:
-        return kernel._variants.learn(kernel, fault, values) or kernel._variants.at(kernel, values)[0] is not kernel
+        return (
+            kernel._variants.learn(kernel, fault, values)
+            or kernel._variants.for_integers(kernel, values)[0] is not kernel
+        )
     return False
 
 
@@ -140,7 +151,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _length(lists: Mapping[str, Sequence[Any]]) -> int:
-    """The length that all lists have; ArgumentError where there is none."""
+    """The length that all lists have; ArgumentError if they differ or there is no list."""
     if not lists:
         help = "call the kernel itself; the values of a dict are list(d.values())"
         raise ArgumentError("there is no list among the arguments", "argument.list", help=help)
@@ -167,37 +178,39 @@ def _over_kernel(kernel: Kernel, args: Sequence[Any], named: Mapping[str, Any], 
     keys, payloads = [], []
     for value in values:
         if _is_list(value):
-            key, found = looked[id(value)] = looked.get(id(value)) or look_list(value)
+            key, found = looked[id(value)] = looked.get(id(value)) or list_argument_key(value)
             payloads += found
         else:
-            key, found = look(value)
+            key, found = argument_key(value)
             payloads.append(found)
         keys.append(key)
     written, addresses = [], []
     for one in outs or ():
         known = looked.get(id(one))
-        key, found = known if known is not None and type(known[0]) is Tensors else _look_outs(one, count)
+        key, found = known if known is not None and type(known[0]) is TensorListKey else _output_list_key(one, count)
         written.append(key)
         addresses += found
     flat = None if outs is None else [o for one in outs for o in (one or [None] * count)]
 
-    def first() -> tuple[list, ManyCall | None]:
-        return _first_over_kernel(kernel, values, count, outs)
+    def first() -> tuple[list, BatchedCall | None]:
+        return _run_first_over_kernel(kernel, values, count, outs)
 
-    results = _run(_memories.setdefault(kernel, Memory()), (keys, written, count), payloads, flat, addresses, first)
+    results = _run(
+        _call_caches.setdefault(kernel, CallCache()), (keys, written, count), payloads, flat, addresses, first
+    )
     if len(results) == count:
         return results
     return tuple(results[k : k + count] for k in range(0, len(results), count))
 
 
-def _look_outs(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
+def _output_list_key(outs: Sequence[Any] | None, count: int) -> tuple[Any, list]:
     """The key of a list of outputs and their addresses; None stands for arrays to allocate."""
     if outs is None:
         return None, [0] * count
     if type(None) in set(map(type, outs)):
-        return look_outs(outs), addresses_of(outs)
-    key, payloads = look_list(outs)
-    return key, payloads if type(key) is Tensors else addresses_of(outs)
+        return output_keys(outs), addresses_of(outs)
+    key, payloads = list_argument_key(outs)
+    return key, payloads if type(key) is TensorListKey else addresses_of(outs)
 
 
 def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
@@ -222,7 +235,7 @@ def _outs(out: Any, count: int, name: str) -> list[Sequence[Any] | None]:
     return outs
 
 
-def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, written: Sequence[Any] | None):
+def _run_first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, written: Sequence[Any] | None):
     names: list[str] = []
     starts = []
     shared = set()
@@ -241,9 +254,9 @@ def _first_over_kernel(kernel: Kernel, values: Sequence[Any], count: int, writte
         at = tuple(start + (k if _is_list(value) else 0) for start, value in zip(starts, values))
         facts = {names[place_]: one[k if len(one) > 1 else 0] for place_, one in zip(at, described)}
         outs = None if written is None else [one[k] if one is not None else None for one in written]
-        items.append(Item(kernel._program.plans, facts, outs, at))
+        items.append(ForeachCall(kernel._program.plans, facts, outs, at))
     each = [[v[k] if _is_list(v) else v for v in values] for k in range(count)]
-    return _first([kernel._program] * count, items, each, names, frozenset(shared))
+    return _run_first([kernel._program] * count, items, each, names, frozenset(shared))
 
 
 # -- functions
@@ -259,31 +272,35 @@ def _over_function(fused: Fused, args: Sequence[Any], named: Mapping[str, Any]) 
     ]  # fmt: skip
     if len({call.results for call in calls}) > 1:
         return [call.rebuild(call.program.run(call.values, call.outs)) for call in calls]
-    keys, payloads = look_all([v for call in calls for v in call.values])
+    keys, payloads = all_argument_keys([v for call in calls for v in call.values])
     flat = None
     if any(call.outs is not None for call in calls):
         flat = [(call.outs or [None] * call.results)[r] for r in range(calls[0].results) for call in calls]
     programs = tuple(call.program for call in calls)
 
-    def first() -> tuple[list, ManyCall | None]:
+    def first() -> tuple[list, BatchedCall | None]:
         names: list[str] = []
         items = []
         for k, call in enumerate(calls):
             facts = {f"{name}[{k}]": describe(v, name) for name, v in zip(call.program.names, call.values)}
-            items.append(Item(call.program.plans, facts, call.outs, tuple(range(len(names), len(names) + len(facts)))))
+            items.append(
+                ForeachCall(call.program.plans, facts, call.outs, tuple(range(len(names), len(names) + len(facts))))
+            )
             names += facts
-        return _first(programs, items, [call.values for call in calls], names, frozenset())
+        return _run_first(programs, items, [call.values for call in calls], names, frozenset())
 
-    written, addresses = (None, []) if flat is None else (look_outs(flat), addresses_of(flat))
-    results = _run(_memories.setdefault(fused, Memory()), (programs, keys, written), payloads, flat, addresses, first)
-    return _listed([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
+    written, addresses = (None, []) if flat is None else (output_keys(flat), addresses_of(flat))
+    results = _run(
+        _call_caches.setdefault(fused, CallCache()), (programs, keys, written), payloads, flat, addresses, first
+    )
+    return _by_result([call.rebuild(results[k::count]) for k, call in enumerate(calls)])
 
 
 # -- both
 
 
 def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str, Any], out: Any) -> Any:
-    """The calls themselves, where torch is to see each."""
+    """The calls themselves, if torch is to see each."""
     lists = {f"argument {k}": a for k, a in enumerate(args) if _is_list(a)}
     count = _length({**lists, **{name: a for name, a in named.items() if _is_list(a)}})
     outs = None if out is None else _outs(out, count, "the first list")
@@ -295,23 +312,23 @@ def _one_by_one(kernel: Kernel | Fused, args: Sequence[Any], named: Mapping[str,
             each = [None if one is None else one[k] for one in outs]
             more["out"] = each[0] if len(each) == 1 else tuple(each)
         returned.append(kernel(*given, **more))
-    return _listed(returned)
+    return _by_result(returned)
 
 
-def _listed(returned: list) -> Any:
-    """What all calls return: a list, or for tuples a tuple of lists."""
+def _by_result(returned: list) -> Any:
+    """The results of all calls: a list, or for tuples a tuple of lists."""
     if all(type(value) is tuple for value in returned):
         return tuple([[value[k] for value in returned] for k in range(len(returned[0]))])
     return None if all(value is None for value in returned) else returned
 
 
 def _run(
-    memory: Memory,
+    memory: CallCache,
     key: Any,
     payloads: list,
     outs: list | None,
     addresses: list,
-    first: Callable[[], tuple[list, ManyCall | None]],
+    first: Callable[[], tuple[list, BatchedCall | None]],
 ) -> list:
     """The results of all calls, list after list."""
     call = memory.get(key)
@@ -320,7 +337,7 @@ def _run(
     results, call = first()
     if call is not None and not _holds_slow(key):
         memory.put(key, call)
-        call.trust(payloads, addresses)
+        call.mark_disjoint(payloads, addresses)
     return results
 
 
@@ -328,21 +345,21 @@ def _holds_slow(key: Any) -> bool:
     return key is SLOW or (type(key) in (tuple, list) and any(map(_holds_slow, key)))
 
 
-def _first(
+def _run_first(
     programs: Sequence[Program],
-    items: Sequence[Item],
+    items: Sequence[ForeachCall],
     values: Sequence[Sequence[Any]],
     names: Sequence[str],
     shared: frozenset[int],
-) -> tuple[list, ManyCall | None]:
-    """(the results, and what repeats the calls or None): prepared together, or where that cannot be, one by one."""
-    settled = settle_lists(items)
+) -> tuple[list, BatchedCall | None]:
+    """(the results, what repeats the calls or None): prepared together, or if that is impossible, one by one."""
+    resolved = resolve_lists(items)
     options = programs[0].options
     asked = [require_in_range(item.plans, item.facts) for item in items] if options.bounds == "raise" else []
-    if not (options.verify or any(is_away(options, item.facts) for item in items)):
+    if not (options.verify or any(runs_on_other_device(options, item.facts) for item in items)):
         try:
             start = perf_counter()
-            prepared = prepare_lists(items, settled, names, shared)
+            prepared = prepare_foreach(items, resolved, names, shared)
             first_call(f"foreach of {programs[0].source.title}", perf_counter() - start)
             return prepared.run(), prepared.call if prepared.reusable and not any(asked) else None
         except CompileError:

@@ -1,4 +1,4 @@
-"""Functions made of generated lines: the lines, and the constants that they name."""
+"""Writes Python functions from generated lines and named constants."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-class Lines:
-    """The body of a function that is being written. Values never enter its text but by a name."""
+class FunctionWriter:
+    """The body of a function under construction. Values enter its text only by a name."""
 
     def __init__(self) -> None:
         self.names: dict[str, Any] = {}
@@ -20,11 +20,11 @@ class Lines:
         return name
 
     def add(self, *lines: str) -> None:
-        """Further lines of the body."""
+        """Append lines to the body."""
         self.lines += lines
 
     def function(self, name: str, parameters: str) -> Callable[..., Any]:
-        """What has been written, as a function."""
+        """Compile the lines into a function."""
         text = "\n    ".join([f"def {name}({parameters}):", *self.lines])
         exec(compile(text, f"<fusedsl {name}>", "exec"), self.names)
-        return self.names.pop(name)  # its globals do not hold it: what it names is freed with it
+        return self.names.pop(name)  # not in its own globals: constants are freed with it

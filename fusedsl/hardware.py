@@ -27,9 +27,9 @@ class Hardware:
     blocks: int  # resident, per SM
     shared: int  # bytes per SM
     block_shared: int  # bytes per block, at most (opt-in)
-    fp32: int  # additions, multiplications or fused ones a clock, per SM
+    fp32: int  # add, multiply or fma results a clock, per SM
     fp64: int
-    tensor: int  # multiply-adds of float16 into float32 a clock that its tensor cores do, per SM
+    tensor: int  # float16 to float32 multiply-adds a clock of the tensor cores, per SM
     special: int = 16  # reciprocals, square roots, 2**x and the like of float32, on every architecture here
     registers: int = 65536  # 32-bit, per SM
     block_threads: int = 1024
@@ -44,7 +44,7 @@ class Hardware:
     def cluster(self) -> int:
         """Blocks of a thread-block cluster, at most (CUDA C++ Programming Guide, "Thread Block Clusters").
 
-        Eight are portable; sm_90 and sm_100 allow sixteen where a kernel says that it wants them.
+        Eight are portable; sm_90 and sm_100 allow sixteen for kernels that opt in.
         """
         return 1 if self.cc < (9, 0) else 16 if self.cc[0] in (9, 10) else 8
 
@@ -80,7 +80,7 @@ _KNOWN = (
 )
 
 
-def facts(cc: tuple[int, int]) -> Hardware:
+def hardware_facts(cc: tuple[int, int]) -> Hardware:
     """The facts of this compute capability, or of the newest known one that is not newer."""
     older = [known for known in _KNOWN if known.cc <= cc]
     if not older:
@@ -90,7 +90,7 @@ def facts(cc: tuple[int, int]) -> Hardware:
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Blocks that fit on an SM, and what runs out first."""
+    """Blocks that are resident on an SM, and the resource that limits them."""
 
     blocks: int
     limiter: str
@@ -98,10 +98,10 @@ class Occupancy:
 
 
 def occupancy(hardware: Hardware, registers: int, threads: int, shared: int) -> Occupancy:
-    """How many blocks of `threads` with so many registers a thread and shared bytes a block an SM holds.
+    """The blocks that are resident on an SM, given threads a block, registers a thread and shared bytes a block.
 
-    Registers are allocated to a warp in units of 256 (CUDA occupancy calculator), shared memory in 128 bytes plus
-    1 KiB that the system takes of every block from sm_80 on.
+    Registers are allocated to a warp in units of 256 (CUDA occupancy calculator), shared memory in 128 bytes plus 1 KiB
+    that the system takes of every block from sm_80 on.
     """
     warps = -(-threads // 32)
     per_warp = -(-registers * 32 // 256) * 256
@@ -118,7 +118,7 @@ def occupancy(hardware: Hardware, registers: int, threads: int, shared: int) -> 
 
 
 def registers_for(hardware: Hardware, blocks: int, threads: int) -> int:
-    """The registers a thread may take so that so many blocks fit: an SM's warps are dealt out to its four quarters."""
+    """The registers a thread may take so that so many blocks fit: an SM's warps are spread over four partitions."""
     warps = -(-blocks * -(-threads // 32) // 4)
     return min(hardware.registers // 4 // (warps * 32) // 8 * 8, hardware.thread_registers)
 

@@ -1,4 +1,4 @@
-"""Kernels that stand for one at certain calls: where the caller's values shadow constants, or integers shape it."""
+"""Variants of a kernel for certain calls: constants shadowed by the caller's values, or static integers."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from .lru import LRU
 from .program.text_source import TextSource
 from .runtime.cache import cache_key, disk
 
-Kernel = Any  # api.Kernel, which stands above this file
+Kernel = Any  # api.Kernel, in a higher layer
 
-MOST = 64  # kernels for other integers that one keeps
+MAX_VARIANTS = 64  # variants for static integers that a kernel keeps
 
 
 class Variants:
-    """The variants of one kernel, by the constants that are parameters there, or the integers that are none.
+    """The variants of one kernel, by the constants that are parameters there, or the integers that are static.
 
-    Methods take the kernel: it is freed with the last reference to it, since it is not held here.
+    Methods take the kernel instead of holding it: it is freed with the last reference to it.
     """
 
     def __init__(self) -> None:
         self._shadowing: dict[tuple[str, ...], Kernel] = {}
-        self._specialised: LRU[tuple, Kernel] = LRU(lambda: MOST)
-        self._static: frozenset[str] | None = None  # parameters whose values shape the program; None: not looked for
+        self._specialised: LRU[tuple, Kernel] = LRU(lambda: MAX_VARIANTS)
+        self._static: frozenset[str] | None = None  # parameters with static values; None: not read yet
 
     # -- constants
 
     def shadowing(self, kernel: Kernel, names: tuple[str, ...]) -> Kernel:
-        """The kernel with these constants or dtypes of the text as parameters: values of the caller's, by name."""
+        """The kernel with these constants or dtypes of the text as parameters, for values of the caller."""
         if names not in self._shadowing:
-            text, params, constants = kernel._made_from
+            text, params, constants = kernel._definition
             ordered = TextSource(text, kernel.options, None, constants, names).names if params is None else ()
-            made = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
-            self._shadowing[names] = made
+            variant = type(kernel)(text, ordered or (*kernel.params, *names), constants, kernel.options)
+            self._shadowing[names] = variant
         return self._shadowing[names]
 
-    def given(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
-        """The kernel in which constants that the caller gives by name are parameters; most often the one itself."""
+    def for_constants(self, kernel: Kernel, named: Mapping[str, Any]) -> Kernel:
+        """The variant in which constants that the caller passes by name are parameters; usually the kernel itself."""
         source = kernel._source
         names = tuple(name for name in source.shadowable if name in named and source.reads(name))
         return self.shadowing(kernel, names) if names else kernel
 
     # -- integers
 
-    def at(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
-        """(the kernel for the integers among these arguments that shape the program, the other arguments)."""
+    def for_integers(self, kernel: Kernel, values: Sequence[Any]) -> tuple[Kernel, Sequence[Any]]:
+        """(the variant for the static integers among these arguments, the other arguments)."""
         if self._static is None:
             self._static = frozenset(self._read(kernel)) if any(map(_may_shape, values)) else frozenset()
         if not self._static:
@@ -56,16 +56,16 @@ class Variants:
         if not fixed:
             return kernel, values
         key = tuple((name, repr(v)) for name, v in fixed.items())
-        made = self._specialised.get(key)
-        if made is None:
-            text, _, constants = kernel._made_from
+        variant = self._specialised.get(key)
+        if variant is None:
+            text, _, constants = kernel._definition
             rest = tuple(name for name in params if name not in fixed)
-            made = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
-            self._specialised.put(key, made)
-        return made._variants.at(made, [v for name, v in zip(params, values) if name not in fixed])
+            variant = type(kernel)(text, rest, {**(constants or {}), **fixed}, kernel.options)
+            self._specialised.put(key, variant)
+        return variant._variants.for_integers(variant, [v for name, v in zip(params, values) if name not in fixed])
 
     def learn(self, kernel: Kernel, fault: FusedslError, values: Sequence[Any]) -> bool:
-        """Whether a fault is that arguments shape the program: then later calls take their values for constants."""
+        """Whether a fault shows that arguments are static: later calls then take their values as constants."""
         params = kernel.params
         places = {k for one in (fault, *fault.others) for k in getattr(one, "shaped_by", ())}
         names = {params[k] for k in places if _may_shape(values[k])}
@@ -77,13 +77,13 @@ class Variants:
         return True
 
     def _read(self, kernel: Kernel) -> Sequence[str]:
-        """What another process learned."""
+        """The static parameters that another process found."""
         entry = disk().get(_key(kernel))
         return [] if entry is None else [name for name in entry[0].get("static", ()) if name in kernel.params]
 
 
 def _key(kernel: Kernel) -> str:
-    """Where it stands on disk which arguments shape a program."""
+    """The disk key of a program's static parameters."""
     return cache_key(static=kernel._source.cache_parts())
 
 
@@ -95,12 +95,12 @@ def _may_shape(x: Any) -> bool:
 
 
 def _is_whole(x: Any) -> bool:
-    """Whether it is an integer of NumPy's, or an array of one without axes."""
+    """Whether it is a NumPy integer or bool, or an array of one without axes."""
     return type(x).__module__ == "numpy" and getattr(x, "shape", None) == () and x.dtype.kind in "biu"
 
 
 def _plain(x: Any) -> Any:
-    """An integer (a traced one is asked for its value) as Python's; lists as tuples."""
+    """An integer (also a traced one) as Python's; lists as tuples."""
     if type(x) in (tuple, list):
         return tuple(map(_plain, x))
     if _is_whole(x):

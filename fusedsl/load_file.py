@@ -1,11 +1,11 @@
-"""`load`: what a file of saved kernels holds, ready to be called."""
+"""`load`: the kernel or function of a saved file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from .aot.plans import SavedPlans
-from .aot.saved import Saved, parsed, read
+from .aot.saved import SavedFile, parsed, read
 from .aot.source import SavedText
 from .api import Kernel
 
@@ -22,8 +22,8 @@ def load(path: Any) -> Kernel | LoadedFunction:
     ArgumentError too); for a text, where Numba is installed, one is compiled instead, with a line in the log
     (`logging.getLogger("fusedsl")`).
 
-    Raises ArgumentError where the file is damaged or of another version of fusedsl, DeviceError where all of it is
-    for other CPUs, OSError where it cannot be read.
+    Raises ArgumentError if the file is damaged or of another version of fusedsl, DeviceError if all of it is for other
+    CPUs, OSError if it cannot be read.
     """
     saved = read(path)
     if "function" not in saved.called:
@@ -38,9 +38,9 @@ def _restored(data: bytes, name: str) -> Kernel:
     return _kernel(parsed(data, name))
 
 
-def _kernel(saved: Saved) -> Kernel:
+def _kernel(saved: SavedFile) -> Kernel:
     source = SavedText(saved)
     kernel = Kernel.__new__(Kernel)
-    kernel._made_from = (saved.called["text"], saved.called["params"], saved.called["constants"])
+    kernel._definition = (saved.called["text"], saved.called["params"], saved.called["constants"])
     kernel._begin(source, SavedPlans(saved, source, saved.options, saved.name), (_restored, (saved.data, saved.name)))
     return kernel

@@ -1,4 +1,4 @@
-"""A function of a file: what it computes for arguments of one signature, called as it was when it was saved."""
+"""A function of a saved file, for arguments of the one signature that it was saved for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .aot.form import arguments_form
 from .aot.function import as_saved, traced_from_json
 from .aot.missing import no_plan
 from .aot.plans import SavedPlans
-from .aot.saved import Saved, matches, parsed
+from .aot.saved import SavedFile, matches, parsed
 from .aot.source import SavedFunction
 from .arguments import Arguments
 from .decorator import Fused, Trace
@@ -18,9 +18,9 @@ from .program import Program
 
 
 class LoadedFunction(Fused):
-    """A function of a file: what it computes for arguments of the signature that it was saved for."""
+    """A function of a saved file, for arguments of the one signature that it was saved for."""
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         stub = _stub(saved)
         super().__init__(stub, saved.options)
         self.__name__ = stub.__name__
@@ -71,8 +71,8 @@ class LoadedFunction(Fused):
         return f"<fusedsl function {self.__name__} of {self._saved.name}>"
 
 
-def _stub(saved: Saved) -> Callable:
-    """What stands for the function: its name and what it says of itself."""
+def _stub(saved: SavedFile) -> Callable:
+    """A placeholder for the function, with its name and docstring."""
 
     def loaded(*args: Any, **keywords: Any) -> Any:
         raise Unsupported(f"{loaded.__name__} was loaded from a file, which holds no more than its kernels",

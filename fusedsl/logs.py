@@ -1,6 +1,6 @@
 """The logger `fusedsl`: compilations, and first calls that take long; and Numba's loggers, silent while it compiles.
 
-`logging` is imported where there is something to say.
+`logging` is imported when the first line is logged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import logging
 
-LONG = 1.0  # seconds of planning and compiling that are worth a line
-OTHERS = ("numba", "numba_cuda")  # whose loggers write thousands of lines a kernel at level DEBUG
+LONG_SECONDS = 1.0  # of planning and compiling, from which a line is logged
+NUMBA_LOGGERS = ("numba", "numba_cuda")  # they write thousands of lines per kernel at level DEBUG
 
 _lock = threading.Lock()
 _silencing = 0  # blocks of `silenced` that threads are in
@@ -33,26 +33,26 @@ def logger() -> logging.Logger:
 
 
 def compiling(kernel: str, target: str) -> None:
-    """A kernel is compiled now: INFO."""
+    """Log that a kernel is being compiled: INFO."""
     logger().info("compiling %s for %s", kernel, target)
 
 
 def first_call(title: str, seconds: float) -> None:
-    """A program was traced, planned and compiled in so many seconds: a WARNING where that is long."""
-    if seconds > LONG:
+    """Log how long a program took to trace, plan and compile: a WARNING if that is long."""
+    if seconds > LONG_SECONDS:
         logger().warning("first call of %s: planned and compiled in %.1f s", title, seconds)
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Numba's loggers say nothing below WARNING inside of the block, and are as they were afterwards."""
+    """Numba's loggers are silent below WARNING inside the block."""
     import logging
 
     global _silencing
     with _lock:
         _silencing += 1
         if _silencing == 1:
-            for name in OTHERS:
+            for name in NUMBA_LOGGERS:
                 _levels[name] = logging.getLogger(name).level
                 logging.getLogger(name).setLevel(max(_levels[name], logging.WARNING))
     try:
@@ -61,5 +61,5 @@ def silenced() -> Iterator[None]:
         with _lock:
             _silencing -= 1
             if not _silencing:
-                for name in OTHERS:
+                for name in NUMBA_LOGGERS:
                     logging.getLogger(name).setLevel(_levels[name])

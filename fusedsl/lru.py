@@ -1,4 +1,4 @@
-"""A mapping that keeps what was used last, and forgets the rest; `clear_all` empties those of the process."""
+"""A least-recently-used cache; `clear_all` empties the shared caches of the process."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class LRU(Generic[K, V]):
         self._lock = threading.Lock()
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which is now the one that was used last."""
+        """The value of a key, which becomes the most recently used."""
         with self._lock:
-            found = self._values.get(key)
-            if found is not None:
+            value = self._values.get(key)
+            if value is not None:
                 self._values.move_to_end(key)
-            return found
+            return value
 
     def put(self, key: K, value: V) -> V:
-        """Keep a value, and forget those that are beyond the limit."""
-        gone = []  # what a value takes along may be long to free: not with the lock held
+        """Store a value, and drop those beyond the limit."""
+        gone = []  # freeing a value may take long: not under the lock
         with self._lock:
             self._values[key] = value
             self._values.move_to_end(key)
@@ -39,7 +39,7 @@ class LRU(Generic[K, V]):
         return value
 
     def values(self) -> list[V]:
-        """What it holds, the least recently used first."""
+        """The values, least recently used first."""
         with self._lock:
             return list(self._values.values())
 
@@ -57,7 +57,7 @@ _shared: WeakSet[Any] = WeakSet()
 
 
 def shared(cache: Any) -> Any:
-    """Make `cache` (an LRU, or a function under lru_cache) one of those that `clear_all` empties."""
+    """Register `cache` (an LRU, or a function under lru_cache) with `clear_all`."""
     _shared.add(cache)
     return cache
 

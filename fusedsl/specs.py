@@ -1,4 +1,4 @@
-"""A stand-in for an array where only its signature and shape matter."""
+"""Specs: stand-ins for arrays when only signature and shape matter."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from .errors import ArgumentError, suggest
 from .ir.types import DTYPES, DType
-from .runtime.arrays import CPU, Array, Weak, describe
-from .runtime.outputs import strides_in
+from .runtime.arrays import CPU, ArrayFacts, Weak, describe
+from .runtime.outputs import packed_strides
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
         hint = f"did you mean {near}?" if near else f"use one of {', '.join(DTYPES)}"
         raise ArgumentError(f"there is no dtype {name!r}", "argument.dtype", help=hint)
     if strides is None:
-        return Spec(extents, DTYPES[name], strides_in(extents))
+        return Spec(extents, DTYPES[name], packed_strides(extents))
     steps = _integers(strides, "strides")
     if len(steps) != len(extents):
         message = f"{len(steps)} strides for {len(extents)} axes"
@@ -46,24 +46,24 @@ def spec(shape: Sequence[int] | int, dtype: Any = "float32", strides: Sequence[i
     return Spec(extents, DTYPES[name], steps)
 
 
-_addresses = count(1 << 48, 1 << 40)  # of memory that is nobody's: no two specs stand for one array
+_addresses = count(1 << 48, 1 << 40)  # made up: no two specs alias
 
 
-def described(argument: Any, name: str) -> Array | Weak:
-    """The facts of an argument, where a spec may stand for an array."""
+def described(argument: Any, name: str) -> ArrayFacts | Weak:
+    """The facts of an argument, which may be a spec."""
     if not isinstance(argument, Spec):
         return describe(argument, name)
-    place = next(_addresses)
-    return Array("numpy", argument.dtype, argument.shape, argument.strides, place, CPU, False, None)
+    address = next(_addresses)
+    return ArrayFacts("numpy", argument.dtype, argument.shape, argument.strides, address, CPU, False, None)
 
 
 def _integers(given: Any, what: str, least: int | None = None) -> tuple[int, ...]:
     """One integer or several as a tuple; ArgumentError for anything else."""
     try:
-        found = tuple(map(index, given)) if hasattr(given, "__iter__") else (index(given),)
+        integers = tuple(map(index, given)) if hasattr(given, "__iter__") else (index(given),)
     except TypeError:
-        found = None
-    if found is None or any(least is not None and n < least for n in found):
+        integers = None
+    if integers is None or any(least is not None and n < least for n in integers):
         bound = "" if least is None else f" of at least {least}"
         raise ArgumentError(f"{given!r} is no {what}", f"argument.{what}", help=f"give integers{bound}")
-    return found
+    return integers

@@ -1,4 +1,4 @@
-"""How many threads the CPU's kernels run on."""
+"""The number of threads that CPU kernels run on."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def set_num_threads(threads: int) -> None:
     2
     >>> set_num_threads(before)
     """
-    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= config.MOST_THREADS:
-        help = f"use an integer from 1 to {config.MOST_THREADS}"
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= config.MAX_THREADS:
+        help = f"use an integer from 1 to {config.MAX_THREADS}"
         raise ArgumentError(f"{threads!r} is no number of threads", "argument.threads", help=help)
     if threads != config.num_threads():
         pool.set_num_threads(threads)

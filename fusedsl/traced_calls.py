@@ -1,4 +1,4 @@
-"""What a trace of a function runs: a program for one signature, its calls, and what repeats them."""
+"""The program of a traced function for one signature, its calls, and what repeats them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from .errors import ArgumentError
 from .interop.jax_arrays import as_given
 from .kernel_ir.plan import graph_to_json, plan_to_json
 from .program import Program, call_steps
-from .runtime.argument_keys import look
-from .runtime.arrays import Array, Weak, describe
+from .runtime.argument_keys import argument_key
+from .runtime.arrays import ArrayFacts, Weak, describe
 from .runtime.memory_overlap import overlap
 from .trace import Traced
 from .trace.array_library import is_array
@@ -31,16 +31,16 @@ class TracedSource:
         self.title = getattr(function, "__qualname__", repr(function))
 
     def build(self, parameters, extents, options):
-        """The graph that the trace gave; ArgumentError for parameters of another signature than its own."""
+        """The graph of the trace; ArgumentError for parameters of another signature than its own."""
         graph = self.traced.graph
         if [p.type for p in parameters] != [p.type for p in graph.parameters]:
             raise ArgumentError("a trace is for one signature", "argument.signature", help="trace the function again")
         return graph, dict(self.traced.guards)
 
     def cache_parts(self) -> dict | None:
-        """The graph that the trace gave, and the text that files show: all that is made of it depends on these alone.
+        """The graph of the trace, and the text in generated files: plans depend on these alone.
 
-        A process that finds it made has traced the function: what that does depends on more than its text.
+        The trace itself is not cached: it depends on more than the function's text.
         """
         return self._parts
 
@@ -53,14 +53,14 @@ class TracedSource:
             return None
 
     def header(self) -> tuple[str, ...]:
-        """The function's own lines, kept to what a comment may hold."""
+        """The function's own lines, restricted to characters of a comment."""
         lines = [line.rstrip() for line in self.text.splitlines()]
         return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
 
 
 @dataclass
 class Trace:
-    """One way through the function, with the program that runs it."""
+    """One path through the function, with the program that runs it."""
 
     traced: Traced
     program: Program
@@ -75,7 +75,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class FusedCall:
-    """One call of a fused function: the program that it runs, with what."""
+    """One call of a fused function: its program and values."""
 
     trace: Trace
     values: list[Any]
@@ -93,33 +93,33 @@ class FusedCall:
 
     @property
     def results(self) -> int:
-        """How many the program has."""
+        """The number of the program's results."""
         return len(self.traced.graph.results)
 
     def rebuild(self, results: Sequence[Any]) -> Any:
-        """What the function returns."""
+        """The function's return value, from the program's results."""
         plain = [r[()] if type(r).__module__ == "numpy" and r.shape == () else r for r in results]
         return self.traced.rebuild(as_given(plain, self.given), self.given)
 
 
-def repeating(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
-    """What repeats a call; one that writes, only where its arrays are as many as they were when it was traced."""
+def repeat_call(call: FusedCall) -> Callable[[Sequence[Any], Sequence[Any] | None], list | None]:
+    """A function that repeats a call; a call that writes is repeated only if no further arrays alias."""
     again = call.program.again
     if call.outs is None:
         return again
     places = [k for k, value in enumerate(call.values) if is_array(value)]
     if any(not call.values[k].shape for k in places):
-        return lambda values, outs: None  # their addresses are not looked at
+        return lambda values, outs: None  # their addresses are not read
 
     def apart(values: Sequence[Any], outs: Sequence[Any] | None) -> list | None:
-        addresses = {look(values[k])[1] for k in places}
+        addresses = {argument_key(values[k])[1] for k in places}
         return again(values, outs) if len(addresses) == len(places) else None
 
     return apart
 
 
-def check_captures(traced: Traced, facts: Sequence[Array | Weak]) -> None:
-    """ArgumentError where the function writes an argument whose memory it also reads under a name from outside."""
+def check_captures(traced: Traced, facts: Sequence[ArrayFacts | Weak]) -> None:
+    """ArgumentError if the function writes an argument whose memory it also reads as a captured array."""
     for array in map(describe, traced.captures):
         for k, _ in traced.writes:
             if overlap(facts[k], array):  # type: ignore[arg-type]

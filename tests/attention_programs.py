@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import fusedsl as fd
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.runtime.arrays import describe_all
 
 TYPES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32}
@@ -163,7 +163,7 @@ def reference(program: Program, arrays: dict[str, np.ndarray]) -> list[np.ndarra
     wide = {n: x.astype(np.float64) if x.dtype in tuple(TYPES.values()) else x for n, x in arrays.items()}
     with np.errstate(all="ignore"):
         facts = describe_all(kernel.params, [wide[name] for name in kernel.params])
-        return list(interpreted(kernel._program.plans, facts))
+        return list(run_interpreter(kernel._program.plans, facts))
 
 
 def worst(program: Program, found: list[np.ndarray]) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fusedsl.backends.cpu import processor, schedule
-from fusedsl.program.kernel_builder import Builder
+from fusedsl.program.kernel_builder import KernelCompiler
 from fusedsl.runtime import compile as compiler
 from fusedsl.runtime.bind_shapes import bind_general
 
 
 @dataclass
-class GeneralLoops(Builder):
+class GeneralLoops(KernelCompiler):
     """Builds so, and notes the loops that it gave."""
 
     given: list[str] = field(default_factory=list)

@@ -47,7 +47,9 @@ class Case:
         given = list(facts.values()), extents_of(list(facts.values()))
         for scores in ("apart", "level"):
             for _ in range(times):
-                self.kernel._program.plans.tighten(self.kernel._program.plans.plan(*given, scores=scores), *given)
+                self.kernel._program.plans.replan_after_spill(
+                    self.kernel._program.plans.plan(*given, scores=scores), *given
+                )
 
     def compare(self, results: Sequence[np.ndarray], what: str) -> float:
         """Raises AssertionError where a result is not within its bound; the largest share of one."""

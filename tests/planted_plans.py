@@ -22,7 +22,7 @@ from fusedsl.ir.graph import Graph
 from fusedsl.ir.interp import extents_of
 from fusedsl.ir.samples import sampled
 from fusedsl.kernel_ir.verify import verify_plan
-from fusedsl.program.call_steps import REGISTERS
+from fusedsl.program.call_steps import REGISTER_BUDGET
 from fusedsl.program.make_plan import partition_graph
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
@@ -104,4 +104,4 @@ def stages(name: str) -> Stages:
     kernel = fd.kernel(text, fallback=False)
     facts = list(describe_all(kernel.params, [values[n] for n in kernel.params]).values())
     plan = kernel._program.plans.plan(facts, extents)
-    return Stages(graph, lower(graph), partition_graph(graph, extents, {}, budget=REGISTERS), plan)
+    return Stages(graph, lower(graph), partition_graph(graph, extents, {}, budget=REGISTER_BUDGET), plan)

@@ -244,7 +244,7 @@ def test_a_gpu_runs_the_code_of_a_file_and_is_told_what_it_lacks(tmp_path, monke
     path, x = tmp_path / "k.fused", np.random.default_rng(0).standard_normal((64, 40), dtype=np.float32)
     with emulated_gpu() as gpu:
         saved(path, "softmax(x * s) + 1", cc=[90, "cpu"])
-        monkeypatch.setattr("fusedsl.runtime.compile._built", LRU(lambda: 64))
+        monkeypatch.setattr("fusedsl.runtime.compile._compiled_kernels", LRU(lambda: 64))
         monkeypatch.setattr("fusedsl.runtime.compile._compile_cuda", pytest.fail)
         monkeypatch.setattr("fusedsl.runtime.compile.disk", lambda: Cache(tmp_path / "cold"))
         loaded = fd.load(path)

@@ -138,7 +138,7 @@ def test_expressions_that_people_need(tmp_path, expression, compilers_are_missin
 @pytest.mark.parametrize("seed", SEEDS)
 def test_general_loops_compute_random_programs(seed):
     case = Case(draw(seed, 6))
-    builder = case.kernel._program.plans.builder = GeneralLoops()
+    builder = case.kernel._program.plans.kernel_compiler = GeneralLoops()
     case.compare(cpu(case)(), "general loops")
     assert builder.given or not sum(np.size(known[0]) for known in case.expected)
 
@@ -153,7 +153,7 @@ def test_general_loops_of_every_kind():
         ("softmax(q @ q.mT) @ q", (q,)), ("x[::2] * 2", (x,)), ("2 * s", (3.5,)),
     ):  # fmt: skip
         kernel = fd.kernel(text, verify=True)
-        builder = kernel._program.plans.builder = GeneralLoops()
+        builder = kernel._program.plans.kernel_compiler = GeneralLoops()
         kernel(*values)
         given |= {loops.partition(":")[0] for loops in builder.given}
     assert given == {"map", "rows", "cross", "stream"}

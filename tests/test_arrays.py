@@ -11,12 +11,12 @@ import pytest
 from fusedsl.errors import ArgumentError, DeviceError, DTypeError, LimitError
 from fusedsl.ir.types import BFLOAT16, DTYPES, FLOAT32, INT32, numpy_dtype
 from fusedsl.runtime import argument_keys, array_protocols, arrays, cuda_streams, outputs
-from fusedsl.runtime.argument_keys import SLOW, look, look_all
-from fusedsl.runtime.arrays import CPU, Array, Weak, describe
+from fusedsl.runtime.argument_keys import SLOW, all_argument_keys, argument_key
+from fusedsl.runtime.arrays import CPU, ArrayFacts, Weak, describe
 from fusedsl.runtime.memory_overlap import _Bounds, overlap, overlaps_itself, span
-from fusedsl.runtime.outputs import check_out, common_order, empty, place
-from fusedsl.runtime.prepared_call import Call
-from fusedsl.runtime.warm_call import replay
+from fusedsl.runtime.outputs import check_out, common_order, empty, library_and_device
+from fusedsl.runtime.prepared_call import PreparedCall
+from fusedsl.runtime.warm_call import write_replay
 
 try:
     import torch
@@ -59,7 +59,7 @@ def test_numpy_arrays_and_scalars_of_every_type(dtype):
     assert facts.strides == (-12, 1) and facts.pointer == x.ctypes.data and facts.owner is x
     scalar = describe(x[0, 0])
     assert scalar.dtype is dtype and scalar.by_value and scalar.value == 0
-    assert look(x[0, 0])[1] == 0
+    assert argument_key(x[0, 0])[1] == 0
 
 
 @needs_torch
@@ -69,7 +69,7 @@ def test_torch_tensors_of_every_type(dtype):
     facts = describe(x)
     assert (facts.library, facts.dtype, facts.shape, facts.device) == ("torch", dtype, (5, 4), CPU)
     assert facts.strides == (1, 6) and facts.pointer == x.data_ptr()
-    assert describe(x[0, 0]).value == 0 and look(x[0, 0])[1] == 0
+    assert describe(x[0, 0]).value == 0 and argument_key(x[0, 0])[1] == 0
 
 
 def test_python_numbers_are_weak():
@@ -79,9 +79,9 @@ def test_python_numbers_are_weak():
     assert describe(True) == Weak("b", True)
     assert describe(3) == Weak("i", 3) == describe(Colour.RED)
     assert describe(2.5) == Weak("f", 2.5)
-    assert look(Colour.RED) == look(3) == (int, 3)
+    assert argument_key(Colour.RED) == argument_key(3) == (int, 3)
     assert [describe(x).dtype.name for x in (True, 1, 1.0)] == ["bool", "int64", "float64"]
-    assert isinstance(describe(np.float64(1)), Array)  # a Python float by inheritance, and strong all the same
+    assert isinstance(describe(np.float64(1)), ArrayFacts)  # a Python float by inheritance, and strong all the same
 
 
 @needs_torch
@@ -92,8 +92,8 @@ def test_dlpack_arrays(dtype, old):
     facts = describe(Exporter(x, old))
     assert (facts.library, facts.dtype.name, facts.shape, facts.strides) == ("dlpack", dtype, (3, 2), (4, 2))
     assert facts.pointer == x.data_ptr() and facts.device == CPU
-    key, address = look(Exporter(x))
-    assert address == x.data_ptr() and key == look(Exporter(x))[0]
+    key, address = argument_key(Exporter(x))
+    assert address == x.data_ptr() and key == argument_key(Exporter(x))[0]
 
 
 @needs_torch
@@ -102,10 +102,10 @@ def test_dlpack_keeps_an_exported_copy_alive():
         def __dlpack__(self, **keywords):
             return torch.full((1000,), 7.0).__dlpack__(**keywords)
 
-    described, (_, address) = describe(Copies(torch.zeros(1000))), look(Copies(torch.zeros(1000)))
+    described, (_, address) = describe(Copies(torch.zeros(1000))), argument_key(Copies(torch.zeros(1000)))
     churn = [torch.zeros(1000) for _ in range(100)]
     assert (as_described(described).view(np.float32) == 7).all()
-    assert (as_described(Array("dlpack", FLOAT32, (1000,), (1,), address, CPU, False, None)).view("f4") == 7).all()
+    assert (as_described(ArrayFacts("dlpack", FLOAT32, (1000,), (1,), address, CPU, False, None)).view("f4") == 7).all()
     assert len(churn) == 100
 
 
@@ -128,7 +128,7 @@ def test_dlpack_devices_that_are_not_ours():
 
 def refused(argument, error, *words):
     known = (np.generic, np.ndarray) if torch is None else (np.generic, np.ndarray, torch.Tensor)
-    assert look(argument)[0] == SLOW or isinstance(argument, known)
+    assert argument_key(argument)[0] == SLOW or isinstance(argument, known)
     with pytest.raises(error) as fault:
         describe(argument, "x")
     for word in ("x", *words):
@@ -188,9 +188,9 @@ def test_element_types_of_tensors_that_no_kernel_knows():
 def test_a_tensor_that_requires_grad_is_an_argument_where_grad_is_off():
     x = torch.zeros(3, requires_grad=True)
     with torch.no_grad():
-        assert describe(x).pointer == x.data_ptr() == look(x)[1]
+        assert describe(x).pointer == x.data_ptr() == argument_key(x)[1]
     with torch.inference_mode():
-        assert look(torch.zeros(3))[0] != SLOW
+        assert argument_key(torch.zeros(3))[0] != SLOW
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_tensor_that_requires_grad_is_an_argument_where_grad_is_off():
 def test_memory_that_kernels_cannot_read_is_copied(x):
     facts = describe(x)
     assert facts.copied and facts.owner is not x and np.array_equal(facts.owner, x)
-    assert look(x)[0] != look(facts.owner)[0]
+    assert argument_key(x)[0] != argument_key(facts.owner)[0]
     assert not describe(facts.owner).copied
     assert facts.pointer % facts.dtype.itemsize == 0
     if x.dtype.isnative:
@@ -220,7 +220,7 @@ def test_memory_that_kernels_cannot_read_is_copied(x):
 @needs_torch
 def test_a_lazily_negated_tensor_is_resolved():
     x = torch.tensor([1 + 2j, 3 - 4j]).conj().imag
-    assert x.is_neg() and look(x)[0] == SLOW
+    assert x.is_neg() and argument_key(x)[0] == SLOW
     assert describe(x).owner.tolist() == [-2.0, 4.0] and describe(x).copied
 
 
@@ -229,7 +229,7 @@ def test_tensors_inside_a_transform_have_no_memory():
     seen = []
 
     def inside(x):
-        seen.append(look(x)[0])
+        seen.append(argument_key(x)[0])
         with pytest.raises(ArgumentError):
             describe(x, "x")
         return x
@@ -244,8 +244,8 @@ def test_describing_imports_no_library():
     code = (
         "import sys, numpy\n"
         "from fusedsl.runtime.arrays import describe\n"
-        "from fusedsl.runtime.argument_keys import look\n"
-        "describe(numpy.zeros(3)), describe(2.5), look(numpy.zeros(3)), look(object())\n"
+        "from fusedsl.runtime.argument_keys import argument_key\n"
+        "describe(numpy.zeros(3)), describe(2.5), argument_key(numpy.zeros(3)), argument_key(object())\n"
         "print([m for m in ('torch', 'cupy', 'numba', 'cuda', 'pandas') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -273,14 +273,14 @@ def cupy(monkeypatch):
     module = types.SimpleNamespace(ndarray=FakeCudaArray, cuda=cuda)
     monkeypatch.setitem(sys.modules, "cupy", module)
     yield module
-    argument_keys._looks.pop(FakeCudaArray, None)
+    argument_keys._key_functions.pop(FakeCudaArray, None)
 
 
 def test_cupy_arrays(cupy):
     x = FakeCudaArray((2, 3), (4, 8), pointer=0x7F0000000004, device=1)
     facts = describe(x)
     assert (facts.library, facts.dtype, facts.strides, facts.device) == ("cupy", FLOAT32, (1, 2), ("cuda", 1))
-    assert look(x) == ((np.dtype("f4"), (2, 3), (4, 8), 4, 1), 0x7F0000000004)
+    assert argument_key(x) == ((np.dtype("f4"), (2, 3), (4, 8), 4, 1), 0x7F0000000004)
     with pytest.raises(ArgumentError, match="asarray"):
         describe(type("Odd", (FakeCudaArray,), {})((2,), (4,)))
     assert cuda_streams.current_stream("cupy", ("cuda", 1)) == 77
@@ -322,10 +322,10 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
     launch.watches = lambda watch, constants: False
     makers = [outputs.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), 24, "float32[2, 3]")]
     read = cuda_streams.stream_reader("cupy", ("cuda", 0))
-    call = Call([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")
+    call = PreparedCall([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")
     call.on_device = True
     x, out = make(), make(pointer=0x7F0000001000)
-    fresh, written = replay(call, [x], None, [make()]), replay(call, [x], [out], [out])
+    fresh, written = write_replay(call, [x], None, [make()]), write_replay(call, [x], [out], [out])
     again = make(pointer=0x7F0000000100)
     assert fresh([again], None).data.ptr == 0x7F0000002000 and written([again], out) is out
     assert [(p[:2], p[-1], stream) for p, stream in fired] == [
@@ -355,8 +355,8 @@ def test_the_cuda_array_interface(fake_driver, cupy):
     assert describe(Interface(data=(0x7F0000000000, True))).readonly
     assert describe(Interface(shape=(0, 3), data=(0, False))).shape == (0, 3)
     assert describe(Interface(typestr="|b1")).dtype.name == "bool"
-    assert place({"x": facts, "y": describe(FakeCudaArray((3,), (4,)))}) == ("cupy", ("cuda", 0))
-    assert place({"x": facts}) == ("cupy", ("cuda", 0))
+    assert library_and_device({"x": facts, "y": describe(FakeCudaArray((3,), (4,)))}) == ("cupy", ("cuda", 0))
+    assert library_and_device({"x": facts}) == ("cupy", ("cuda", 0))
 
 
 def test_faults_of_the_cuda_array_interface(fake_driver):
@@ -380,37 +380,37 @@ def test_keys_tell_apart_what_a_launch_depends_on():
         base, base[:4], base[::2], base.T[1:], base.astype("f8"), base.astype(">f4"), base.reshape(-1),
         base[:, 1:7], base[:, 2:8], torch.zeros(8, 8), np.float32(1), np.float64(1), 1, 1.0, True, np.zeros(()),
     ]  # fmt: skip
-    assert len({look(x)[0] for x in different}) == len(different)
+    assert len({argument_key(x)[0] for x in different}) == len(different)
     for same in (lambda: np.ones((8, 8), np.float32), lambda: torch.ones(8, 8), lambda: np.float32(7), lambda: 5):
-        assert look(same())[0] == look(same())[0]
+        assert argument_key(same())[0] == argument_key(same())[0]
 
 
 @needs_torch
 def test_payloads_are_addresses_or_numbers():
     x, t = np.zeros((3, 4)), torch.zeros(3, 4)
     values = [x, t, x[1:, 2:], 3, 2.5, True, np.float32(0.1), np.asarray(7), torch.tensor(9), ml_dtypes.bfloat16(1.5)]
-    key, payloads = look_all(values)
+    key, payloads = all_argument_keys(values)
     assert payloads[:3] == [x.ctypes.data, t.data_ptr(), x.ctypes.data + 48]
     assert payloads[3:] == [3, 2.5, True, float(np.float32(0.1)), 7, 9, 1.5]
-    assert hash(key) == hash(look_all(values)[0])
+    assert hash(key) == hash(all_argument_keys(values)[0])
 
 
 # ---- where a call runs
 
 
 def facts_of(library, device, shape=(3,)):
-    return Array(library, FLOAT32, shape, (1,) * len(shape), 64, device, False, None)
+    return ArrayFacts(library, FLOAT32, shape, (1,) * len(shape), 64, device, False, None)
 
 
 @needs_torch
 def test_rank_0_host_values_and_numbers_go_with_anything():
     gpu = facts_of("torch", ("cuda", 1))
-    assert place({"a": describe(np.float32(1)), "x": gpu, "b": Weak("i", 1)}) == ("torch", ("cuda", 1))
-    assert place({"a": describe(torch.tensor(1.0)), "x": describe(np.zeros(3))}) == ("numpy", CPU)
-    assert place({"a": describe(torch.tensor(1.0)), "b": describe(np.float32(1))}) == ("torch", CPU)
-    assert place({"a": Weak("i", 1)}) == ("numpy", CPU)
-    assert place({"x": describe(Exporter(np.zeros(3)))}) == ("numpy", CPU)
-    assert place({"x": describe(Exporter(np.zeros(3))), "y": describe(torch.zeros(3))}) == ("torch", CPU)
+    assert library_and_device({"a": describe(np.float32(1)), "x": gpu, "b": Weak("i", 1)}) == ("torch", ("cuda", 1))
+    assert library_and_device({"a": describe(torch.tensor(1.0)), "x": describe(np.zeros(3))}) == ("numpy", CPU)
+    assert library_and_device({"a": describe(torch.tensor(1.0)), "b": describe(np.float32(1))}) == ("torch", CPU)
+    assert library_and_device({"a": Weak("i", 1)}) == ("numpy", CPU)
+    assert library_and_device({"x": describe(Exporter(np.zeros(3)))}) == ("numpy", CPU)
+    assert library_and_device({"x": describe(Exporter(np.zeros(3))), "y": describe(torch.zeros(3))}) == ("torch", CPU)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +425,7 @@ def test_rank_0_host_values_and_numbers_go_with_anything():
 )
 def test_mixed_libraries_and_devices_are_named(x, y, words):
     with pytest.raises(DeviceError) as fault:
-        place({"x": facts_of(*x), "y": facts_of(*y)})
+        library_and_device({"x": facts_of(*x), "y": facts_of(*y)})
     assert all(word in str(fault.value) for word in words), str(fault.value)
 
 
@@ -438,7 +438,7 @@ def test_new_arrays_have_the_order_that_was_asked_for(library, order):
     for dtype in (FLOAT32, BFLOAT16):
         new = describe(empty(library, CPU, (2, 3, 4), dtype, order))
         assert (new.library, new.shape, new.dtype) == (library, (2, 3, 4), dtype)
-        assert new.strides == outputs.strides_in((2, 3, 4), order)
+        assert new.strides == outputs.packed_strides((2, 3, 4), order)
         assert new.pointer % 16 == 0 and not new.readonly
     assert type(empty("numpy", CPU, (), FLOAT32)) is np.ndarray
     assert describe(empty(library, CPU, (0, 3), INT32)).shape == (0, 3)
@@ -458,7 +458,7 @@ def test_the_common_order_is_numpys_wherever_the_inputs_agree():
         for y in [x] + small:
             expected = x + y
             found = common_order([(v.shape, v.strides) for v in (x, y)], 3)
-            assert outputs.strides_in((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
+            assert outputs.packed_strides((3, 4, 5), found) == tuple(s // 8 for s in expected.strides)
     for x, y in ((views[0], views[1]), (views[1], np.zeros((1, 4, 5)))):  # no common order, so C
         assert common_order([(v.shape, v.strides) for v in (x, y)], 3) is None
     assert common_order([], 2) is None
@@ -522,15 +522,15 @@ def test_overlap_and_span_agree_with_numpy():
 
 
 def test_overlap_never_reads_the_addresses():
-    a = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x10, ("cuda", 0), False, None)
-    b = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 0), False, None)
-    c = Array("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 1), False, None)
+    a = ArrayFacts("cupy", FLOAT32, (10, 10), (20, 2), 0x10, ("cuda", 0), False, None)
+    b = ArrayFacts("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 0), False, None)
+    c = ArrayFacts("cupy", FLOAT32, (10, 10), (20, 2), 0x14, ("cuda", 1), False, None)
     assert overlap(a, b) is None and overlap(b, c) is None and overlap(a, a) == "same"
 
 
 def test_self_overlap():
     def strided(shape, strides):
-        return Array("numpy", FLOAT32, shape, strides, 64, CPU, False, None)
+        return ArrayFacts("numpy", FLOAT32, shape, strides, 64, CPU, False, None)
 
     assert overlaps_itself(strided((3, 4), (1, 1))) and overlaps_itself(strided((3,), (0,)))
     assert overlaps_itself(strided((3, 4), (3, 1)))

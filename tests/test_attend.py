@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe_all
 
@@ -64,7 +64,7 @@ def given(n=70, m=152, heads=2, width=32, out=16, dtype=BRAIN):
 def reference(kernel, arrays):
     """Results in float64."""
     wide = {n: x.astype(np.float64) if x.dtype in (BRAIN, np.float16) else x for n, x in arrays.items()}
-    return interpreted(kernel._program.plans, describe_all(kernel.params, [wide[name] for name in kernel.params]))
+    return run_interpreter(kernel._program.plans, describe_all(kernel.params, [wide[name] for name in kernel.params]))
 
 
 def agrees(kernel, arrays, found):

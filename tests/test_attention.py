@@ -9,7 +9,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.program.call_steps import extents_of
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.runtime.arrays import describe_all
 
 RANDOM = np.random.default_rng(11)
@@ -113,7 +113,7 @@ def test_in_a_text_it_is_a_value_among_others():
 def test_the_interpreter_says_the_same():
     kernel = fd.kernel("attention(q, k, v, mask='j <= i - 3')")
     found = kernel(Q, K, V)
-    (expected,) = interpreted(kernel._program.plans, describe_all(kernel.params, [Q, K, V]))
+    (expected,) = run_interpreter(kernel._program.plans, describe_all(kernel.params, [Q, K, V]))
     close(found, expected, 1e-6)
     assert (found[:, :, :3] == 0).all()
 

@@ -12,7 +12,7 @@ from ptx import emulated_gpu
 
 import fusedsl as fd
 from fusedsl.arguments import Arguments
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.report.explain import explain
 from fusedsl.runtime.arrays import describe_all
 
@@ -353,7 +353,7 @@ def test_texts_are_right_as_emulated(name, dtype):
         assert len(gpu.launches) == launches
     wide = [x.astype(np.float64) for x in given]
     with np.errstate(all="ignore"):
-        (right,) = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
+        (right,) = run_interpreter(kernel._program.plans, describe_all(kernel.params, wide))
     assert np.array_equal(np.isnan(found), np.isnan(right))
     worst = np.nanmax(np.abs(found - right)) / np.nanmax(np.abs(right))
     assert worst < (1e-2 if dtype == "bfloat16" else 1e-5)

@@ -13,10 +13,10 @@ from fusedsl.backends.cuda.rows.schedule import RowSchedule
 from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule
 from fusedsl.errors import FusionError
 from fusedsl.fusion.horizontal import pack_launches
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 ROPE = """
 q1 = q[..., :64]; q2 = q[..., 64:]; k1 = k[..., :64]; k2 = k[..., 64:]
 c = cos[:, None, :]; s = sin[:, None, :]

@@ -84,7 +84,7 @@ def test_versions_are_found_out_once_for_the_same_files(tmp_path, monkeypatch):
     monkeypatch.setenv("FUSEDSL_CACHE_DIR", str(tmp_path))
     found, state = [], [("a.py", 10, 1, 2, 3)]
     monkeypatch.setattr(module, "_file_states", lambda: state)
-    monkeypatch.setattr(module, "_found_versions", lambda: found.append(1) or {"source": str(len(found))})
+    monkeypatch.setattr(module, "_read_versions", lambda: found.append(1) or {"source": str(len(found))})
     ask = versions.__wrapped__
     assert [ask(), ask()] == [{"source": "1"}] * 2 and len(found) == 1
     state[0] = ("a.py", 10, 1, 4, 3)  # written anew, with the same size and date
@@ -252,7 +252,7 @@ def test_killed_writers_leave_whole_entries_and_are_swept_up_after(cache):
 
 def test_memory_holds_a_bounded_number_of_entries(cache, monkeypatch):
     monkeypatch.setattr(cache, "_usable", False)
-    keys = [cache_key(n=n) for n in range(module.REMEMBERED + 10)]
+    keys = [cache_key(n=n) for n in range(module.MAX_ENTRIES_IN_MEMORY + 10)]
     for key in keys:
         cache.put(key, {})
     assert cache.get(keys[0]) is None and cache.get(keys[-1]) == ({}, b"")

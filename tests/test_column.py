@@ -8,11 +8,11 @@ from test_targets import as_torch, check
 
 import fusedsl as fd
 from fusedsl.backends.cuda.split_heuristics import choose_blocks_per_row
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, INT8
 from fusedsl.kernel_ir.memory_access import merge_row_axes, prefers_row_axis_vectors, row_axis_access
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 RANDOM = np.random.default_rng(11)
 
 

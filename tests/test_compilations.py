@@ -8,14 +8,14 @@ from itertools import pairwise
 import pytest
 
 import fusedsl as fd
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS
 from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.program import call_steps
-from fusedsl.program.prepare_foreach import alike
+from fusedsl.program.prepare_foreach import group_by_binary
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import specialize
-from fusedsl.runtime.batched_call import Member, Places
+from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
 from fusedsl.runtime.compile import cuda_key
 
 MOST = 12
@@ -133,8 +133,10 @@ def listed(kernel, calls):
             if step < len(case.kernels):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
-                members.append(Member(plan, bound, LaunchConfig(0, 0), Places(0, 0, 0, places), [], case.extents))
-        for made, schedule, found in alike(members, frozenset(), facts((9, 0)), BLOCK_WORDS[-1]):
+                members.append(
+                    BatchMember(plan, bound, LaunchConfig(0, 0), BatchedPayloads(0, 0, 0, places), [], case.extents)
+                )
+        for made, schedule, found in group_by_binary(members, frozenset(), hardware_facts((9, 0)), BLOCK_WORDS[-1]):
             yield found[0].plan, (made, schedule)
 
 
@@ -142,12 +144,12 @@ def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before(
     made = fd.kernel("softmax(x)")
     seen = [reason_of(made, (64, columns), claims=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
     general = ["general lengths" in reason for reason in seen]
-    assert general == [n >= call_steps.OWN for n in range(len(LENGTHS))] + [False] * 3
+    assert general == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))] + [False] * 3
 
 
 def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_nothing():
     made = fd.kernel("rms_norm(x, w)")
-    first, (other, *_) = LENGTHS[: call_steps.OWN], LENGTHS[call_steps.OWN :]
+    first, (other, *_) = LENGTHS[: call_steps.SPECIALIZED_BINARIES], LENGTHS[call_steps.SPECIALIZED_BINARIES :]
     assert not any("general lengths" in reason_of(made, (64, n)) for n in LENGTHS)
     assert not any("general lengths" in reason_of(made, (64, n), claims=True) for n in first)
     assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), claims=True)
@@ -163,8 +165,10 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
     made.save(tmp_path / "rows.fused", fd.spec((64, LENGTHS[-1])))
     loaded = fd.load(tmp_path / "rows.fused")
     assert "general lengths" not in reason_of(loaded, (64, LENGTHS[-1]), claims=True)
-    others = [reason_of(loaded, (64, n), claims=True) for n in LENGTHS[: call_steps.OWN + 1]]  # its calls alone count
-    assert ["general lengths" in reason for reason in others] == [False] * call_steps.OWN + [True]
+    others = [
+        reason_of(loaded, (64, n), claims=True) for n in LENGTHS[: call_steps.SPECIALIZED_BINARIES + 1]
+    ]  # its calls alone count
+    assert ["general lengths" in reason for reason in others] == [False] * call_steps.SPECIALIZED_BINARIES + [True]
 
 
 def test_kernels_that_share_a_launch_are_few():
@@ -176,7 +180,7 @@ def test_kernels_that_share_a_launch_are_few():
             kernel, schedule = case.together(members) if several else case.scheduled(*members[0])
             found.add(cuda_key(kernel, schedule, specialize.digests(members), (9, 0)))
     shared = [key for key in found if " " in key[2]]
-    assert 0 < len(shared) <= call_steps.OWN and len(found) - len(shared) <= 2 * MOST
+    assert 0 < len(shared) <= call_steps.SPECIALIZED_BINARIES and len(found) - len(shared) <= 2 * MOST
 
 
 def test_dynamic_says_which_lengths_have_binaries_of_their_own():

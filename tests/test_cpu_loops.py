@@ -47,7 +47,7 @@ def fresh(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path)
     for module in (compile, cache, text):
         monkeypatch.setattr(module, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", LRU(lambda: 1000))
+    monkeypatch.setattr(compile, "_compiled_kernels", LRU(lambda: 1000))
     return monkeypatch
 
 

@@ -516,7 +516,7 @@ def test_a_thread_that_comes_late_does_not_end_the_wait():
         go_on.wait()
 
     job = pool.Job(slow, 0, 1, 1, 1)
-    first, caller, late = (threading.Thread(target=f) for f in (job.help, job.settle, job.help))
+    first, caller, late = (threading.Thread(target=f) for f in (job.work, job.join, job.work))
     first.start()
     computing.wait()
     caller.start()

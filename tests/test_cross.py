@@ -219,18 +219,22 @@ def test_no_spills_at_any_length(text, columns, dtype):
 @needs_compiler
 def test_what_spills_keeps_no_row_of_weights(monkeypatch, tmp_path):
     """Which kernel spills is the compiler's: here it says so of what keeps one."""
-    own, compiled = cache.Cache(tmp_path), compile._compiled
+    own, compiled = cache.Cache(tmp_path), compile._compile_source
 
     def spilling(kernel, schedule, *where):
         return replace(compiled(kernel, schedule, *where), spill_bytes=20 if schedule.hoisted else 0)
 
-    for what, stand_in in (("_compiled", spilling), ("disk", lambda: own), ("_built", LRU(lambda: 1000))):
+    for what, stand_in in (
+        ("_compile_source", spilling),
+        ("disk", lambda: own),
+        ("_compiled_kernels", LRU(lambda: 1000)),
+    ):
         monkeypatch.setattr(compile, what, stand_in)
     text = (RECOMPUTED + LAYER_NORM).format(dtype="bfloat16")
     for _ in range(2):  # compiled, and from the cache
         (kernel,) = explained(text, 8192, 4096, "bfloat16", cc=90, compile=True).kernels
         assert kernel.figures.spill_bytes == 0
-        compile._built.clear()
+        compile._compiled_kernels.clear()
 
 
 def test_a_block_on_each_multiprocessor_and_rows_ahead_of_their_use():

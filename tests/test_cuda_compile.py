@@ -8,7 +8,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.schedule import choose, launch_config
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import (
     BFLOAT16,
     BOOL,
@@ -72,7 +72,7 @@ def softmax(dtype=FLOAT32, strides="s1", access="vector", resident=True, rows=1,
 
 def built(tmp_path, kernel, extents, cc=H200):
     """The source, the PTX and the machine code of a kernel."""
-    schedule = choose(kernel, extents, facts(cc))
+    schedule = choose(kernel, extents, hardware_facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
     needs = launch_config(schedule, kernel, extents)
     kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
@@ -110,7 +110,7 @@ def test_maps_load_16_bytes_and_keep_to_float32(tmp_path, dtype, strides):
 def test_rows_are_read_once_in_16_bytes(tmp_path, dtype, columns):
     kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled")
     _, text, code = built(tmp_path, kernel, (64, columns))
-    schedule = choose(kernel, (64, columns), facts(H200))
+    schedule = choose(kernel, (64, columns), hardware_facts(H200))
     assert code.spill_bytes == 0
     assert ".f64" not in text
     assert wide_accesses(text) == (schedule.vectors, schedule.vectors)
@@ -149,7 +149,7 @@ def scaled_rows(dtype, access, weights):
 )
 def test_what_all_rows_read_comes_early_or_in_pieces(tmp_path, dtype, access, columns, early, in_pieces):
     kernel = scaled_rows(dtype, access, ("v", "w"))
-    schedule = choose(kernel, (64, columns), facts(H200))
+    schedule = choose(kernel, (64, columns), hardware_facts(H200))
     assert (schedule.load_all_first, schedule.epilogue_vectors > 0) == (early, in_pieces)
     _, text, code = built(tmp_path, kernel, (64, columns))
     assert code.spill_bytes == 0
@@ -383,7 +383,7 @@ def test_compiling_is_quick_once_the_process_is_warm(tmp_path):
     chain = ["t_0 = x_0 * y_0", *(f"t_{k} = t_{k - 1} * x_0" for k in range(1, 9)), "z_9 = t_8 - y_0"]
     cases = [(map_kernel(FLOAT32, chain), (1 << 20,), 0.35), (softmax(), (64, 4096), 0.6)]
     for kernel, extents, limit in cases:
-        schedule = choose(kernel, extents, facts(H200))
+        schedule = choose(kernel, extents, hardware_facts(H200))
         taken = []
         for _ in range(3):
             source = generate(kernel, schedule)
@@ -414,7 +414,7 @@ def test_maps_that_end_within_a_vector_are_read_to_their_end(tmp_path, dtype):
 @pytest.mark.parametrize(("columns", "cluster"), [(65536, 4), (120001, 8), (262144, 16), (393216, 16)])
 def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, columns, cluster):
     kernel = softmax(dtype, access="vector" if columns % 8 == 0 else "peeled", resident=False)
-    schedule = choose(kernel, (4096, columns), facts(H200))
+    schedule = choose(kernel, (4096, columns), hardware_facts(H200))
     assert schedule.smem
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
     geometry_of = launch_config(schedule, kernel, (4096, columns))
@@ -456,7 +456,7 @@ def test_wide_rows_stay_in_the_registers_of_clusters(text, dtype, columns, team)
 def test_wide_rows_on_other_architectures(tmp_path, cc):
     kernel = softmax(FLOAT32, resident=False)
     for columns, kept in [(20000, cc >= (8, 0)), (65536, cc >= (9, 0)), (10_000_000, False)]:
-        schedule = choose(kernel, (4096, columns), facts(cc))
+        schedule = choose(kernel, (4096, columns), hardware_facts(cc))
         assert schedule.smem == kept
         assert schedule.cluster == 1 or cc >= (9, 0)
         assert built(tmp_path, kernel, (4096, columns), cc)[2].spill_bytes == 0
@@ -469,7 +469,7 @@ def test_kernels_of_several_launches_take_turns():
     plain = map_kernel(FLOAT32, ["z_9 = x_0 + y_0"])
     chained = dataclasses.replace(plain, pdl=True)
     for cc, count in (((8, 0), 0), ((9, 0), 1)):
-        schedule = choose(chained, (1000,), facts(cc))
+        schedule = choose(chained, (1000,), hardware_facts(cc))
         source = generate(chained, schedule)
         assert source.replace("    griddepcontrol()\n", "") == generate(plain, schedule)
         text = ptx(source, "chained.py", chained, schedule, cc)

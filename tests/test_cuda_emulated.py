@@ -85,7 +85,7 @@ def test_a_plan_that_stores_where_to_read():
     kernel, x = fd.kernel(text, fallback=False), normal(2, 3, dtype=np.float64)
     facts = [describe(x, "x")]
     plan = kernel._program.plans.plan(facts, extents_of(facts), scores="level")
-    assert kernel._program.plans.tighten(plan, facts, extents_of(facts))
+    assert kernel._program.plans.replan_after_spill(plan, facts, extents_of(facts))
     with exact_gpu(multiprocessors=4) as gpu:
         made = [to_host(result) for result in kernel(gpu.asarray(x))]
     for found, wanted in zip(made, kernel(x), strict=True):

@@ -70,7 +70,7 @@ def test_arrays_of_other_libraries_live_until_they_are_read(monkeypatch):
         gc.collect()
         assert len(alive) == len(module._held) == 3
         pending[0] = 0
-        module.release()
+        module.release_finished()
         gc.collect()
         assert not alive and not module._held
 

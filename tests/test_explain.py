@@ -10,7 +10,7 @@ import fusedsl as fd
 from fusedsl.errors import ArgumentError, CompileError, ShapeError
 from fusedsl.fusion.unfused_cost import unfused_kernels
 from fusedsl.ir.op_cost import instructions
-from fusedsl.runtime.compile import Built
+from fusedsl.runtime.compile import CompiledKernel
 
 N = 1 << 20
 needs_compiler = pytest.mark.skipif(
@@ -309,7 +309,7 @@ def test_real_registers_without_a_gpu():
 def test_compile_ahead_makes_the_first_call_find_its_kernel(monkeypatch):
     from fusedsl.runtime import compile as compiler
 
-    made: list[Built] = []
+    made: list[CompiledKernel] = []
     real = compiler._compile_cpu
     monkeypatch.setattr(compiler, "_compile_cpu", lambda *args: made.append(real(*args)) or made[-1])
     x = np.arange(12, dtype="float32").reshape(3, 4)

@@ -40,9 +40,11 @@ def test_what_would_take_less_without_fusion_is_said():
     e = told("sort(softmax(q @ k.mT)) @ v", Q, Q, Q)
     assert e.seconds < e.before.seconds  # plans are chosen so that it is: the note is asked for other times
     about, less = (replace(e.before, seconds=e.seconds / share) for share in (1.04, 1.06))
-    assert not explain._slower(e.kernels, about)
-    assert explain._slower(e.kernels, less) == ["by the time model, one operation after another would take less"]
-    (note,) = explain._slower((*e.kernels, e.kernels[0]), less)
+    assert not explain._slower_than_unfused(e.kernels, about)
+    assert explain._slower_than_unfused(e.kernels, less) == [
+        "by the time model, one operation after another would take less"
+    ]
+    (note,) = explain._slower_than_unfused((*e.kernels, e.kernels[0]), less)
     assert note.endswith(f"; kernel 0 and kernel {len(e.kernels)} compute the same")
 
 

@@ -14,7 +14,7 @@ import fusedsl as fd
 from fusedsl.__main__ import main
 from fusedsl.errors import ArgumentError
 from fusedsl.program.autotune import Trial
-from fusedsl.report.explain import Refusal
+from fusedsl.report.explain import FusionBarrier
 from fusedsl.report.schema import SCHEMA, VERSION
 from fusedsl.runtime.driver import cuda_available
 
@@ -53,7 +53,7 @@ def test_the_schema_describes_every_key_and_no_other():
     e = told("n / 2 + softmax(x, axis=0) + softmax(x, axis=1)", fd.spec(96, "int32"), fd.spec((64, 96)), compile=True)
     (first, *others) = e.kernels
     tuned = replace(first, untuned_seconds=1e-5, tried=(Trial("threads 64 → 128", None, "values would spill"),))
-    data = replace(e, refused=(Refusal("because", 1e-6),), kernels=(tuned, *others)).to_dict()
+    data = replace(e, refused=(FusionBarrier("because", 1e-6),), kernels=(tuned, *others)).to_dict()
     assert json.loads(json.dumps(data)) == data
     assert data["version"] == VERSION
     found = {p.replace("kernels[].writes[].", "kernels[].reads[].") for p in paths(data)}
@@ -71,9 +71,12 @@ def test_data_and_objects_say_the_same():
 
 
 def test_a_refusal_says_its_price_where_it_is_known():
-    priced = replace(two(), refused=(Refusal("they run over other axes", 2.5e-6),))
+    priced = replace(two(), refused=(FusionBarrier("they run over other axes", 2.5e-6),))
     assert "they run over other axes (together would save about 2.5 µs)" in str(priced)
-    assert "they run over other axes\n" in str(replace(priced, refused=(Refusal("they run over other axes"),))) + "\n"
+    assert (
+        "they run over other axes\n"
+        in str(replace(priced, refused=(FusionBarrier("they run over other axes"),))) + "\n"
+    )
 
 
 # -- diagrams

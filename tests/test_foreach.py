@@ -11,7 +11,7 @@ import fusedsl as fd
 from fusedsl.errors import ArgumentError, DTypeError, ShapeError
 from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS, BatchedCalls, choose_batched_calls
 from fusedsl.kernel_ir.parameters import kernel_params
-from fusedsl.runtime.batched_call import Stretch, clashes
+from fusedsl.runtime.batched_call import AddressRange, overlapping_ranges
 
 SHAPES = [(3,), (4, 5), (1000,), (2, 3, 4), (0,), (7, 1), (1, 1), (33, 257), (1 << 16,)]
 ADAMW = """
@@ -273,10 +273,10 @@ def test_a_table_is_as_small_as_its_calls_allow():
 
 
 def test_clashes_are_pairs_with_an_output():
-    a, b = Stretch(0, 10, 0, False), Stretch(5, 15, 1, False)
-    out, empty = Stretch(9, 12, 0, True), Stretch(9, 9, 1, True)
-    assert list(clashes([a, b, empty])) == []
-    assert {(one.index, one.output) for pair in clashes([a, b, out]) for one in pair} == {
+    a, b = AddressRange(0, 10, 0, False), AddressRange(5, 15, 1, False)
+    out, empty = AddressRange(9, 12, 0, True), AddressRange(9, 9, 1, True)
+    assert list(overlapping_ranges([a, b, empty])) == []
+    assert {(one.index, one.output) for pair in overlapping_ranges([a, b, out]) for one in pair} == {
         (0, False),
         (1, False),
         (0, True),
@@ -288,20 +288,20 @@ def test_clashes_are_pairs_with_an_output():
 
 def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
-    from fusedsl.hardware import facts
-    from fusedsl.program.resolve_call import settle
+    from fusedsl.hardware import hardware_facts
+    from fusedsl.program.resolve_call import resolve_call
     from fusedsl.runtime import compile as compiler
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.batched_call import table_of
+    from fusedsl.runtime.batched_call import parameter_table
 
     kernel = fd.kernel(text)
     values = {n: np.ones(1000, np.float32) if n in "pmvgx" else 0.5 for n in kernel.params}
-    settled = settle(kernel._program.plans, describe_all(kernel.params, values.values()), None)
+    settled = resolve_call(kernel._program.plans, describe_all(kernel.params, values.values()), None)
     plan = settled.plan.kernels[0]
     (bound,) = settled.bounds
-    one, schedule = compiler.scheduled_cuda(bound, facts((9, 0)))
+    one, schedule = compiler.scheduled_cuda(bound, hardware_facts((9, 0)))
     shared = {k for k, n in enumerate(kernel.params) if n not in "pmvgx"}
-    table = table_of(plan, one, calls, shared, largest)
+    table = parameter_table(plan, one, calls, shared, largest)
     return plan, dataclasses.replace(one, is_subkernel=True, batched=table), schedule
 
 
@@ -334,13 +334,13 @@ def test_tables_hold_a_hundred_tensors_of_an_optimiser():
 @pytest.mark.gpu
 def test_one_launch_for_all_and_graphs_capture_it(monkeypatch):
     torch = pytest.importorskip("torch")
-    from fusedsl.runtime.batched_call import ManyCall
+    from fusedsl.runtime.batched_call import BatchedCall
 
     xs = [torch.full((k % 50 + 1, 8), float(k), device="cuda") for k in range(200)]
     outs = [torch.empty_like(x) for x in xs]
     made = []
-    first = ManyCall.__init__
-    monkeypatch.setattr(ManyCall, "__init__", lambda self, *a, **n: (first(self, *a, **n), made.append(self))[0])
+    first = BatchedCall.__init__
+    monkeypatch.setattr(BatchedCall, "__init__", lambda self, *a, **n: (first(self, *a, **n), made.append(self))[0])
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         fd.foreach("x + 1", xs, out=outs)

@@ -7,9 +7,9 @@ from test_targets import as_torch, check
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows.cooperative import _in_turn, _pays
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 RANDOM = np.random.default_rng(5)
 
 CASES = [

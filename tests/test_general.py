@@ -79,7 +79,7 @@ def with_units(shapes):
 
 def check_units(name, dtype, convert, monkeypatch):
     """All of these shapes, of which none with extents of 1 has a binary of its own."""
-    monkeypatch.setattr(specialize, "FEW", 0)
+    monkeypatch.setattr(specialize, "MAX_VARIANTS", 0)
     text, shapes = UNITS[name]
     with fd.options(dynamic=True, fallback=False):
         for given in with_units(shapes):
@@ -125,7 +125,7 @@ def test_a_traced_function_is_for_the_extents_of_its_trace(monkeypatch):
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    monkeypatch.setattr(specialize, "FEW", 0)
+    monkeypatch.setattr(specialize, "MAX_VARIANTS", 0)
 
     @fd.fuse(dynamic=True)
     def halved(x):
@@ -162,7 +162,7 @@ def test_a_result_without_a_stride_is_written(monkeypatch):
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    monkeypatch.setattr("fusedsl.program.plans.crowded", lambda *_: True)
+    monkeypatch.setattr("fusedsl.program.plans.quota_exhausted", lambda *_: True)
     kernel = fd.kernel("y = cumsum(x, axis=0); return reshape(y, (1,)), y", fallback=False)
     with emulated_gpu(multiprocessors=4) as gpu:
         room = gpu.asarray(np.full((1, 8), 3.0, np.float32))

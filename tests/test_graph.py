@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.runtime.captured_graphs import CALLS
+from fusedsl.runtime.captured_graphs import CALLS_BEFORE_CAPTURE
 
 pytest.importorskip("numba.cuda")
 
@@ -173,7 +173,7 @@ class TestOnACard:
         x, y = (torch.randn(700, device="cuda") for _ in range(2))
         out = torch.empty_like(x)
         kernel, several = fd.kernel("x*y + c"), fd.kernel("cumsum(x - sum(x), axis=0) * y")
-        for k in range(2 * CALLS):
+        for k in range(2 * CALLS_BEFORE_CAPTURE):
             assert torch.equal(kernel(x, y, k, out=out), torch.addcmul(torch.full_like(x, k), x, y))
             x, y = y, torch.randn_like(x) if k % 3 else x
         right = torch.addcmul(torch.full_like(x, 2.0), x, y)
@@ -181,12 +181,12 @@ class TestOnACard:
         for stream in (torch.cuda.current_stream(), torch.cuda.Stream(), torch.cuda.Stream()):
             stream.wait_stream(torch.cuda.default_stream())
             with torch.cuda.stream(stream):
-                for _ in range(CALLS):
+                for _ in range(CALLS_BEFORE_CAPTURE):
                     assert torch.equal(bound(), right) and torch.equal(kernel(x, y, 2), right)
                 torch.testing.assert_close(chain(), (x - x.sum()).cumsum(0) * y, rtol=1e-3, atol=1e-2)
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
-            for _ in range(2 * CALLS):
+            for _ in range(2 * CALLS_BEFORE_CAPTURE):
                 bound(), kernel(x, y, 2, out=out)
             for call in (bound, lambda: kernel(x, y, 2, out=out)):
                 graph = torch.cuda.CUDAGraph()

@@ -144,7 +144,7 @@ def test_the_interpreter_in_place_of_a_kernel_asks_too(monkeypatch):
     def fails(*given):
         raise CompileError("no compiler", "compile")
 
-    monkeypatch.setattr(first_call, "_prepared", fails)
+    monkeypatch.setattr(first_call, "_prepare", fails)
     with pytest.warns(RuntimeWarning), pytest.raises(IndexError, match="index 7"):
         fd.evaluate("x[k]", x=X, k=K, bounds="raise")
 

@@ -17,15 +17,15 @@ from threads import at_once
 
 from fusedsl.backends.cuda.schedule import LaunchConfig
 from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
-from fusedsl.generated_code import Lines
+from fusedsl.generated_code import FunctionWriter
 from fusedsl.ir.types import DTYPES
 from fusedsl.runtime import captured_graphs, host_device_copies, pool
 from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module
 from fusedsl.runtime import launch as launch_module
 from fusedsl.runtime.arrays import describe
-from fusedsl.runtime.driver import Driver, Function, cuda_available, driver
-from fusedsl.runtime.launch import HostLaunch, Launch
+from fusedsl.runtime.driver import CudaFunction, Driver, cuda_available, driver
+from fusedsl.runtime.launch import HostLaunchRecord, LaunchRecord
 from fusedsl.runtime.native_entry import Pair, Watch
 from fusedsl.runtime.parameter_block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
 
@@ -160,12 +160,12 @@ def cuda(library):
     return Driver(library)
 
 
-FUNCTION = Function(50, "k_1", 0, 40, 0, 16, 1024)
+FUNCTION = CudaFunction(50, "k_1", 0, 40, 0, 16, 1024)
 
 
 def record(cuda, template=bytes(48), pointers=2, scalars="", grid=7, function=FUNCTION, **geometry):
     first = len(template) - 8 * len(scalars)
-    return Launch(
+    return LaunchRecord(
         cuda, function, LaunchConfig(grid, 256, **geometry), template,
         [PointerSlot(8 * k, k) for k in range(pointers)],
         [ScalarSlot(first + 8 * k, pointers + k, f) for k, f in enumerate(scalars)],
@@ -186,9 +186,9 @@ def test_the_kernel_receives_grid_stream_and_block(cuda, library):
 
 def test_pointers_come_from_any_argument_and_may_be_shifted(cuda, library):
     pointers = [PointerSlot(0, 2), PointerSlot(8, 0, 64), PointerSlot(16, 2, -8)]
-    Launch(cuda, FUNCTION, LaunchConfig(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
+    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
     assert struct.unpack("<3Q", library.launches[0][3]) == (3000, 1064, 2992)
-    Launch(cuda, FUNCTION, LaunchConfig(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
+    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
     assert struct.unpack("<Q", library.launches[1][3]) == (2000,)
 
 
@@ -227,7 +227,7 @@ def test_a_cluster_is_an_attribute(cuda, library):
 
 def test_a_launch_that_follows_another_may_say_so(cuda, library):
     launch = record(cuda, follows=True)
-    launch.fire([1, 2], 0), launch.follow([1, 2], 0), record(cuda).follow([1, 2], 0)
+    launch.fire([1, 2], 0), launch.fire_overlapped([1, 2], 0), record(cuda).fire_overlapped([1, 2], 0)
     attributes = [found for _, _, found, *_ in library.launches]
     assert attributes == [b"", struct.pack("<I4xI60x", 6, 1), b""]  # …_PROGRAMMATIC_STREAM_SERIALIZATION
 
@@ -247,7 +247,7 @@ def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, libr
         monkeypatch.setattr(module, "driver", lambda: cuda)
     monkeypatch.setattr(type(library), "_cuStreamGetId", lambda self, s, out: _fill(out, ids[s.value]), raising=False)
     ids = {7: 70, 8: 80}
-    counters = tickets.Tickets(3, 0)
+    counters = tickets.BlockCounters(3, 0)
     first = counters(7)
     assert counters(7) == first and counters(8) != first
     assert library.called.count("cuMemsetD32Async") == 2
@@ -260,11 +260,11 @@ def test_tickets_belong_to_a_stream_and_a_captured_graph_gets_its_own(cuda, libr
     ours = counters(7, ours=True)
     del counters
     assert "cuMemFree_v2" not in library.called  # which waits for the device
-    pieces = tickets._pieces(cuda, 0, 64)
+    pieces = tickets._counter_pool(cuda, 0, 64)
     given = set(pieces._resting)
     assert {first, second, ours} <= given and not kept & given  # a captured graph may be launched at any time
-    monkeypatch.setattr(tickets, "RESTING", 2)
-    assert pieces.take(7) == first
+    monkeypatch.setattr(tickets, "REUSE_DELAY", 2)
+    assert pieces.acquire(7) == first
 
 
 def _fill(out, value):
@@ -279,9 +279,9 @@ def test_an_empty_grid_launches_nothing(cuda, library):
 
 def test_a_block_has_its_slots_in_order_and_a_limit(cuda):
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [PointerSlot(8, 0)])
+        LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [PointerSlot(8, 0)])
     with pytest.raises(ValueError):
-        Launch(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
+        LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
     with pytest.raises(CompileError, match="parameters"):
         record(cuda, bytes(BLOCK_BYTES + 8))
     record(cuda, bytes(BLOCK_BYTES))
@@ -374,7 +374,7 @@ def test_a_thread_without_a_context_gets_the_primary_one(library):
 
 
 def test_a_launch_goes_to_its_own_device_and_leaves_the_current_one(cuda, library):
-    launch = record(cuda, function=Function(51, "k_1", 1, 40, 0, 16, 1024))
+    launch = record(cuda, function=CudaFunction(51, "k_1", 1, 40, 0, 16, 1024))
     launch.fire([1, 2], 0)
     assert library.launches[0][-2:] == (51, PRIMARY[1]) and library.stack == [PRIMARY[0]]
 
@@ -385,13 +385,13 @@ def test_a_launch_goes_to_its_own_device_and_leaves_the_current_one(cuda, librar
 )
 def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, constants):
     kept = with_machine_code(cuda, library) if builtin else None
-    for launch in (record(cuda, scalars="f"), record(cuda, function=Function(51, "k_1", 1, 40, 0, 16, 1024))):
+    for launch in (record(cuda, scalars="f"), record(cuda, function=CudaFunction(51, "k_1", 1, 40, 0, 16, 1024))):
         payloads = [0x7F0000000010, 0x20, 0.5]
         launch.fire(payloads, 99)
-        lines = Lines()
+        lines = FunctionWriter()
         words = [f"given[{k}]" for k in range(3)]
         packs, fires = launch.repeat_lines(words, constants, lines.name)
-        assert len(packs) == (launch.layout.slots != () and 2 not in constants)
+        assert len(packs) == (launch.layout.scalar_slots != () and 2 not in constants)
         lines.add(*packs, *fires)
         again = lines.function("again", "given, stream")
         again(payloads, 99)
@@ -404,11 +404,11 @@ def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, cons
             again(payloads, 99)
         library.answers.clear()
         assert not library.launches
-    assert record(cuda, grid=0).repeat_lines(["a", "b"], {}, Lines().name) == ([], [])
+    assert record(cuda, grid=0).repeat_lines(["a", "b"], {}, FunctionWriter().name) == ([], [])
     with pytest.raises(DTypeError, match="alpha"):
-        record(cuda, scalars="b").repeat_lines(["a", "b", "c"], {2: 300}, Lines().name)
+        record(cuda, scalars="b").repeat_lines(["a", "b", "c"], {2: 300}, FunctionWriter().name)
     with pytest.raises(struct.error):
-        lines = Lines()
+        lines = FunctionWriter()
         lines.add(record(cuda, scalars="b").repeat_lines(["1", "2", "300"], {}, lines.name)[0][0])
         lines.function("again", "")()
     del kept
@@ -418,7 +418,7 @@ def test_the_builtin_that_launches_sees_what_is_wrong_with_addresses(cuda, libra
     kept = with_machine_code(cuda, library)
     launch, watch = record(cuda), Watch({0: 0, 1: 8}, [Pair(1, 0, 0, 64, 0, 64, (0x18,))])
     assert launch.watches(watch, {}) and not launch.watches(watch, {1: 8})
-    lines = Lines()
+    lines = FunctionWriter()
     lines.add(*launch.repeat_lines(["given[0]", "given[1]"], {}, lines.name, watch)[1], "return True")
     again = lines.function("again", "given, stream")
     for given, right in (
@@ -440,7 +440,7 @@ def with_machine_code(cuda, library):
     kind = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
     launch = kind(lambda *told: library.cuLaunchKernelEx(*told))
     cuda.initialise()
-    cuda.entry.value = ctypes.cast(launch, ctypes.c_void_p).value
+    cuda.launch_address.value = ctypes.cast(launch, ctypes.c_void_p).value
     return launch
 
 
@@ -498,14 +498,14 @@ class Graphs:
 def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, library):
     kept = with_machine_code(cuda, library)
     driven = Graphs(cuda, library)
-    launch, lines = record(cuda, scalars="q"), Lines()
+    launch, lines = record(cuda, scalars="q"), FunctionWriter()
     packs, fires = launch.repeat_lines(["x", "y", "n"], {}, lines.name)
     lines.add(*packs, *fires)
     call = lines.function("call", "x, y, n, stream")
-    for _ in range(captured_graphs.CALLS):
+    for _ in range(captured_graphs.CALLS_BEFORE_CAPTURE):
         call(16, 32, 5, 9)
     plain = library.launches[-1]
-    assert len(library.launches) == captured_graphs.CALLS and not driven.launched
+    assert len(library.launches) == captured_graphs.CALLS_BEFORE_CAPTURE and not driven.launched
     call(16, 32, 5, 9)  # as it was recorded
     call(48, 64, -6, 9)  # others
     assert driven.launched == [(9, plain[3]), (9, struct.pack("<2Q24xq", 48, 64, -6))]
@@ -528,34 +528,36 @@ def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch)
     driven = Graphs(cuda, library)
 
     def repeated():
-        lines = Lines()
+        lines = FunctionWriter()
         lines.add(*record(cuda).repeat_lines(["1", "2"], {}, lines.name)[1])
         call = lines.function("call", "stream")
-        for _ in range(captured_graphs.CALLS + 1):
+        for _ in range(captured_graphs.CALLS_BEFORE_CAPTURE + 1):
             call(7)
         return call
 
-    alive = captured_graphs._alive
+    alive = captured_graphs._live_graphs
     call = repeated()
-    assert captured_graphs._alive == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
+    assert captured_graphs._live_graphs == alive + 1 and library.called.count("cuGraphExecDestroy") == 0
     del call
-    assert captured_graphs._alive == alive and library.called.count("cuGraphExecDestroy") == 1
-    monkeypatch.setattr(captured_graphs, "RENEWED", 3)
+    assert captured_graphs._live_graphs == alive and library.called.count("cuGraphExecDestroy") == 1
+    monkeypatch.setattr(captured_graphs, "LAUNCHES_BEFORE_RENEWAL", 3)
     call = repeated()
     library.launches.clear(), driven.launched.clear()
     for _ in range(10):
         call(7)
     assert len(driven.launched) == 8 and len(library.launches) == 2  # after the one in `repeated`
-    assert captured_graphs._alive == alive + 1
+    assert captured_graphs._live_graphs == alive + 1
     del call
     for change in (
         lambda: monkeypatch.setenv("FUSEDSL_GRAPHS", "0"),
-        lambda: monkeypatch.setattr(captured_graphs, "MOST", alive),
+        lambda: monkeypatch.setattr(captured_graphs, "MAX_GRAPHS", alive),
     ):
         change()
         library.launches.clear()
         repeated()
-        assert len(library.launches) == captured_graphs.CALLS + 1 and captured_graphs._alive == alive
+        assert (
+            len(library.launches) == captured_graphs.CALLS_BEFORE_CAPTURE + 1 and captured_graphs._live_graphs == alive
+        )
         monkeypatch.delenv("FUSEDSL_GRAPHS", raising=False)
     del kept
 
@@ -571,7 +573,7 @@ def test_on_restores_after_an_error(cuda, library):
 
 def test_loading_a_kernel(cuda, library):
     found = cuda.load(b"\x7fELF...", "k_1", device=1)
-    assert found == Function(50, "k_1", 1, registers=40, local=0, shared=16, max_threads=1024)
+    assert found == CudaFunction(50, "k_1", 1, registers=40, local=0, shared=16, max_threads=1024)
     assert library.called.count("cuThreadExchangeStreamCaptureMode") == 2 and library.stack == [PRIMARY[0]]
     with pytest.raises(CompileError, match="clear the cache"):
         cuda.load(b"rubbish", "k_1")
@@ -663,7 +665,9 @@ def host_record(units, grain):
     template = struct.pack("<4q", 0, 0, units, 0)
     pointers, scalars = [PointerSlot(0, 0), PointerSlot(8, 1)], [ScalarSlot(24, 2, "f")]
     run = functools.partial(pool.run, scaled_copy)
-    return HostLaunch(lambda block: run(block, units, grain), template, pointers, scalars, names=["x", "y", "alpha"])
+    return HostLaunchRecord(
+        lambda block: run(block, units, grain), template, pointers, scalars, names=["x", "y", "alpha"]
+    )
 
 
 @pytest.mark.parametrize("units, grain", [(0, 8), (5, 8), (100, 8), (64, 1)])
@@ -744,7 +748,7 @@ def gpu_record(n, device=0, shared=0):
     assert 0 < function.registers <= 64 and function.local == 0 and function.max_threads == 1024
     template, pointers = struct.pack("<4q", 0, 0, n, 0), [PointerSlot(0, 0), PointerSlot(8, 1)]
     scalars = [ScalarSlot(24, 2, "f")]
-    return Launch(driver(), function, LaunchConfig(-(-n // 256), 256, shared), template, pointers, scalars)
+    return LaunchRecord(driver(), function, LaunchConfig(-(-n // 256), 256, shared), template, pointers, scalars)
 
 
 class TestOnCard:
@@ -881,17 +885,17 @@ def test_temporaries_that_are_not_needed_together_share_memory():
     import fusedsl as fd
     from fusedsl.program import call_steps
     from fusedsl.runtime.arrays import describe_all
-    from fusedsl.runtime.launch_records import _lives, workspace_size
+    from fusedsl.runtime.launch_records import _live_ranges, workspace_size
 
     text = "a = cumsum(x, axis=0); b = cumsum(a, axis=1); c = cumsum(b, axis=0); d = cumsum(c, axis=1); return d + 1"
     x = np.random.default_rng(0).integers(-3, 4, (70, 90)).astype(np.float32)
     kernel = fd.kernel(text)
     facts = describe_all(kernel.params, [x])
-    plan, _ = kernel._program.plans.settled(facts)
+    plan, _ = kernel._program.plans.checked_plan(facts)
     size, offsets = workspace_size(plan, call_steps.extents_of(list(facts.values())))
     each = 4 * x.size + -4 * x.size % 256
     assert len(offsets) >= 3 and size == 2 * each
-    lives = _lives(plan)
+    lives = _live_ranges(plan)
     for a in range(len(offsets)):
         for b in range(a):
             if lives[a][0] <= lives[b][1] and lives[b][0] <= lives[a][1]:

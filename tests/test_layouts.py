@@ -11,9 +11,9 @@ import fusedsl as fd
 from fusedsl.ir.dims import Symbol
 from fusedsl.kernel_ir.memory_access import INDEX64_FROM
 from fusedsl.runtime.arrays import describe_all
-from fusedsl.runtime.bind_shapes import bind
-from fusedsl.runtime.layout import Layout
-from fusedsl.runtime.outputs import strides_in
+from fusedsl.runtime.bind_shapes import bind_kernel
+from fusedsl.runtime.layout import ArrayLayout
+from fusedsl.runtime.outputs import packed_strides
 
 SHAPE = (3, 4, 5)
 MANY = "2*x + y, sum(softmax(x) * y, axis=1), x[:, ::-1].T"
@@ -171,8 +171,10 @@ def told(text: str, shape: tuple[int, ...], strides=None, out=None, address: int
     facts = describe_all(kernel.params, [np.zeros((2,) * len(shape), np.float32)])
     extents = {Symbol(0, a): n for a, n in enumerate(shape)}
     (plan,) = kernel._program.plans.plan(list(facts.values()), extents).kernels
-    given = Layout(shape, strides or strides_in(shape), 0, address)
-    return bind(plan, {("argument", 0): given, ("result", 0): Layout(shape, out or strides_in(shape))}, extents)
+    given = ArrayLayout(shape, strides or packed_strides(shape), 0, address)
+    return bind_kernel(
+        plan, {("argument", 0): given, ("result", 0): ArrayLayout(shape, out or packed_strides(shape))}, extents
+    )
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def slow(monkeypatch, tmp_path):
         return real(*given)
 
     monkeypatch.setattr(first_call, "prepare", prepare)
-    monkeypatch.setattr(logs, "LONG", 0.05)
+    monkeypatch.setattr(logs, "LONG_SECONDS", 0.05)
 
 
 def test_a_slow_first_call_logs_one_line(slow, caplog):
@@ -68,7 +68,7 @@ def test_a_slow_first_call_logs_one_line(slow, caplog):
 
 
 def test_a_slow_trace_counts(slow, monkeypatch, caplog):
-    monkeypatch.setattr(logs, "LONG", 0.2)
+    monkeypatch.setattr(logs, "LONG_SECONDS", 0.2)
 
     @fd.fuse
     def slowly(x):
@@ -84,7 +84,7 @@ def test_a_slow_trace_counts(slow, monkeypatch, caplog):
 def test_long_work_is_no_slow_first_call(monkeypatch, caplog):
     kernel = fd.kernel("x * 3.0625")
     kernel(np.ones(4))
-    monkeypatch.setattr(logs, "LONG", 0.3)
+    monkeypatch.setattr(logs, "LONG_SECONDS", 0.3)
     real = fd.api.Kernel._run
     monkeypatch.setattr(fd.api.Kernel, "_run", lambda *given: (time.sleep(0.4), real(*given))[1])
     kernel(np.ones((4, 5)))

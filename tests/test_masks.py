@@ -12,7 +12,7 @@ from oracle import graph_of
 import fusedsl as fd
 from fusedsl.fusion.lower import lower
 from fusedsl.ir.graph import walk
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.online.masks import IDENTITY, Masks
@@ -250,7 +250,7 @@ def agrees(kernel, arrays, found):
     dtype = arrays["v"].dtype
     error = {np.dtype(np.float16): 2.0**-11, np.dtype(BRAIN): 2.0**-8}.get(dtype, 4e-6)
     expected, largest = (
-        interpreted(
+        run_interpreter(
             kernel._program.plans, describe_all(kernel.params, [x[n].astype(np.float64) for n in kernel.params])
         )
         for x in (arrays, arrays | {"v": abs(arrays["v"])})
@@ -313,7 +313,7 @@ def test_masks_of_several_tiles(name, cc):
         with emulated_gpu(cc=cc) as gpu:
             found = to_host(kernel(*(gpu.asarray(arrays[name]) for name in kernel.params)))
     wide = [arrays[name].astype(np.float64) if name in "qkv" else arrays[name] for name in kernel.params]
-    (expected,) = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
+    (expected,) = run_interpreter(kernel._program.plans, describe_all(kernel.params, wide))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 

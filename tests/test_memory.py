@@ -44,7 +44,7 @@ def test_a_kernel_takes_its_machine_code_with_it():
             kernel(X)
         bound, program = kernel.bind(X), weakref.ref(kernel._program)
         assert len(object_loader._loaded) == before + 1
-        compile._built.clear()
+        compile._compiled_kernels.clear()
         del kernel
         assert program() is None, "freed without a collection"
         assert bound().tolist() == (X * np.float32(7.0625) - np.float32(2.03125)).tolist()
@@ -58,9 +58,9 @@ def test_clear_cache_forgets_programs_and_kernels():
     kernel = fd.kernel("x * 5.25")
     kernel(X)
     fd.evaluate("x * 5.25", x=X)
-    assert evaluation.remembered.cache_info().currsize
+    assert evaluation.cached_kernel.cache_info().currsize
     fd.clear_cache()
-    assert not evaluation.remembered.cache_info().currsize and not len(compile._built)
+    assert not evaluation.cached_kernel.cache_info().currsize and not len(compile._compiled_kernels)
     assert kernel(X)[0] == fd.evaluate("x * 5.25", x=X)[0] == 5.25
 
 
@@ -94,7 +94,7 @@ def test_new_texts_for_ever_take_no_memory_for_ever(tmp_path):
 
 def test_the_folder_keeps_what_was_used_last(tmp_path, monkeypatch):
     monkeypatch.setenv("FUSEDSL_CACHE_MB", "1")
-    monkeypatch.setattr(cache, "SWEEP", 8)
+    monkeypatch.setattr(cache, "ENTRIES_BETWEEN_SWEEPS", 8)
     own = cache.Cache(tmp_path / "files")
     keys = [f"{k:064x}" for k in range(40)]
     for age, key in enumerate(keys):
@@ -125,7 +125,7 @@ def test_a_use_is_noted_once_a_day(tmp_path):
 def little(monkeypatch):
     """A machine with 100 MB left, where what takes a tenth of that is asked for."""
     monkeypatch.setattr(free_memory, "available", lambda: 100_000_000)
-    monkeypatch.setattr(free_memory, "ASKED", 1_000_000)
+    monkeypatch.setattr(free_memory, "UNCHECKED_BYTES", 1_000_000)
 
 
 ROW = np.ones(4000)
@@ -167,7 +167,7 @@ def test_an_output_of_ones_own_takes_no_memory(little):
 
 
 def test_a_large_result_is_asked_for_at_each_call(monkeypatch):
-    monkeypatch.setattr(outputs, "LARGE", 100_000_000)
+    monkeypatch.setattr(outputs, "CHECKED_BYTES", 100_000_000)
     kernel, left = fd.kernel("x[:, None] + x"), [1 << 40]
     monkeypatch.setattr(free_memory, "available", lambda: left[0])
     for _ in range(3):
@@ -201,5 +201,5 @@ def test_limits_of_control_groups_and_of_the_process_count(tmp_path, monkeypatch
         (group / "memory.current").write_text(f"{used}\n")
         (group / "memory.stat").write_text("anon 7\ninactive_file 500\n")
     names = ("memory.max", "memory.current", "inactive_file")
-    assert list(free_memory._left(tmp_path, "/pod/container", *names)) == [2500]
+    assert list(free_memory._cgroup_headroom(tmp_path, "/pod/container", *names)) == [2500]
     assert free_memory.available() is None or free_memory.available() > 0

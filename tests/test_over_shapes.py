@@ -76,7 +76,7 @@ def test_one_kernel_on_cuda_whose_binaries_are_few(seed, monkeypatch):
     import devices
     from ptx import emulated_gpu
 
-    monkeypatch.setattr(call_steps, "OWN", 2)
-    monkeypatch.setattr(specialize, "FEW", 1)
+    monkeypatch.setattr(call_steps, "SPECIALIZED_BINARIES", 2)
+    monkeypatch.setattr(specialize, "MAX_VARIANTS", 1)
     with emulated_gpu(multiprocessors=4):
         hold_over_shapes(61_000 + seed, devices.on(devices.Emulated()))

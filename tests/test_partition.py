@@ -190,7 +190,7 @@ def test_a_spill_is_answered_by_kernels_that_hold_fewer_values(tmp_path, monkeyp
     extents = call_steps.extents_of(arguments)
     plan = plans.plan(arguments, extents)
     assert len(plan.kernels) == 1
-    assert plans.tighten(plan, arguments, extents)
+    assert plans.replan_after_spill(plan, arguments, extents)
     tighter = plans.plan(arguments, extents)
     assert tighter.budget < 60 and len(tighter.kernels) > 1
     again = fd.kernel(kernel.text)  # which finds the plan in the cache, as another process would
@@ -223,13 +223,13 @@ def test_a_plan_follows_from_shapes_and_not_from_those_of_earlier_calls(text, tm
 def test_no_cut_changes_a_value(seed, most):
     case = Case(draw(seed))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(call_steps, "REGISTERS", most)
+        patch.setattr(call_steps, "REGISTER_BUDGET", most)
         case.compare(cpu(case)(), f"{case.program.text!r} within {most} registers")
 
 
 def test_folds_that_no_kernel_holds_at_once_are_parted(monkeypatch):
     """Halves of the folds, not their elements: no element is stored."""
-    monkeypatch.setattr(call_steps, "REGISTERS", 24)
+    monkeypatch.setattr(call_steps, "REGISTER_BUDGET", 24)
     lines = [f"a{k} = sum(x * {k + 1}, -1)" for k in range(40)]
     text = "\n".join([*lines, "return a3, x / a5[:, None], " + " + ".join(f"a{k}" for k in range(40))])
     x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)

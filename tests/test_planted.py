@@ -305,7 +305,7 @@ def _anew(tmp_path):
     """Plans and kernels made anew, and forgotten."""
     cache_ = Cache(tmp_path)
     with ExitStack() as stack:
-        stack.enter_context(patch("fusedsl.runtime.compile._built", LRU(lambda: 1000)))
+        stack.enter_context(patch("fusedsl.runtime.compile._compiled_kernels", LRU(lambda: 1000)))
         for module in ("fusedsl.runtime.compile", "fusedsl.runtime.cache", "fusedsl.program.text_source"):
             stack.enter_context(patch(f"{module}.disk", lambda: cache_))
         yield

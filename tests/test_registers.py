@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import fusedsl as fd
-from fusedsl.hardware import facts, registers_for
+from fusedsl.hardware import hardware_facts, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
@@ -21,7 +21,7 @@ sys.path.insert(0, str(BENCHMARKS))
 from random_graphs import draw  # noqa: E402
 from registers import quantile, study  # noqa: E402
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 
 
 # -- the estimate

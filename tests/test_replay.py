@@ -40,7 +40,7 @@ def test_calls_of_several_kinds_in_turn_are_all_replayed(monkeypatch):
     for _ in range(3):
         for args in arguments:
             kernel(*args)
-    monkeypatch.setattr(kernel._program, "_remembered", None)
+    monkeypatch.setattr(kernel._program, "_run_prepared", None)
     for args in arguments:
         np.testing.assert_array_equal(kernel(*args), args[0] * 2 + np.float32(args[1]))
         np.testing.assert_array_equal(kernel(y=args[1], x=args[0]), args[0] * 2 + np.float32(args[1]))
@@ -245,9 +245,9 @@ def test_addresses_are_judged_alike_by_machine_code_and_by_python():
             pairs.append(native_entry.Pair(first, second, spans[0][0], spans[1][0], spans[0][1], spans[1][1], allowed))
         watch = native_entry.Watch({k: a & 15 for k, a in enumerate(base)}, pairs)
         at = [base[0] + int(draw.choice([0, 8, -8, 16, 64, 1 << 20])) for _ in base] if draw.random() < 0.7 else base
-        answers.append(watch.misplaced(*at))
+        answers.append(watch.violated(*at))
         assert bool(native_entry.watcher(watch)(*at)) == answers[-1]
         order = [int(k) for k in draw.permutation(count)]
         moved = watch.at({k: place for place, k in enumerate(order)})
-        assert moved.misplaced(*[at[k] for k in order]) == answers[-1]
+        assert moved.violated(*[at[k] for k in order]) == answers[-1]
     assert 20 < sum(answers) < 180

@@ -7,7 +7,7 @@ import pytest
 
 from fusedsl.backends.cuda.rows.looped import _fuller, prefers_looped
 from fusedsl.backends.cuda.schedule import choose, launch_config
-from fusedsl.hardware import blocks_for, facts, occupancy, registers_for
+from fusedsl.hardware import blocks_for, hardware_facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.fast_division import divide, divisors, magic
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
@@ -22,7 +22,7 @@ from fusedsl.kernel_ir.memory_access import (
 from fusedsl.kernel_ir.parameters import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 
 
 def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
@@ -158,9 +158,9 @@ def test_occupancy_names_what_runs_out():
     assert blocks_for(H200, 48, 128) == 10
     assert blocks_for(H200, 80, 32) == 24  # warps come in fours: one for each quarter of an SM
     assert registers_for(H200, 25, 32) == 72
-    assert facts((9, 9)).cc == (9, 0)
+    assert hardware_facts((9, 9)).cc == (9, 0)
     with pytest.raises(ValueError, match="older"):
-        facts((6, 1))
+        hardware_facts((6, 1))
 
 
 def test_slots_are_counted_in_one_order():

@@ -32,7 +32,7 @@ def disk(tmp_path, monkeypatch):
     own = cache.Cache(tmp_path / "calls")
     for module in (cache, compile):
         monkeypatch.setattr(module, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", LRU(lambda: 1000))
+    monkeypatch.setattr(compile, "_compiled_kernels", LRU(lambda: 1000))
     return own
 
 
@@ -117,8 +117,8 @@ def damages(entry):
                        ("numbers", None), ("spans", 3), ("device", [])):  # fmt: skip
         yield entry | {key: wrong}
     launch = entry["launches"][0]
-    for key, wrong in (("template", "zz"), ("pointers", [[1]]), ("made_of", ["0" * 64, "", ["f"]]),
-                       ("made_of", [launch["made_of"][0], "0" * 64, []]), ("work", None)):  # fmt: skip
+    for key, wrong in (("template", "zz"), ("pointers", [[1]]), ("code_identity", ["0" * 64, "", ["f"]]),
+                       ("code_identity", [launch["code_identity"][0], "0" * 64, []]), ("work", None)):  # fmt: skip
         yield entry | {"launches": [launch | {key: wrong}, *entry["launches"][1:]]}
 
 
@@ -142,7 +142,7 @@ def test_a_call_without_its_kernels_is_a_miss(disk, planned):
 
 
 def test_a_process_keeps_few_calls_of_a_program(disk, monkeypatch):
-    monkeypatch.setattr(stored_calls, "MOST", 3)
+    monkeypatch.setattr(stored_calls, "MAX_STORED_CALLS", 3)
     kernel = fd.kernel("2 * x + 1")
     for n in range(2, 9):
         kernel(np.ones(n))
@@ -174,7 +174,7 @@ def launched(gpu, text, sets):
     before, kernel, random = len(gpu.launches), fd.kernel(text), np.random.default_rng(0)
     for shapes in sets:
         kernel(*(gpu.asarray(random.standard_normal(shape).astype(np.float32)) for shape in shapes))
-    return [grid for _, grid in gpu.launches[before:]], dict(specialization_quota._own)
+    return [grid for _, grid in gpu.launches[before:]], dict(specialization_quota._specialized)
 
 
 @pytest.mark.parametrize(

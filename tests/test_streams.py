@@ -11,7 +11,7 @@ from fusedsl.fusion.lower import lower
 from fusedsl.fusion.online.find_attention import match_attention
 from fusedsl.ir.interp import interpret
 from fusedsl.program.call_steps import extents_of
-from fusedsl.program.first_call import interpreted
+from fusedsl.program.first_call import run_interpreter
 from fusedsl.rewrite import rules  # noqa: F401  (registers the laws)
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.rewrite.online.printer import check, show
@@ -90,7 +90,7 @@ def run(text, given):
     values = [given[name] for name in kernel.params]
     got = kernel(*values)
     wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in values]
-    expected = interpreted(kernel._program.plans, describe_all(kernel.params, wide))
+    expected = run_interpreter(kernel._program.plans, describe_all(kernel.params, wide))
     return (got if isinstance(got, tuple) else (got,)), expected
 
 

@@ -76,7 +76,7 @@ def pieces(count, grain, seconds, threads=1):
         clock[0] += seconds(end - begin)
         found.append(end - begin)
 
-    job = pool.Job(compute, 0, count, grain, -(-count // (pool.PIECES * threads)))
+    job = pool.Job(compute, 0, count, grain, -(-count // (pool.PIECES_PER_THREAD * threads)))
     now = pool.perf_counter
     pool.perf_counter = lambda: clock[0]
     try:
@@ -91,7 +91,7 @@ def test_short_work_is_cut_into_few_pieces_and_long_work_into_short_ones():
     assert len(pieces(200, 4, lambda n: n * 1e-6)) == 8
     assert len(pieces(100_000, 4, lambda n: n * 1e-6)) < 20
     slow = pieces(100_000, 4, lambda n: n * 2e-3)
-    assert max(slow[3:]) * 2e-3 <= pool.LONG and max(slow) <= pool.FIRST * 4
+    assert max(slow[3:]) * 2e-3 <= pool.LONG and max(slow) <= pool.FIRST_PIECE_GRAINS * 4
     assert set(pieces(10, 1, lambda n: 5.0)[1:]) == {1}
 
 

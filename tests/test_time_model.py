@@ -12,7 +12,7 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.fusion.roofline import LATENCY, LAUNCH, Work, seconds
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.op_cost import instructions, special_functions, varying
 from fusedsl.program import call_steps
 
@@ -20,7 +20,7 @@ BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import suite_time  # noqa: E402
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 ARCHITECTURES = [(7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0)]
 
 
@@ -49,7 +49,7 @@ def test_whatever_takes_longest_counts():
 
 def test_float64_is_slow_where_there_are_few_units_for_it():
     work = Work(1e6, 1e6, 1e10, double=1e10)
-    slow, fast = facts((8, 6)), facts((8, 0))
+    slow, fast = hardware_facts((8, 6)), hardware_facts((8, 0))
     assert seconds(work, slow) > 10 * seconds(work, fast)
     assert seconds(replace(work, double=0), slow) < seconds(work, slow) / 10
 
@@ -78,7 +78,7 @@ def test_functions_of_the_special_units_are_counted():
 
 @pytest.mark.parametrize("cc", ARCHITECTURES)
 def test_facts_of_every_architecture_go_together(cc):
-    hardware = facts(cc)
+    hardware = hardware_facts(cc)
     assert hardware.cc == cc
     assert hardware.threads % 32 == 0
     assert hardware.block_threads <= hardware.threads
@@ -162,7 +162,9 @@ def test_passes_give_way_to_products_that_take_less(rows, keys, out, dtype, resu
         with monkeypatch.context() as patch:
             if slow is not None:
                 patch.setattr(
-                    call_steps, "_are_slow", lambda bounds, _: slow and any(b.kernel.attention for b in bounds)
+                    call_steps,
+                    "_stored_scores_are_faster",
+                    lambda bounds, _: slow and any(b.kernel.attention for b in bounds),
                 )
             return fd.kernel(f"s = q @ k.mT * 0.2; {results}").explain(**given, cc=80, compile=False)
 

@@ -9,14 +9,14 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule, choose, launch_config, magic_divisors
-from fusedsl.hardware import facts
+from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
 from fusedsl.kernel_ir.memory_access import merge_axes, strided_axis_access
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime.layout import ALIGNMENT
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 
 
 def crossed(dtypes=(FLOAT32, FLOAT32, FLOAT32), strides=("s1", "ss", "s1"), near=(-1, 0, -1), access="vector"):

@@ -11,7 +11,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.backends.cuda.rows.schedule import RowSchedule
 from fusedsl.backends.cuda.tuning_space import MOST, difference, tuning_space
-from fusedsl.hardware import facts, registers_for
+from fusedsl.hardware import hardware_facts, registers_for
 from fusedsl.program import autotune
 from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import disk, scheduled_cuda
@@ -19,7 +19,7 @@ from fusedsl.runtime.compile import disk, scheduled_cuda
 sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
 from random_graphs import draw
 
-H200 = facts((9, 0))
+H200 = hardware_facts((9, 0))
 CASES = [
     ("x + y", (1 << 20,), "float32"),
     ("x * 2", (1000, 1000), "bfloat16"),
@@ -91,14 +91,14 @@ def record():
         autotune.Trial("threads 1 → 2", None, "values would spill"),
     )
     key = autotune._key(plan, kernel, base, H200)
-    autotune._keep(key, base, autotune.Tuned(winner, 3e-5, trials))
+    autotune._save(key, base, autotune.TuningResult(winner, 3e-5, trials))
     yield made, base, winner, key
-    autotune._known.pop(key, None)
+    autotune._results.pop(key, None)
 
 
 def test_what_won_is_read_back_from_disk(record):
     _, base, winner, key = record
-    kept = autotune._known.pop(key)
+    kept = autotune._results.pop(key)
     assert autotune._read(key, base) == kept
     assert autotune._read(key, base).schedule == winner
     assert autotune._read((*key, "other"), base) is None

@@ -220,7 +220,7 @@ def anew(monkeypatch, tmp_path):
     own = cache.Cache(tmp_path)
     monkeypatch.setattr(compile, "disk", lambda: own)
     monkeypatch.setattr(cache, "disk", lambda: own)
-    monkeypatch.setattr(compile, "_built", LRU(lambda: 64))
+    monkeypatch.setattr(compile, "_compiled_kernels", LRU(lambda: 64))
 
 
 SHIFT = re.compile(r"(%\S+) = (?:shl|lshr|ashr) i\d+ [^,]+, (\S+)$")

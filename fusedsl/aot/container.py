@@ -1,4 +1,4 @@
-"""The bytes of a file of saved kernels: what it is, a digest of the rest, then JSON and machine code, compressed."""
+"""The file format of saved kernels: magic number, digest, then compressed JSON and machine code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import ArgumentError
 
-MAGIC = b"\x8bFUSED\r\n"  # not text, and damaged where somebody took it for text
+MAGIC = b"\x8bFUSED\r\n"  # not text, and damaged by any conversion of text
 FORMAT = 2
 HEAD = struct.Struct("<8sI32s")  # the magic number, the format, the sha256 of both and of all that follows
 LENGTH = struct.Struct("<Q")
@@ -19,7 +19,7 @@ OLDER = b"PK"  # format 1 was a ZIP archive
 
 
 def pack(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> bytes:
-    """A file of a manifest (what JSON can hold) and bytes by name."""
+    """The bytes of a file with a manifest (JSON) and blobs by name."""
     index = {"manifest": manifest, "blobs": [[name, len(blob)] for name, blob in blobs.items()]}
     text = json.dumps(index, separators=(",", ":")).encode()
     body = zlib.compress(b"".join((LENGTH.pack(len(text)), text, *blobs.values())))
@@ -27,9 +27,9 @@ def pack(manifest: Mapping[str, Any], blobs: Mapping[str, bytes]) -> bytes:
 
 
 def unpack(data: bytes, name: str) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the bytes of a file; nothing of it is run. `name` is for messages.
+    """The manifest and the blobs of a file; nothing of it is executed. `name` is for messages.
 
-    ArgumentError where it is no such file, of another format, damaged or cut off.
+    ArgumentError if it is no such file, of another format, damaged or cut off.
     """
     if data[: len(MAGIC)] != MAGIC:
         raise misfit(f"{name} is of an older format" if data[:2] == OLDER else f"{name} is no saved kernel")

@@ -1,4 +1,4 @@
-"""How a function takes its arguments and gives its results, as JSON: tuples, lists and dicts around places."""
+"""The structure of a function's arguments and results, as JSON: tuples, lists and dicts."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def arguments_form(placeholders: Any) -> Any:
-    """The form of arguments with a Parameter in place of every array and number; ArgumentError for what has none."""
-    return _form(placeholders, _parameter, "takes")
+    """The structure of arguments with a Parameter for every array and number; ArgumentError if it has no JSON."""
+    return _encode(placeholders, _parameter, "takes")
 
 
 def result_form(template: Any) -> Any:
-    """The form of what a function returns; ArgumentError for what has none."""
-    return _form(template, _result, "returns")
+    """The structure of a function's result; ArgumentError if it has no JSON."""
+    return _encode(template, _result, "returns")
 
 
 def result_of_form(form: Any) -> Any:
@@ -43,13 +43,13 @@ def result_of_form(form: Any) -> Any:
     raise ValueError(f"nobody knows the form {kind!r}")
 
 
-def _form(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
-    if (place := leaf(value)) is not None:
-        return place
+def _encode(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
+    if (encoded := leaf(value)) is not None:
+        return encoded
     if type(value) in (tuple, list):
-        return {type(value).__name__: [_form(part, leaf, what) for part in value]}
+        return {type(value).__name__: [_encode(part, leaf, what) for part in value]}
     if type(value) is dict and all(type(key) is str for key in value):
-        return {"dict": [[key, _form(part, leaf, what)] for key, part in value.items()]}
+        return {"dict": [[key, _encode(part, leaf, what)] for key, part in value.items()]}
     if type(value) in PLAIN:
         return {"value": value}
     kind = type(value.owner if isinstance(value, Held) else value.array if isinstance(value, Constant) else value)

@@ -1,4 +1,4 @@
-"""A traced function in a file: the graph of one signature, and how it takes its arguments and gives its results."""
+"""A traced function in a file: the graph of one signature, and the structure of its arguments and results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYW
 
 @dataclass
 class Retraced:
-    """A traced function as the source of graphs for other extents too: it is called again for each."""
+    """A traced function as a source of graphs for other extents too: the function is traced again for each."""
 
     function: Callable
     call: Arguments
@@ -32,7 +32,7 @@ class Retraced:
     generic: bool = field(default=True, init=False)
 
     def build(self, parameters, extents, options):
-        """The graph for these parameters, and its guards; ArgumentError where the function takes another way."""
+        """The graph for these parameters, and its guards; ArgumentError if the function takes another path."""
         traced = self.traced
         guards = dict(traced.guards)
         if not traced.applies(extents, self.call.numbers) or not call_steps.guards_hold(guards.items(), extents):
@@ -56,7 +56,7 @@ class Retraced:
         return getattr(self.function, "__qualname__", repr(self.function))
 
     def cache_parts(self) -> None:
-        """Its plans are in the file alone."""
+        """None: its plans are in the file alone."""
 
     def header(self) -> tuple[str, ...]:
         """The function's own lines."""
@@ -64,7 +64,7 @@ class Retraced:
 
 
 def _replaced(value: Any, parameters: Iterator[Parameter]) -> Any:
-    """Arguments with other parameters, in their order."""
+    """Arguments with other parameters, in order."""
     if isinstance(value, Parameter):
         return next(parameters)
     if isinstance(value, dict):
@@ -73,7 +73,7 @@ def _replaced(value: Any, parameters: Iterator[Parameter]) -> Any:
 
 
 def function_to_json(function: Callable, call: Arguments, traced: Traced, text: str) -> dict[str, Any]:
-    """What a file says of a function; ArgumentError where it reads arrays from outside, or has no form."""
+    """The record of a function in a file; ArgumentError if it reads captured arrays, or has no JSON."""
     if traced.captures:
         names = ", ".join(read.name for read in traced.reads if is_array(read.seen)) or "created inside of it"
         message = f"the function reads arrays from outside ({names}), and a file holds none"
@@ -99,7 +99,7 @@ def function_to_json(function: Callable, call: Arguments, traced: Traced, text: 
 
 
 def _order(function: Callable) -> list[str] | None:
-    """The names of the parameters that may be given by position; None where there are more than have names."""
+    """The names of the positional parameters; None if the function takes *args or **kwargs."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -109,7 +109,7 @@ def _order(function: Callable) -> list[str] | None:
 
 
 def traced_from_json(record: Mapping[str, Any], graph: Any) -> Traced:
-    """The trace that a file tells of: nothing outside of it counts any more."""
+    """The trace of a record; it captures nothing."""
     conditions = record["conditions"]
     return Traced(
         graph,
@@ -124,7 +124,7 @@ def traced_from_json(record: Mapping[str, Any], graph: Any) -> Traced:
 
 
 def as_saved(record: Mapping[str, Any], args: tuple, keywords: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
-    """Arguments by position and by name as they were when the function was saved; ArgumentError for others."""
+    """Arguments by position and by name as in the saved call; ArgumentError for others."""
     count, names = record["given"]
     if len(args) == count and list(keywords) == names:
         return args, keywords

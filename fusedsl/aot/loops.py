@@ -1,4 +1,4 @@
-"""Which of the loops that a file holds run a kernel on the CPU: those for its call, else those for any call."""
+"""The loops of a saved file that run a kernel on the CPU: those for its call, else those for any call."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from ..backends.cpu import schedule
 from ..ir.dims import Symbol
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
-from ..runtime.bind_shapes import Bound, bind_general
+from ..runtime.bind_shapes import BoundKernel, bind_general
 from ..runtime.compile import plain_kernel, scheduled_cpu
-from ..runtime.layout import Layout
+from ..runtime.layout import ArrayLayout
 
-Layouts = Mapping[tuple[str, int], Layout]
-Loops = tuple[KernelIR, str, Bound]
-"""A kernel, the name of its loops, the numbers that it is called with."""
+Layouts = Mapping[tuple[str, int], ArrayLayout]
+Loops = tuple[KernelIR, str, BoundKernel]
+"""A kernel, the name of its loops, its bound shapes."""
 
 
 def general_loops(plan: KernelPlan, layouts: Layouts, extents: Mapping[Symbol, int]) -> Loops:
-    """Those that serve any layout and any extents."""
+    """The loops for any layout and any extents."""
     bound = bind_general(plan, layouts, extents)
     kernel = plain_kernel(bound.kernel)
     return kernel, schedule.general(kernel), bound
 
 
-def loops_for(plan: KernelPlan, bound: Bound, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
-    """What may run a kernel, the fastest first."""
+def loops_for(plan: KernelPlan, bound: BoundKernel, layouts: Layouts, extents: Mapping[Symbol, int]) -> Iterator[Loops]:
+    """The loops that may run a kernel, fastest first."""
     kernel, chosen = scheduled_cpu(bound)
     yield kernel, chosen, bound
     if (plainer := schedule.general(kernel)) != chosen:

@@ -1,4 +1,4 @@
-"""What a file has no kernel for: the error of the call, or where compilers are installed, a line in the log."""
+"""A kernel that is missing in a file: the error of the call, or if compilers are installed, a line in the log."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..backends.cpu.processor import obstacle
 from ..errors import DeviceError, DTypeError, FusedslError, ShapeError
 from ..ir.dims import Symbol
 from ..ir.graph import Parameter
-from ..runtime.arrays import Array, Weak
-from .saved import Saved, SavedPlan
+from ..runtime.arrays import ArrayFacts, Weak
+from .saved import SavedFile, SavedPlan
 
-COMPILERS = ("lark", "llvmlite", "numba")  # what kernels for the CPU are compiled with
+COMPILERS = ("lark", "llvmlite", "numba")  # needed to compile for the CPU
 CUDA_COMPILERS = (*COMPILERS, "numba_cuda")
 LETTERS = "nmkpqrstuvw"  # stand for extents
 NUMBERS = {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}
 
-Arguments = Sequence["Array | Weak"]
+Arguments = Sequence["ArrayFacts | Weak"]
 
 
-def compile_instead(saved: Saved, fault: FusedslError, on_cpu: bool) -> None:
-    """Let a kernel be compiled that a file does not hold, and say so; raises the fault where no compiler is there."""
+def compile_instead(saved: SavedFile, fault: FusedslError, on_cpu: bool) -> None:
+    """Log that a missing kernel is compiled; raises the fault if no compiler is installed."""
     if not _installed(COMPILERS if on_cpu else CUDA_COMPILERS):
         raise fault
-    _say(f"{fault.message}: compiling one")
+    _log_once(f"{fault.message}: compiling one")
 
 
 @cache
@@ -39,7 +39,7 @@ def _installed(names: tuple[str, ...]) -> bool:
 
 
 @cache
-def _say(line: str) -> None:
+def _log_once(line: str) -> None:
     """One line in the log, the first time."""
     import logging
 
@@ -49,7 +49,7 @@ def _say(line: str) -> None:
 # -- no plan
 
 
-def no_plan(saved: Saved, parameters: Sequence[Parameter], arguments: Arguments, on_cpu: bool) -> FusedslError:
+def no_plan(saved: SavedFile, parameters: Sequence[Parameter], arguments: Arguments, on_cpu: bool) -> FusedslError:
     """The error for arguments of a signature that a file has no plan for, on one kind of device."""
     plans = [each for each in saved.plans if each.on_cpu is on_cpu]
     if not plans:
@@ -70,7 +70,7 @@ def no_plan(saved: Saved, parameters: Sequence[Parameter], arguments: Arguments,
 
 
 def _alike(own: Parameter, other: Parameter) -> bool:
-    """Whether an argument is of the kind that a plan is for; extents of 1 are others."""
+    """Whether an argument is of the kind that a plan is for; unit extents are a kind of their own."""
     ones = [(d == 1) is (e == 1) for d, e in zip(own.type.shape, other.type.shape)]
     return _kind(own) == _kind(other) and own.type.rank == other.type.rank and all(ones)
 
@@ -79,39 +79,39 @@ def _kind(p: Parameter) -> tuple:
     return p.type.dtype, p.type.weak, p.scalar
 
 
-def _other_dtype(own: Parameter, given: Array | Weak) -> str:
-    """What to do about an argument of another dtype."""
+def _other_dtype(own: Parameter, given: ArrayFacts | Weak) -> str:
+    """The help for an argument of another dtype."""
     if own.scalar and own.type.weak:
         return f"pass {own.name} as {_number(own)}, as it was when the kernel was saved"
-    array = f'fd.spec({given.shape}, "{given.dtype}")' if isinstance(given, Array) else "such a number"
+    array = f'fd.spec({given.shape}, "{given.dtype}")' if isinstance(given, ArrayFacts) else "such a number"
     return f"pass {own.name} as {own.type.dtype}, or save a kernel for it: {array} in place of {own.name}"
 
 
 def _specs(arguments: Arguments) -> str:
-    each = (f'fd.spec({a.shape}, "{a.dtype}")' if isinstance(a, Array) else repr(a.value) for a in arguments)
+    each = (f'fd.spec({a.shape}, "{a.dtype}")' if isinstance(a, ArrayFacts) else repr(a.value) for a in arguments)
     return f"kernel.save(path, {', '.join(each)})"
 
 
 # -- a plan, but no machine code
 
 
-def no_code(saved: Saved, arguments: Arguments, cc: tuple[int, int] | None) -> FusedslError:
-    """The error for a kernel that a file has a plan for and no machine code: on this CPU, or a compute capability."""
+def no_code(saved: SavedFile, arguments: Arguments, cc: tuple[int, int] | None) -> FusedslError:
+    """The error for a kernel with a plan but no machine code: on this CPU, or a compute capability."""
     if (cc is None and not saved.runnable) or (cc is not None and cc not in saved.capabilities):
         return _no_target(saved, cc is None, cc)
     return _no_lengths(saved, arguments)
 
 
-def _no_lengths(saved: Saved, arguments: Arguments) -> ShapeError:
-    """The error for arguments of a signature that a file knows, if for other lengths."""
+def _no_lengths(saved: SavedFile, arguments: Arguments) -> ShapeError:
+    """The error for arguments of a saved signature, with other lengths."""
     names = saved.names if len(saved.names) > 1 else ("",)
-    given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, Array))
+    given = ", ".join(_spelled(a, name) for name, a in zip(names, arguments) if isinstance(a, ArrayFacts))
     help = f"save one for lengths like these too: {_specs(arguments)}"
     return ShapeError(f"{saved.name} has no kernel for lengths like {given}", "file.shape", help=help)
 
 
-def _no_target(saved: Saved, on_cpu: bool, cc: tuple[int, int] | None = None) -> DeviceError:
-    """The error for a device that a file holds nothing for."""
+def _no_target(saved: SavedFile, on_cpu: bool, cc: tuple[int, int] | None = None) -> DeviceError:
+    """The error for a device without kernels in the file."""
     has = [f"compute capability {major}.{minor}" for major, minor in saved.capabilities]
     has += [str(processor) for processor in saved.processors]
     lacks = "this CPU" if on_cpu else f"compute capability {cc[0]}.{cc[1]}" if cc else "CUDA"
@@ -125,7 +125,7 @@ def _no_target(saved: Saved, on_cpu: bool, cc: tuple[int, int] | None = None) ->
 # -- arguments in words
 
 
-def _spelled(a: Array | Weak, name: str) -> str:
+def _spelled(a: ArrayFacts | Weak, name: str) -> str:
     text = NUMBERS[a.kind] if isinstance(a, Weak) else f"{a.dtype}{list(a.shape)}"
     return f"{name}: {text}" if name else text
 

@@ -1,4 +1,4 @@
-"""The plans and the machine code of a file, in place of those that are made: what a program that was loaded runs."""
+"""The plans and the machine code of a saved file, in place of plans that are made."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..program import call_steps
-from ..program.call_steps import Source
-from ..program.kernel_builder import Builder, Shaped
+from ..program.call_steps import ProgramSource
+from ..program.kernel_builder import CallShapes, KernelCompiler
 from ..program.plans import Arguments, Plans
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built, cuda_key, shipped
-from ..runtime.host_device_copies import is_away
-from ..runtime.outputs import place
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel, cuda_key, is_preloaded
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
 from .loops import loops_for
 from .missing import compile_instead, no_code, no_plan
-from .saved import Saved, SavedPlan, matches
+from .saved import SavedFile, SavedPlan, matches
 
 
-class SavedBuilder(Builder):
-    """Takes machine code from a file; what it does not hold is compiled where compilers are there, or an error."""
+class SavedBuilder(KernelCompiler):
+    """Takes machine code from a file; a missing kernel is compiled if compilers are installed, else an error."""
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         self.saved = saved
 
-    def on_cpu(self, plan: KernelPlan, bound: Bound, call: Shaped) -> tuple[Built, Bound]:
+    def on_cpu(self, plan: KernelPlan, bound: BoundKernel, call: CallShapes) -> tuple[CompiledKernel, BoundKernel]:
         """The loops for a call, else those for any call."""
         for kernel, loops, numbers in loops_for(plan, bound, call.layouts, call.extents):
             if (built := self.saved.built(kernel, loops, plan.digest)) is not None:
@@ -39,20 +39,20 @@ class SavedBuilder(Builder):
             compile_instead(self.saved, no_code(self.saved, call.facts, None), True)
         return super().on_cpu(plan, bound, call)
 
-    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: Shaped) -> Built:
-        """The kernel for a call."""
-        if self.saved.plans_kernel(digest) and not shipped(cuda_key(kernel, schedule, digest, cc)):
+    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: CallShapes) -> CompiledKernel:
+        """The kernel of a call."""
+        if self.saved.plans_kernel(digest) and not is_preloaded(cuda_key(kernel, schedule, digest, cc)):
             compile_instead(self.saved, no_code(self.saved, call.facts, cc), False)
         return super().on_cuda(kernel, schedule, digest, cc, call)
 
 
 class SavedPlans(Plans):
-    """The plans of a file. They are taken as they are: those of one call do not change with those that were before."""
+    """The plans of a file. They do not depend on earlier calls."""
 
-    def __init__(self, saved: Saved, source: Source, options: Options, family: str):
-        super().__init__(source, saved.names, options, family)
+    def __init__(self, saved: SavedFile, source: ProgramSource, options: Options, program_key: str):
+        super().__init__(source, saved.names, options, program_key)
         self.saved = saved
-        self.builder = SavedBuilder(saved)
+        self.kernel_compiler = SavedBuilder(saved)
 
     def plan(
         self,
@@ -60,20 +60,20 @@ class SavedPlans(Plans):
         extents: Mapping[Symbol, int],
         together: bool = True,
         scores: str = "apart",
-        loose: bool = False,
+        symbolic_units: bool = False,
     ) -> Plan:
-        """The file's plan for these arguments; one for extents other than 1 does for 1 where it computes the same."""
+        """The file's plan for these arguments; the plan for other extents serves 1 if it computes the same."""
         on_cpu, parameters = scores == "apart", self._parameters(arguments)
         match = self._match(parameters, extents, on_cpu, (together, scores))
         if match is not None:
             return match.plan
         compile_instead(self.saved, no_plan(self.saved, parameters, arguments, on_cpu), on_cpu)
-        return super().plan(arguments, extents, together, scores, loose)
+        return super().plan(arguments, extents, together, scores, symbolic_units)
 
     def _match(
         self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: tuple[bool, str]
     ) -> SavedPlan | None:
-        """The file's plan for this signature: if there are several, the one that was made this way."""
+        """The file's plan for this signature: if there are several, the one of this formulation."""
         fit = [
             each
             for each in self.saved.plans
@@ -81,27 +81,27 @@ class SavedPlans(Plans):
         ]
         return next((each for each in fit if (each.plan.together, each.plan.scores) == way), fit[0] if fit else None)
 
-    def share(
+    def use_generic_plan(
         self,
         plan: Plan,
-        bounds: Sequence[Bound],
+        bounds: Sequence[BoundKernel],
         arguments: Arguments,
         extents: Mapping[Symbol, int],
         hardware: Hardware,
         listed: bool = False,
-        claim: bool = True,
+        reserve: bool = True,
     ) -> bool:
-        """Never: there are as many binaries as the file holds."""
+        """Never: the file has no further binaries."""
         return False
 
-    def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
-        """Never: a kernel that spills was saved as it is."""
+    def replan_after_spill(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """Never: a kernel that spills was saved so."""
         return False
 
     def graph(self, facts: Facts) -> Graph:
-        """The typed graph for these arguments, from the file where it has their plan."""
+        """The typed graph for these arguments, from the file if it has their plan."""
         arguments = list(facts.values())
-        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         extents = call_steps.extents_of(arguments)
         match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
         return super().graph(facts) if match is None else match.graph

@@ -1,4 +1,4 @@
-"""Which calls a file is to serve besides those with the shapes that it was saved with: other lengths, extents of 1."""
+"""The calls that a file is to serve besides the saved one: other lengths, unit extents."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..kernel_ir.plan import KernelPlan
 from ..program import call_steps
 from ..program.plans import Plans
 from ..report.explained_case import Case, bind_layouts, make_case
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cpu
 from .loops import general_loops
 
-LENGTHS = (4, 64, 300_000)  # short, usual, and longer than what one thread folds (backends/cpu/schedule.py)
+LENGTHS = (4, 64, 300_000)  # short, usual, and longer than one thread reduces (backends/cpu/schedule.py)
 FEW = 4  # classes of extents, up to which every combination is tried
-PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the calls that are tried, from which on a plan or a kernel is worth a place
+PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the probed calls, from which a plan or a kernel is saved
 EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
 MULTIPLE = 8  # of a length, which may be divided as the length may
 
-Arguments = Sequence["Array | Weak"]
+Arguments = Sequence["ArrayFacts | Weak"]
 Units = tuple[Symbol, ...]
 """Extents that are 1 together."""
 
 
 def served_cases(case: Case) -> list[Case]:
-    """A case on the CPU, and where plans are for some lengths alone, one for each further plan that many have."""
+    """A case on the CPU, and one more for each further plan that many other lengths use."""
     cases, calls = [case], _calls(case)
     left = [arguments for arguments in calls if not _holds(case, arguments)]
     while len(left) > PLAN_SHARE * len(calls):
@@ -47,14 +47,14 @@ def served_cases(case: Case) -> list[Case]:
 
 
 def kernels_for(case: Case) -> list[tuple[KernelPlan, KernelIR, str]]:
-    """The kernels of a case on the CPU, with their loops, and those that many calls with other lengths have."""
+    """The kernels of a case on the CPU, with their loops, and those that many other lengths use."""
     own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
     calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
     others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
     return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
-def _calls(case: Case) -> list[list[Array | Weak]]:
+def _calls(case: Case) -> list[list[ArrayFacts | Weak]]:
     """The arguments of a case with other extents."""
     groups = classes(case)
     return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
@@ -72,9 +72,9 @@ def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
 
 
 def unit_groups(case: Case) -> list[Units]:
-    """Extents that may be 1 in calls that a plan for other extents is to serve: what it computes is then the same.
+    """Groups of extents that may be 1 in calls of a plan for other extents: the results are the same.
 
-    A plan of its own would drop, or repeat, an axis of 1: asked of the text, for each group of extents.
+    A plan of its own would squeeze or broadcast an axis of 1: checked for each group of extents.
     """
     if not case.plans.source.generic:
         return []
@@ -85,12 +85,12 @@ def unit_groups(case: Case) -> list[Units]:
 
 
 def classes(case: Case) -> list[Units]:
-    """The extents of the arguments' axes, those together that are always equal.
+    """The extents of the arguments' axes, in groups that are always equal.
 
-    These have one length, and a check that breaks where one of them changes alone holds where both do: so the channels
-    of x and of w in group_norm(x, 8, w).
+    Equal extents belong together if a check breaks when one of them changes alone, and holds when both change: the
+    channels of x and of w in group_norm(x, 8, w).
     """
-    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break where they change alone
+    groups: list[tuple[Units, frozenset[int]]] = []  # with the checks that break if they change alone
     for d in (d for p in case.plan.parameters for d in p.type.shape if isinstance(d, Symbol)):
         alone = _broken(case, (d,))
         for k, (group, broken) in enumerate(groups):
@@ -105,14 +105,14 @@ def classes(case: Case) -> list[Units]:
 
 
 def _broken(case: Case, group: Units) -> frozenset[int]:
-    """The checks of two lengths as one that do not hold where these extents are other ones."""
+    """The checks for equal lengths that break if these extents change."""
     extents = Extents({d: n * MULTIPLE if d in group else n for d, n in case.extents.items()})
     checks = enumerate(case.plan.checks)
     return frozenset(k for k, check in checks if check.kind in EQUAL and not holds(check, extents))
 
 
 def _lengths(count: int) -> Iterator[tuple[int | None, ...]]:
-    """Lengths for so many classes; None leaves a class as it is."""
+    """Lengths for so many classes; None leaves a class unchanged."""
     if count <= FEW:
         yield from product((None, *LENGTHS), repeat=count)
         return
@@ -126,7 +126,7 @@ def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbo
 
 
 def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
-    """Lengths, of which those that must be what others give are that: of z in concat([x, y]) * z, the sum."""
+    """Lengths in which those that checks determine are set: of z in concat([x, y]) * z, the sum."""
     extents = Extents({**case.extents, **sizes})
     for check in case.plan.checks:
         if check.kind in EQUAL and not holds(check, extents):
@@ -137,12 +137,12 @@ def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
     return extents
 
 
-def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[Array | Weak]:
-    """Arguments with other extents, laid out as they were: as densely, with the same axes outside."""
-    return [_resized_one(a, k, sizes) if isinstance(a, Array) and a.shape else a for k, a in enumerate(given)]
+def _resized(given: Arguments, sizes: Mapping[Symbol, int]) -> list[ArrayFacts | Weak]:
+    """Arguments with other extents, laid out as before: equally dense, in the same order of axes."""
+    return [_resized_one(a, k, sizes) if isinstance(a, ArrayFacts) and a.shape else a for k, a in enumerate(given)]
 
 
-def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
+def _resized_one(a: ArrayFacts, k: int, sizes: Mapping[Symbol, int]) -> ArrayFacts:
     shape = tuple(sizes.get(Symbol(k, axis), n) for axis, n in enumerate(a.shape))
     near_first = sorted(range(len(shape)), key=lambda axis: (abs(a.strides[axis]), -axis))
     strides, step = [0] * len(shape), 0
@@ -154,8 +154,8 @@ def _resized_one(a: Array, k: int, sizes: Mapping[Symbol, int]) -> Array:
     return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
 
 
-def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
-    """The kernels of a plan for other arguments; none where their extents do not go together."""
+def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
+    """The kernels of a plan for other arguments; none if their extents do not go together."""
     extents = call_steps.extents_of(arguments)
     try:
         call_steps.check_call(case.plan, extents)
@@ -167,7 +167,7 @@ def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, Bound]]:
 
 
 def _serves(case: Case, ones: Units) -> bool:
-    """Whether a plan for any extents is right for calls where these are 1."""
+    """Whether a plan for any extents is right for calls in which these are 1."""
     plan, plans = case.plan, case.plans
     arguments = _resized(case.facts, dict.fromkeys(ones, 1))
     extents = call_steps.extents_of(arguments)

@@ -1,4 +1,4 @@
-"""Writes a file: a program's plans for arguments of one signature, and their kernels for each target."""
+"""Writes a saved file: a program's plans for one signature, and their kernels for each target."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ..report.explain import case_of
 from ..report.explained_case import Case
 from ..report.target import parse_cc
 from ..runtime import object_loader as loader
-from ..runtime.compile import Built, build_loops, cpu_key, facts_of, plain_key, recorded
+from ..runtime.compile import CompiledKernel, build_loops, compiled_facts, cpu_key, recorded, unversioned_key
 from .container import pack
 from .probe import Units, general_kernels, kernels_for, served_cases, unit_groups
 
 CPU, NATIVE = "cpu", "cpu-native"
 
 
-class Share(NamedTuple):
-    """What a file holds for one target: plans, and kernels by `plain_key`; the processor, where it is a CPU."""
+class TargetContents(NamedTuple):
+    """The contents for one target: plans, and kernels by `unversioned_key`; the processor, if it is a CPU."""
 
     plans: list[dict[str, Any]]
-    kernels: Mapping[str, Built]
+    kernels: Mapping[str, CompiledKernel]
     processor: Processor | None = None
 
 
 def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequence[Any], cc: Any) -> None:
-    """Write what calls with these arguments (or specs) need on each target: compute capabilities, "cpu", "cpu-native".
+    """Write the kernels of calls with these arguments (or specs) for each target: capabilities, "cpu", "cpu-native".
 
-    `called` says, as JSON, what is called: a text, or how a function takes its arguments and gives its results.
+    `called` is the JSON of what is called: a text, or a function with the structure of its arguments and results.
     """
     file = named_file(path)
     if not file.parent.is_dir():
@@ -49,14 +49,14 @@ def save(path: Any, called: Mapping[str, Any], program: Program, values: Sequenc
     write_whole(file, _packed(called, program, shares, capabilities))
 
 
-def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share], capabilities: list) -> bytes:
+def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[TargetContents], capabilities: list) -> bytes:
     """The bytes of the file."""
     processors = [share.processor for share in shares if share.processor is not None]
     kernels, code = {}, {}
     for share in shares:
         number = None if share.processor is None else processors.index(share.processor)
         for key, built in share.kernels.items():
-            kernels[key], code[key] = {**facts_of(replace(built, path="")), "processor": number}, built.code
+            kernels[key], code[key] = {**compiled_facts(replace(built, path="")), "processor": number}, built.code
     plans = {json.dumps(plan, sort_keys=True): plan for share in shares for plan in share.plans}
     manifest = {
         "fusedsl": _version(),
@@ -72,7 +72,7 @@ def _packed(called: Mapping[str, Any], program: Program, shares: Sequence[Share]
 
 
 def _target(cc: Any) -> Processor | tuple[int, int]:
-    """What kernels are compiled for: ArgumentError for what is no target, Unsupported where this machine cannot."""
+    """A compilation target: ArgumentError for an invalid one, Unsupported if this machine cannot compile for it."""
     if not (isinstance(cc, str) and cc in (CPU, NATIVE)):
         return parse_cc(cc)
     if sys.platform != "linux" or host().architecture not in BASELINES:
@@ -84,26 +84,26 @@ def _target(cc: Any) -> Processor | tuple[int, int]:
     return BASELINES[host().architecture] if cc == CPU else native()
 
 
-def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> Share:
+def _for_cuda(program: Program, values: Sequence[Any], cc: tuple[int, int]) -> TargetContents:
     """The kernels of these shapes for a compute capability."""
     with recorded() as built:
         case = case_of(program, values, None, cc, alone=True)
         for members in case.launches:
             if not any(bound.empty for _, bound in members):
                 case.built(members)
-    return Share([_plan(case, None)], built)
+    return TargetContents([_plan(case, None)], built)
 
 
-def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> Share:
+def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> TargetContents:
     """The kernels of these and other shapes as shared objects."""
     plans, wanted = [], {}
     for case in served_cases(case_of(program, values, "cpu", None, alone=True)):
         ones = unit_groups(case)
         plans.append(_plan(case, ones))
         for plan, kernel, loops in (*kernels_for(case), *general_kernels(case)):
-            wanted[plain_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
+            wanted[unversioned_key(cpu_key(kernel, loops, plan.digest, processor))] = (kernel, loops, plan.digest)
     kernels = {key: _shared(build_loops(*one, processor), processor) for key, one in wanted.items()}
-    return Share(plans, kernels, processor)
+    return TargetContents(plans, kernels, processor)
 
 
 def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
@@ -113,8 +113,8 @@ def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
     return {**program_json, "on_cpu": ones is not None, "units": units}
 
 
-def _shared(built: Built, processor: Processor) -> Built:
-    """The same as a shared object, which the system has loaded once, if this machine runs its code."""
+def _shared(built: CompiledKernel, processor: Processor) -> CompiledKernel:
+    """The kernel as a shared object, loaded once as a test if this machine runs its code."""
     code = link(built.code, built.symbols)
     if obstacle(processor) is None:
         loader.load(code, built.symbols)

@@ -1,4 +1,4 @@
-"""A file of saved kernels, read: what is called, plans by signature, machine code by key. Nothing of it runs yet."""
+"""A saved file, read: the text or function, plans by signature, machine code by key. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import Plan, graph_from_json, plan_from_json
-from ..runtime.compile import Built, cpu_key, plain_key, ship, stored_build
+from ..runtime.compile import CompiledKernel, compiled_from_facts, cpu_key, preload, unversioned_key
 from .container import misfit, unpack
 
 
 @dataclass(frozen=True)
 class SavedPlan:
-    """A plan, for the CPU or for CUDA; the extents that may be 1 in calls that it serves, in groups."""
+    """A plan, for the CPU or for CUDA; `units` are the groups of extents that may be 1 in its calls."""
 
     plan: Plan
     on_cpu: bool
@@ -30,16 +30,16 @@ class SavedPlan:
 
     @cached_property
     def graph(self) -> Graph:
-        """What the plan was made of."""
+        """The graph of the plan."""
         return graph_from_json(self.graph_json)
 
 
 @dataclass(frozen=True)
-class Saved:
-    """What a file holds. `data` are its bytes, `name` is what messages call it.
+class SavedFile:
+    """The contents of a file. `data` are its bytes, `name` is its name in messages.
 
-    `kernels` are facts and machine code by `plain_key`: objects for one of the `processors`, or cubins for one of the
-    compute `capabilities`.
+    `kernels` are facts and machine code by `unversioned_key`: objects for one of the `processors`, or cubins for one of
+    the compute `capabilities`.
     """
 
     name: str
@@ -63,27 +63,27 @@ class Saved:
         known = {kernel.digest for each in self.plans for kernel in each.plan.kernels}
         return known.issuperset(digests.split())
 
-    def built(self, kernel: KernelIR, loops: str, digest: str) -> Built | None:
-        """A kernel for this CPU; None where the file has none."""
+    def built(self, kernel: KernelIR, loops: str, digest: str) -> CompiledKernel | None:
+        """A kernel for this CPU; None if the file has none."""
         for processor in self.runnable:
-            entry = self.kernels.get(plain_key(cpu_key(kernel, loops, digest, processor)))
+            entry = self.kernels.get(unversioned_key(cpu_key(kernel, loops, digest, processor)))
             if entry is not None:
-                return stored_build(entry, kernel, loops)
+                return compiled_from_facts(entry, kernel, loops)
         return None
 
 
-def read(path: Any) -> Saved:
-    """The file at a path, checked; its code for GPUs is made known.
+def read(path: Any) -> SavedFile:
+    """The file at a path, checked; its code for GPUs is preloaded.
 
-    Raises ArgumentError for a file that is none, is damaged, or is of another version; DeviceError where all its code
-    is for other CPUs; OSError where it cannot be read.
+    Raises ArgumentError for a file that is none, is damaged, or is of another version; DeviceError if all its code is
+    for other CPUs; OSError if it cannot be read.
     """
     file = named_file(path)
     return parsed(file.read_bytes(), str(file))
 
 
-def parsed(data: bytes, name: str) -> Saved:
-    """The same of a file's bytes."""
+def parsed(data: bytes, name: str) -> SavedFile:
+    """`read` of a file's bytes."""
     manifest, code = unpack(data, name)
     if manifest.get("fusedsl") != _version():
         raise misfit(f"{name} was saved by fusedsl {manifest.get('fusedsl')}, and this is {_version()}")
@@ -97,17 +97,17 @@ def parsed(data: bytes, name: str) -> Saved:
                           help='save it on a machine of this kind, or with cc="cpu" for most of them')  # fmt: skip
     for key, facts in manifest["kernels"].items():
         if facts["processor"] is None:
-            ship(key, facts, code[key])
+            preload(key, facts, code[key])
     return saved
 
 
-def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> Saved:
+def _saved(manifest: Mapping[str, Any], code: Mapping[str, bytes], name: str, data: bytes) -> SavedFile:
     called, plans = manifest["called"], tuple(map(_plan, manifest["plans"]))
     if not plans or not isinstance(called["text"], str):
         raise ValueError("nothing is called")
     if any([p.name for p in each.plan.parameters] != manifest["names"] for each in plans):
         raise ValueError("the plans have other parameters")
-    return Saved(
+    return SavedFile(
         name,
         data,
         called,

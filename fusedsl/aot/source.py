@@ -1,17 +1,17 @@
-"""Where a program of a file comes from: a text or a function, with the graphs that its plans were made of."""
+"""The source of a saved program: a text or a function, with the graphs of its plans."""
 
 from __future__ import annotations
 
 from ..errors import ArgumentError, CompileError
 from ..program import call_steps
 from ..program.text_source import TextSource
-from .saved import Saved
+from .saved import SavedFile
 
 
 class SavedText(TextSource):
-    """A text. For arguments other than those that it was saved for it is parsed anew."""
+    """A saved text. It is parsed only for arguments other than the saved ones."""
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         called = saved.called
         super().__init__(called["text"], saved.options, called["params"], called["constants"])
         self.names = saved.names
@@ -30,11 +30,11 @@ class SavedText(TextSource):
 
 
 class SavedFunction:
-    """A function, of which there is no more than what it computes for arguments of one signature."""
+    """A saved function: the graph of one signature is all that is left of it."""
 
     generic = False
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedFile):
         self.text: str = saved.called["text"]
         self.title: str = saved.called["function"]
         self._saved = saved
@@ -47,7 +47,7 @@ class SavedFunction:
         return graph
 
     def cache_parts(self) -> None:
-        """Its plans are in the file alone."""
+        """None: its plans are in the file alone."""
 
     def header(self) -> tuple[str, ...]:
         """The function's own lines, kept to what a comment may hold."""
@@ -55,8 +55,8 @@ class SavedFunction:
         return tuple("".join(c if 32 <= ord(c) < 127 else "?" for c in line) for line in lines[:20])
 
 
-def saved_graph(saved: Saved, parameters, extents):
-    """(the graph for these parameters, its guards), where a file has it."""
+def saved_graph(saved: SavedFile, parameters, extents):
+    """(the graph for these parameters, its guards), if a file has it; else None."""
     for each in saved.plans:
         if each.plan.parameters == tuple(parameters) and call_steps.guards_hold(each.plan.guards, extents):
             return each.graph, dict(each.plan.guards)

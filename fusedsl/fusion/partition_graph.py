@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Protocol
 
-from ..hardware import CPU, Hardware, facts
+from ..hardware import CPU, Hardware, hardware_facts
 from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
@@ -28,7 +28,7 @@ from .unfused_cost import unfused_kernels
 
 Fits = Callable[[Dim, int], bool]
 INSTRUCTIONS_PER_BYTE = 6  # issued per byte moved, on GPUs and about the same on CPUs
-PRICED_FOR = facts((9, 0))  # the card that decides: plans do not depend on the device
+PRICED_FOR = hardware_facts((9, 0))  # the card that decides: plans do not depend on the device
 SLOWER = 1.05  # times the unfused run; the model resolves no smaller difference
 
 

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ..errors import ArgumentError, FusedslError
 from ..ir.printer import show
 from ..runtime import dynamo
-from ..runtime.arrays import Array, Weak
+from ..runtime.arrays import ArrayFacts, Weak
 from ..trace.function import Argument, Traced
 from ..trace.function import Array as Result
 from .torch_operator import facts_of, fake_results
@@ -123,17 +123,17 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
     """The operator for these arguments, registered when it is first asked for; None where there can be none."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
-        return fused.tell("torch.func transforms the function's own operations")
+        return fused.warn_unfused("torch.func transforms the function's own operations")
     if not tensors:
         return None
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return fused.tell("torch records gradients of the function's own operations")
+        return fused.warn_unfused("torch records gradients of the function's own operations")
     try:
         call = _sketched(fused, form, leaves)
         returned = _returned(call)
     except Exception as fault:  # torch then sees what the function does, errors included
         unfit = "an operator of torch's reads no arrays from outside, and returns tensors, numbers and containers"
-        return fused.tell(fault.message if isinstance(fault, FusedslError) else unfit)
+        return fused.warn_unfused(fault.message if isinstance(fault, FusedslError) else unfit)
     traced, kinds = call.traced, ["Tensor" if isinstance(x, torch.Tensor) else "Scalar" for x in leaves]
     digest = hashlib.sha256(repr((
         getattr(fused.function, "__module__", ""), getattr(fused.function, "__qualname__", ""), form, kinds, returned,
@@ -160,13 +160,13 @@ def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
     """The call of these arguments, which may have no memory. _Unfit where it reads arrays from outside."""
     args, keywords = _filled(form, leaves, ())
     with _disable_current_modes():
-        call = fused.sketched(args, keywords, _facts)
+        call = fused.prepare_abstract(args, keywords, _facts)
     if call.traced.captures or (call.traced.writes and call.aliased):
         raise _Unfit
     return call
 
 
-def _facts(x: Any, name: str) -> Array | Weak:
+def _facts(x: Any, name: str) -> ArrayFacts | Weak:
     """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
     facts = facts_of(x, name)
     if isinstance(facts, Weak):

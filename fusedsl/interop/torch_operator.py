@@ -21,8 +21,8 @@ from ..program import Program
 from ..program.call_steps import extents_of
 from ..program.resolve_call import layout_of, result_order
 from ..runtime import dynamo
-from ..runtime.arrays import Array, Facts, Weak, describe, dtype_fault, gradient_fault
-from ..runtime.outputs import strides_in, unfit
+from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, dtype_fault, gradient_fault
+from ..runtime.outputs import output_mismatch, packed_strides
 
 _registered: dict[str, Any] = {}  # by name
 
@@ -89,27 +89,27 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
     if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
-        program.plans.settled(likely)
-    plan, shapes = program.plans.settled(facts)
-    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
+        program.plans.checked_plan(likely)
+    plan, shapes = program.plans.checked_plan(facts)
+    layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
     device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
     results = []
     for k, (shape, t, out) in enumerate(zip(shapes, plan.results, outs or [None] * len(shapes))):
         kind = getattr(torch, t.dtype.name)
         if out is None:
-            strides = strides_in(shape, result_order(plan, k, layouts, extents_of(arguments)))
+            strides = packed_strides(shape, result_order(plan, k, layouts, extents_of(arguments)))
             out = torch.empty_strided(shape, strides, dtype=kind, device=device)
         elif tuple(out.shape) != shape or out.dtype is not kind:
-            raise unfit("out", f"is {out.dtype}{list(out.shape)}", f"is {t.dtype}{list(shape)}")
+            raise output_mismatch("out", f"is {out.dtype}{list(out.shape)}", f"is {t.dtype}{list(shape)}")
         results.append(out)
     return results
 
 
 def _likely(facts: Facts) -> Facts | None:
     """The same with numbers for torch's symbols: those that it has met; None where it has met none."""
-    found: dict[str, Array | Weak] = {}
+    found: dict[str, ArrayFacts | Weak] = {}
     for name, fact in facts.items():
-        if isinstance(fact, Array):
+        if isinstance(fact, ArrayFacts):
             shape, strides = _met(fact.shape), _met(fact.strides)
             if shape is None or strides is None:
                 return None
@@ -123,14 +123,14 @@ def _met(sizes: Sequence[Any]) -> tuple[int, ...] | None:
     return None if None in met else tuple(met)
 
 
-def facts_of(value: Any, name: str) -> Array | Weak:
+def facts_of(value: Any, name: str) -> ArrayFacts | Weak:
     """What planning asks of an argument; sizes and numbers may be symbols of torch."""
     if isinstance(value, torch.Tensor):
         dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
         if dtype is None:
             raise dtype_fault(name, str(value.dtype))
         device = (value.device.type, value.device.index or 0)
-        return Array("torch", dtype, tuple(value.shape), tuple(value.stride()), 0, device, False, value)
+        return ArrayFacts("torch", dtype, tuple(value.shape), tuple(value.stride()), 0, device, False, value)
     if isinstance(value, (torch.SymInt, torch.SymFloat)):
         return Weak("i" if isinstance(value, torch.SymInt) else "f", value)
     return describe(value, name)

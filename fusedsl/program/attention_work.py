@@ -1,8 +1,4 @@
-"""What a pass over scores does, for the time model: products, what is done with each score, and the tiles that count.
-
-Calibrated on an H200 (benchmarks/results/h200_attention.json): little of what is done with scores is hidden beside
-their products, and rows and results move while neither is done.
-"""
+"""The work of an attention kernel, for the time model: matmuls, instructions per score, active tiles."""
 
 from __future__ import annotations
 
@@ -19,33 +15,35 @@ from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.phase import Phase
-from ..runtime.bind_shapes import Bound
-from .instruction_counts import SHARED_READS, count
-from .mask_density import counted
+from ..runtime.bind_shapes import BoundKernel
+from .instruction_counts import SHARED_READS, add_counts
+from .mask_density import mask_density
 
-EXPOSED = 0.85  # of what is done with scores
-WARP_RATE, WARP_SHARE = 1024, 0.55  # multiply-adds a clock of warps that multiply for themselves, and how many are done
-SATURATING_WARPS = 8  # that keep a multiprocessor busy
+# measured: on an H200 (benchmarks/results/h200_attention.json): little work on scores is hidden behind matmuls, and
+# rows and results move while neither runs.
+EXPOSED_SCORE_SHARE = 0.85  # of the work on scores is not hidden behind the tensor cores
+WARP_RATE, WARP_SHARE = 1024, 0.55  # multiply-adds a clock of mma.sync, and the share of it that is reached
+SATURATING_WARPS = 8  # warps that saturate a multiprocessor
 
 
-def of_pass(
+def attention_work(
     kernel: KernelIR,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
-    bound: Bound,
+    bound: BoundKernel,
     launch: LaunchConfig,
     hardware: Hardware,
     read: int,
     written: int,
     numbers: Mapping[str, int],
 ) -> Work:
-    """The work of a launch that reads and writes so many bytes; `numbers` are scalars that are known."""
+    """The work of a launch that reads and writes so many bytes; `numbers` are scalars of known value."""
     stream = kernel.attention
     assert stream is not None
-    some, every = counted(kernel, schedule, bound.extents, numbers)
-    busy = _padding(kernel, schedule, bound) / share_at_work(kernel, schedule, bound, launch, hardware, some < 1)
-    shown = busy * EXPOSED
-    found = scores(kernel, bound, (some - every) * shown, every * shown)
-    terms = multiplied(kernel, bound) * some * busy
+    active, full = mask_density(kernel, schedule, bound.extents, numbers)
+    busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, active < 1)
+    shown = busy * EXPOSED_SCORE_SHARE
+    counts = score_instructions(kernel, bound, (active - full) * shown, full * shown)
+    terms = multiply_adds(kernel, bound) * active * busy
     tensor = isinstance(schedule, Sm90AttentionSchedule) or schedule.tensor_cores
     slower = (
         1.0
@@ -56,68 +54,72 @@ def of_pass(
     return Work(
         read,
         written,
-        found[0] + (0 if tensor else terms * (1 + SHARED_READS)),
-        found[1],
-        found[2] + (terms if wide else 0),
+        counts[0] + (0 if tensor else terms * (1 + SHARED_READS)),
+        counts[1],
+        counts[2] + (terms if wide else 0),
         products=terms * slower if tensor else 0,
-        apart=written + _left_bytes(kernel, bound),
+        apart=written + _q_bytes(kernel, bound),
     )
 
 
-def multiplied(kernel: KernelIR, bound: Bound) -> float:
-    """Multiply-adds of the products of all rows and scores."""
+def multiply_adds(kernel: KernelIR, bound: BoundKernel) -> float:
+    """Multiply-adds of the matmuls of all rows and scores."""
     stream = kernel.attention
     assert stream is not None
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
-def scores(kernel: KernelIR, bound: Bound, masked: float = 1, whole: float = 0) -> tuple[float, float, float]:
-    """(instructions, special functions, instructions of float64) for scores and results: those of these shares of all
-    scores, with masks and in tiles that need none."""
+def score_instructions(
+    kernel: KernelIR, bound: BoundKernel, masked: float = 1, whole: float = 0
+) -> tuple[float, float, float]:
+    """(instructions, special functions, float64 instructions) for scores and results.
+
+    `masked` and `whole` are the shares of all scores in tiles with element masks and in full tiles.
+    """
     stream = kernel.attention
     assert stream is not None
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     rows = prod(bound.extents[: kernel.row_axes])
     every = rows * bound.extents[kernel.row_axes]
     without = stream.block_mask.full_phases if stream.block_mask is not None else ()
-    _of_tiles(found, kernel, stream.tile_phases, every * masked)
-    _of_tiles(found, kernel, without, every * whole)
+    _add_tile_counts(totals, kernel, stream.tile_phases, every * masked)
+    _add_tile_counts(totals, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.mask_inputs:
-        count(found, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole))
+        add_counts(totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole))
     for ending in stream.epilogues:
-        count(found, ending.body, rows * bound.extents[ending.axis])
-    return found[0], found[1], found[2]
+        add_counts(totals, ending.body, rows * bound.extents[ending.axis])
+    return totals[0], totals[1], totals[2]
 
 
-def _of_tiles(found: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
+def _add_tile_counts(totals: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        count(found, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times)
+        add_counts(totals, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times)
         for use in phase.folds:
-            count(found, use.combine, times)
+            add_counts(totals, use.combine, times)
 
 
-def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> int:
-    """The rows that tiles of rows lie along."""
-    found = operands_of(kernel)
-    assert found is not None
+def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel) -> int:
+    """The rows that query tiles lie along."""
+    operands = operands_of(kernel)
+    assert operands is not None
     packed = schedule.packed_gqa_axis if isinstance(schedule, MmaAttentionSchedule) else None
-    return bound.extents[found.query_axis] * (1 if packed is None else bound.extents[packed])
+    return bound.extents[operands.query_axis] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound) -> float:
-    """How many rows are worked on for one that there is: those of whole warps, or groups of four."""
+def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel) -> float:
+    """Computed rows per row that exists: tiles are padded to whole warps, or to groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
     unit = ROWS if isinstance(schedule, Sm90AttentionSchedule) else WARP_ROWS
     return -(-rows // unit) * unit / max(1, rows)
 
 
-def share_at_work(
+def utilization(
     kernel: KernelIR,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
-    bound: Bound,
+    bound: BoundKernel,
     launch: LaunchConfig,
     hardware: Hardware,
     uneven: bool,
@@ -133,9 +135,9 @@ def share_at_work(
     return max(1, items) / (-(-max(1, items) // slots) * slots)
 
 
-def _left_bytes(kernel: KernelIR, bound: Bound) -> int:
+def _q_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
-    found = operands_of(kernel)
-    assert found is not None
-    size = kernel.operands[found.q].dtype.itemsize
-    return size * prod(n for n, stride in zip(bound.extents, bound.strides[found.q]) if stride)
+    operands = operands_of(kernel)
+    assert operands is not None
+    size = kernel.operands[operands.q].dtype.itemsize
+    return size * prod(n for n, stride in zip(bound.extents, bound.strides[operands.q]) if stride)

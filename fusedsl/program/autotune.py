@@ -1,4 +1,4 @@
-"""autotune=True: schedules near the chosen one are tried once, on the call's own shapes; the fastest is kept."""
+"""autotune=True: measures schedules near the chosen one, once, on the call's own shapes; the fastest is used."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from ..errors import CompileError, DeviceError
 from ..hardware import Hardware, occupancy
 from ..kernel_ir.plan import KernelPlan
 from ..runtime.arrays import CPU, Facts
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.cache import cache_key
-from ..runtime.compile import Built, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
+from ..runtime.compile import CompiledKernel, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
 from ..runtime.driver import driver
-from ..runtime.outputs import place
+from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from . import call_steps
 from .plans import Plans
-from .prepare_call import Chooser, Prepared, Scheduled, first_choice, likely_choice, prepare
+from .prepare_call import Chooser, Prepared, ScheduledKernel, first_choice, likely_choice, prepare
 
-WORTH = 0.98  # of the chosen schedule's time: what takes longer than this is no winner
-LEAST_SHARE = 0.25  # of the threads that the chosen one has on an SM
+WORTH = 0.98  # of the first choice's time: a faster schedule must take less
+MIN_RESIDENT_SHARE = 0.25  # of the first choice's resident threads on an SM
 REPETITIONS = 15
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A schedule that was tried: how it differs from the chosen one, its seconds, or why it was not run."""
+    """A schedule that was tried: how it differs from the first choice, its seconds, or why it was not run."""
 
     difference: str
     seconds: float | None
@@ -39,116 +39,116 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Tuned:
-    """What tuning a kernel found: the schedule to use, the chosen one's seconds, and every neighbour's."""
+class TuningResult:
+    """The result of tuning a kernel: the fastest schedule, the first choice's seconds, and all trials."""
 
     schedule: Any
     seconds: float
     trials: tuple[Trial, ...]
 
 
-_known: dict[tuple, Tuned | None] = {}
+_results: dict[tuple, TuningResult | None] = {}
 _lock = threading.RLock()
 
 
 def prepare_tuned(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Prepared:
-    """`prepare`, with schedules that have been tried: now, where they have not been before.
+    """`prepare` with tuned schedules; kernels that were never tuned are tuned now.
 
-    Nothing is tried on the CPU, or while a graph is captured. Only memory of the trial's own is written.
+    Nothing is tried on the CPU, or during a capture. Trials write to memory of their own.
     """
-    _, device = place(facts)
+    _, device = library_and_device(facts)
     if device == CPU:
         return prepare(plans, facts, outs)
     with _lock:
-        found = _Tuning(plans, facts, device)
-        if found.missing and not driver().is_capturing(found.stream):
-            found.run()
+        tuning = _Tuning(plans, facts, device)
+        if tuning.missing and not driver().is_capturing(tuning.stream):
+            tuning.run()
     return prepare(plans, facts, outs, tuned_choice)
 
 
-def chooser_of(plans: Plans, claims: bool = True) -> Chooser:
-    """How calls of a program choose schedules; how they would, unless it `claims` binaries for these shapes."""
-    return tuned_choice if plans.options.tunes else first_choice if claims else likely_choice
+def chooser_of(plans: Plans, reserve: bool = True) -> Chooser:
+    """The chooser of a program's calls; without `reserve`, it leaves the quota unchanged."""
+    return tuned_choice if plans.options.tunes else first_choice if reserve else likely_choice
 
 
-def tuned_choice(number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
-    """The kernel with the schedule that tuning found; the chosen one where it was never tuned."""
+def tuned_choice(number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
+    """The kernel with its tuned schedule; the first choice if it was never tuned."""
     kernel, base = scheduled_cuda(bound, hardware, False)
-    tuned = recall(plan, kernel, base, hardware)
+    tuned = tuning_result(plan, kernel, base, hardware)
     return kernel, base if tuned is None else tuned.schedule
 
 
-def recall(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> Tuned | None:
-    """What tuning found for a kernel whose chosen schedule is `base`, in this process or on disk."""
+def tuning_result(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> TuningResult | None:
+    """The tuning result of a kernel whose first choice is `base`, from this process or from disk."""
     key = _key(plan, kernel, base, hardware)
-    if _known.get(key) is None:
-        _known[key] = _read(key, base)
-    found = _known[key]
-    if found is None:
+    if _results.get(key) is None:
+        _results[key] = _read(key, base)
+    result = _results[key]
+    if result is None:
         return None
     own = {f.name: getattr(base, f.name) for f in dataclasses.fields(base) if not f.compare and f.name != "registers"}
-    return dataclasses.replace(found, schedule=dataclasses.replace(found.schedule, **own))
+    return dataclasses.replace(result, schedule=dataclasses.replace(result.schedule, **own))
 
 
 def _key(plan: KernelPlan, kernel: Any, base: Any, hardware: Hardware) -> tuple:
     return ("tuned", hardware.multiprocessors, *cuda_key(kernel, base, plan.digest, hardware.cc))
 
 
-def _read(key: tuple, base: Any) -> Tuned | None:
+def _read(key: tuple, base: Any) -> TuningResult | None:
     entry = disk().get(cache_key(tuned=repr(key)))
     if entry is None:
         return None
     try:
-        told = entry[0]
-        schedule = dataclasses.replace(base, **told["schedule"])
-        return Tuned(schedule, float(told["seconds"]), tuple(Trial(*trial) for trial in told["trials"]))
+        record = entry[0]
+        schedule = dataclasses.replace(base, **record["schedule"])
+        return TuningResult(schedule, float(record["seconds"]), tuple(Trial(*trial) for trial in record["trials"]))
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def _keep(key: tuple, base: Any, tuned: Tuned) -> None:
+def _save(key: tuple, base: Any, tuned: TuningResult) -> None:
     fields = {f.name: getattr(tuned.schedule, f.name) for f in dataclasses.fields(base)}
     changed = {name: value for name, value in fields.items() if value != getattr(base, name)}
     trials = [dataclasses.astuple(trial) for trial in tuned.trials]
     disk().put(cache_key(tuned=repr(key)), {"schedule": changed, "seconds": tuned.seconds, "trials": trials})
-    _known[key] = tuned
+    _results[key] = tuned
 
 
 class _Tuning:
-    """One call whose kernels are tried, each by itself, the others as they are."""
+    """One call whose kernels are tuned, one at a time."""
 
     def __init__(self, plans: Plans, facts: Facts, device: tuple[str, int]):
         self.plans, self.facts, self.device = plans, facts, device
-        self.order: list[int] = []  # the kernels that launch something
+        self.order: list[int] = []  # kernels that are launched, by number
         self.missing: list[tuple[int, KernelPlan, Any, Any]] = []
         self.extents: dict[str, tuple[int, ...]] = {}
         self.hardware = call_steps.hardware_of(driver().facts(device[1]))
-        first = prepare(plans, facts, None, self._note)
+        first = prepare(plans, facts, None, self._record_choice)
         self.stream = first.call.stream()
-        self.makers = first.call.makers
+        self.allocators = first.call.allocators
         launched = set(self.order)
         self.launches = [launch for launch in first.plan.shared if launched & set(launch)]
 
-    def _note(self, number: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+    def _record_choice(self, number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
         kernel, base = scheduled_cuda(bound, hardware, False)
-        if number in self.order:  # the program was cut anew, for one of its kernels spilled
-            for noted in (self.order, self.missing, self.extents):
-                noted.clear()
+        if number in self.order:  # the program was replanned after a spill
+            for record in (self.order, self.missing, self.extents):
+                record.clear()
         self.order.append(number)
         self.extents[plan.name] = bound.extents
-        tuned = recall(plan, kernel, base, hardware)
+        tuned = tuning_result(plan, kernel, base, hardware)
         if tuned is None:
             self.missing.append((number, plan, kernel, base))
         return kernel, base if tuned is None else tuned.schedule
 
     def run(self) -> None:
-        """Try the neighbours of every kernel that was not tuned before, and keep what is found."""
-        self.results = [make() for make in self.makers]
+        """Try the neighbours of every kernel that was not tuned before, and store the results."""
+        self.results = [make() for make in self.allocators]
         clock = Clock(self.device, self.stream)
         for number, plan, kernel, base in self.missing:
-            _keep(_key(plan, kernel, base, self.hardware), base, self._tune(clock, number, plan, kernel, base))
+            _save(_key(plan, kernel, base, self.hardware), base, self._tune(clock, number, plan, kernel, base))
 
-    def _tune(self, clock: Clock, number: int, plan: KernelPlan, kernel: Any, base: Any) -> Tuned:
+    def _tune(self, clock: Clock, number: int, plan: KernelPlan, kernel: Any, base: Any) -> TuningResult:
         def seconds(*schedules: Any) -> list[float]:
             fires = [self._fire(number, kernel, schedule) for schedule in schedules]
             return clock.seconds(fires, REPETITIONS)
@@ -168,37 +168,37 @@ class _Tuning:
                 best, least = other, taken
         if best is not base:
             chosen, least = seconds(base, best)
-        return Tuned(best if least < WORTH * chosen else base, chosen, tuple(trials))
+        return TuningResult(best if least < WORTH * chosen else base, chosen, tuple(trials))
 
     def _others(self, plan: KernelPlan, kernel: Any, base: Any) -> tuple[Any, ...]:
-        """What is tried beside a schedule: nothing where blocks wait for each other, whose number follows from it."""
+        """The schedules to try: none if blocks wait for each other, as their number follows from the schedule."""
         waiting = launch_config(base, kernel, self.extents[plan.name]).cooperative
         return () if waiting else tuning_space(base, kernel, self.hardware)
 
-    def _refused(self, built: Built, plan: KernelPlan, threads: int) -> str:
-        """Why a schedule is not worth a run, by the compiler's report; empty where it is."""
+    def _refused(self, built: CompiledKernel, plan: KernelPlan, threads: int) -> str:
+        """Why a schedule is not worth a run, by the compiler's report; empty if it is."""
         if built.spill_bytes or 0 < built.blocks < built.schedule.blocks:
             return "values would spill"
-        if self._threads_of(built, plan) < LEAST_SHARE * threads:
+        if self._threads_of(built, plan) < MIN_RESIDENT_SHARE * threads:
             return "too few threads fit on an SM"
         return ""
 
-    def _threads_of(self, built: Built, plan: KernelPlan) -> int:
-        """Threads that are on an SM at once."""
+    def _threads_of(self, built: CompiledKernel, plan: KernelPlan) -> int:
+        """Threads that are resident on an SM."""
         launch = launch_geometry(built, self.extents[plan.name])
         shared = built.shared_bytes + launch.shared
         return occupancy(self.hardware, built.registers, launch.threads, shared).blocks * launch.threads
 
     def _fire(self, number: int, kernel: Any, schedule: Any) -> Any:
-        """A launch of one kernel with a schedule, after one of the whole call, so that what it reads is there."""
+        """A launch of one kernel with a schedule; the whole call has run before, so that its inputs are there."""
 
-        def fixed(k: int, plan: KernelPlan, bound: Bound, hardware: Hardware) -> Scheduled:
+        def fixed(k: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
             return (kernel, schedule) if k == number else tuned_choice(k, plan, bound, hardware)
 
         prepared = prepare(self.plans, self.facts, None, fixed)
         fires, _ = prepared.call.repeatable(prepared.payloads, self.results)
         for fire in fires:
             fire()
-        apart = len(fires) == len(self.order)  # kernels that were to share a launch could not
-        places = [(k,) for k in self.order] if apart else self.launches
-        return fires[next(place for place, launch in enumerate(places) if number in launch)]
+        separate = len(fires) == len(self.order)  # kernels that were to share a launch could not
+        launches = [(k,) for k in self.order] if separate else self.launches
+        return fires[next(index for index, launch in enumerate(launches) if number in launch)]

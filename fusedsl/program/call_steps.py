@@ -1,6 +1,6 @@
-"""The steps of a call beside its plan: its signature and extents, the plan's checks, result shapes, bound kernels.
+"""The steps of a call beside its plan: signature and extents, the plan's checks, result shapes, bound kernels.
 
-What makes plans stands in `planning`, which a call that finds its plan in the cache never imports.
+make_plan.py makes plans: a call that finds its plan in the cache never imports it.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.schedule import has_mixed_schedule
 from ..errors import FusedslError
-from ..hardware import Hardware, facts
+from ..hardware import Hardware, hardware_facts
 from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime import compile as compiler
-from ..runtime.arrays import Array, Weak
-from ..runtime.bind_shapes import Bound, Family, bind
+from ..runtime.arrays import ArrayFacts, Weak
+from ..runtime.bind_shapes import BoundKernel, SpecializationGroup, bind_kernel
 from ..runtime.free_memory import exhausted
-from ..runtime.layout import Layout
-from ..runtime.specialize import crosses
+from ..runtime.layout import ArrayLayout
+from ..runtime.specialize import acquire_both_axis_kernels
 
 if TYPE_CHECKING:
     from ..config import Options
     from ..ir.graph import Graph
 
-OWN = 4  # binaries that are for one class of shapes each, before further shapes of a family share general ones
-REGISTERS = 216  # words of a thread's 255 that a body's values may take: the rest are addresses and counters
+SPECIALIZED_BINARIES = 4  # specialised binaries of a group, before further shapes share generic ones
+REGISTER_BUDGET = 216  # of a thread's 255, for a body's values: the rest are addresses and counters
 
 
-class Source(Protocol):
-    """Where a program comes from: a text, or a traced function."""
+class ProgramSource(Protocol):
+    """The source of a program: a text, or a traced function."""
 
-    generic: bool  # whether it can be built for other extents than those of the call at hand
+    generic: bool  # whether it can be built for other extents than those of the call
 
     def build(
         self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], options: Options
@@ -44,7 +44,7 @@ class Source(Protocol):
         """The typed graph for these parameters, and the guards under which it holds."""
 
     def cache_parts(self) -> dict | None:
-        """What its plans depend on, as JSON, or None where they are not to be stored."""
+        """The JSON that its plans depend on, or None if they are not stored."""
 
     def header(self) -> tuple[str, ...]:
         """The program re-printed, a line each, for the head of generated files."""
@@ -55,42 +55,50 @@ class Source(Protocol):
 
     @property
     def title(self) -> str:
-        """The program as a line of a log names it."""
+        """The program's name in a log line."""
 
 
-def signature(name: str, index: int, argument: Array | Weak, loose: bool = False) -> Parameter:
-    """What a plan fixes of an argument: dtype, rank, and, unless it is to be `loose`, which extents are 1."""
+def signature(name: str, index: int, argument: ArrayFacts | Weak, symbolic_units: bool = False) -> Parameter:
+    """The parameter of an argument in a plan's signature: dtype, rank, and which extents are 1.
+
+    With `symbolic_units` extents of 1 get a symbol like any other extent.
+    """
     if isinstance(argument, Weak):
         weak = argument.dtype is not BOOL
         return Parameter(name, Type(argument.dtype, (), weak), scalar=True)
     if argument.by_value:
         return Parameter(name, Type(argument.dtype), scalar=True)
-    dims = tuple(1 if n == 1 and not loose else Symbol(index, axis) for axis, n in enumerate(argument.shape))
+    dims = tuple(1 if n == 1 and not symbolic_units else Symbol(index, axis) for axis, n in enumerate(argument.shape))
     return Parameter(name, Type(argument.dtype, dims))
 
 
-def extents_of(arguments: Sequence[Array | Weak]) -> Extents:
-    """Every symbol's value at this call."""
-    arrays = [(k, a) for k, a in enumerate(arguments) if isinstance(a, Array)]
+def extents_of(arguments: Sequence[ArrayFacts | Weak]) -> Extents:
+    """The value of every symbol in this call."""
+    arrays = [(k, a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)]
     return Extents({Symbol(k, axis): n for k, a in arrays for axis, n in enumerate(a.shape)})
 
 
 # -- calls
 
 
-def family_of(name: str, options: Options, plan: Plan) -> Family | None:
-    """What shares few binaries with other calls of a program; None where every class of shapes has its own."""
+def specialization_group(name: str, options: Options, plan: Plan) -> SpecializationGroup | None:
+    """The group of calls that share a quota of binaries; None if every class of shapes has its own."""
     if options.dynamic is False or options.tunes or options.steady:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
     twice = not plan.together or any(
         kernel.column_epilogue for kernel in plan.kernels
-    )  # rows and columns, together and apart
-    return Family(name, repr(options), kinds, 0 if options.dynamic else OWN // 2 if twice else OWN)
+    )  # kernels of both formulations
+    return SpecializationGroup(
+        name,
+        repr(options),
+        kinds,
+        0 if options.dynamic else SPECIALIZED_BINARIES // 2 if twice else SPECIALIZED_BINARIES,
+    )
 
 
 def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
-    """Raise the ShapeError of the first check that these extents break; those that stand alone ride along."""
+    """Raise the ShapeError of the first check that these extents break; further independent ones are its `others`."""
     failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
     if failed:
         from ..lang.error_cascade import independent
@@ -101,12 +109,12 @@ def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
 
 
 def guards_hold(guards: Iterable[tuple[Dim, bool]], extents: Mapping[Symbol, int]) -> bool:
-    """Whether what was built under these guards is for these extents: those taken for 1 are 1, and the others not."""
+    """Whether a plan under these guards is for these extents: exactly those that it takes for 1 are 1."""
     return all(bool(evaluate(d, extents) == 1) is unit for d, unit in guards)
 
 
 def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 62) -> list[tuple[int, ...]]:
-    """The shapes of the results at this call; LimitError where one is beyond any memory."""
+    """The shapes of the results of this call; MemoryLimitError if one is beyond any memory."""
     for t in (*plan.results, *plan.temporaries, *(Type(BOOL, _iterated(k)) for k in plan.kernels)):
         require_size(t, extents)
     shapes = [tuple(evaluate(d, extents) for d in t.shape) for t in plan.results]
@@ -120,68 +128,86 @@ def result_shapes(plan: Plan, extents: Mapping[Symbol, int], limit: int = 1 << 6
 
 
 def _iterated(kernel: KernelPlan) -> tuple[Dim, ...]:
-    """The axes of what a kernel computes: of a pass over scores, its scores."""
+    """The iteration axes of a kernel; of an attention kernel, those of its scores."""
     return kernel.rows + (kernel.columns if kernel.attention is None else kernel.columns[:1])
 
 
 def bind_kernels(
-    plan: Plan, layouts: dict[tuple[str, int], Layout], extents, family: Family | None = None
-) -> list[Bound]:
+    plan: Plan, layouts: dict[tuple[str, int], ArrayLayout], extents, group: SpecializationGroup | None = None
+) -> list[BoundKernel]:
     """Every kernel of a plan with the numbers of one call."""
     dims = [d for p in plan.parameters for d in p.type.shape]
-    units, loose = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
-    bounds = [bind(k, layouts, extents, loose) for k in plan.kernels]
+    unit_extents, symbolic_units = 1 in dims, any(isinstance(d, Symbol) and extents[d] == 1 for d in dims)
+    bounds = [bind_kernel(k, layouts, extents, symbolic_units) for k in plan.kernels]
     chained = len(plan.shared) > 1
-    if not (chained or family):
+    if not (chained or group):
         return bounds
-    return [dataclasses.replace(b, chained=chained, family=family, units=units, loose=loose) for b in bounds]
+    return [
+        dataclasses.replace(
+            bound,
+            chained=chained,
+            specialization_group=group,
+            has_unit_extents=unit_extents,
+            symbolic_units=symbolic_units,
+        )
+        for bound in bounds
+    ]
 
 
-def folds_together(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
-    """Whether every kernel that folds both ways can do so at these extents; None stands for the CPU."""
+def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
+    """Whether every kernel that reduces rows and columns has a schedule at these extents; None is the CPU."""
     crossed = [b for b in bounds if b.kernel.column_epilogue is not None]
     return hardware is None or all(has_mixed_schedule(b.kernel, b.extents, hardware) for b in crossed)
 
 
-def attends(bounds: Iterable[Bound], hardware: Hardware | None) -> bool:
-    """Whether every pass over scores has a kernel at these extents; None stands for the CPU."""
+def has_attention_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
+    """Whether every attention kernel has a schedule at these extents; None stands for the CPU."""
     streams = [b for b in bounds if b.kernel.attention is not None]
     return hardware is None or all(schedule_attention(b.kernel, b.extents, hardware) is not None for b in streams)
 
 
-def _are_slow(bounds: Sequence[Bound], hardware: Hardware) -> bool:
-    """Whether the passes over scores of a call would take less as products of matrices: where a row's results do not
-    depend on other rows, they are what they are."""
+def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
+    """Whether matmuls with stored scores would take less time than the attention kernels of a call.
+
+    Never for batch-invariant kernels: their choice must not depend on other rows.
+    """
     passes = [b for b in bounds if b.kernel.attention is not None and not b.kernel.batch_invariant_width]
     if not passes:
         return False
-    from .occupancy_fallback import take_less_stored
+    from .occupancy_fallback import stored_scores_are_faster
 
-    return take_less_stored(passes, hardware)
+    return stored_scores_are_faster(passes, hardware)
 
 
-def other_way(
-    plan: Plan, bounds: Sequence[Bound], hardware: Hardware | None, claim: bool = True
+def fallback_formulation(
+    plan: Plan, bounds: Sequence[BoundKernel], hardware: Hardware | None, reserve: bool = True
 ) -> tuple[bool, str] | None:
-    """(`together`, `scores`) of the plan to try instead of one with a kernel that has no schedule at these extents,
-    takes longer than its parts or may have no binary for them (see `lengths.crosses`); None where every kernel has."""
-    if not attends(bounds, hardware):
+    """(`together`, `scores`) of the plan to try next; None if every kernel of this one may run.
+
+    A kernel may not run if it has no schedule at these extents, takes longer than its parts, or has no quota for a
+    binary (see `acquire_both_axis_kernels`).
+    """
+    if not has_attention_schedules(bounds, hardware):
         return plan.together, "staged" if plan.scores == "level" else "stored"
-    if hardware is not None and _are_slow(bounds, hardware):
+    if hardware is not None and _stored_scores_are_faster(bounds, hardware):
         return plan.together, "stored"
-    if not folds_together(bounds, hardware) or not (hardware is None or crosses(plan, bounds, hardware, claim)):
+    if not has_both_axis_schedules(bounds, hardware) or not (
+        hardware is None or acquire_both_axis_kernels(plan, bounds, hardware, reserve)
+    ):
         return False, plan.scores
     return None
 
 
-def build_kernel(plan: KernelPlan, bound: Bound, cc: tuple[int, int] | None, hardware: Hardware | None = None) -> Any:
+def build_kernel(
+    plan: KernelPlan, bound: BoundKernel, cc: tuple[int, int] | None, hardware: Hardware | None = None
+) -> Any:
     """The compiled kernel, for a CUDA architecture or (None) this CPU."""
     if cc is None:
         return compiler.build_cpu(bound, plan.digest)
-    return compiler.build_cuda(bound, plan.digest, cc, hardware or facts(cc))
+    return compiler.build_cuda(bound, plan.digest, cc, hardware or hardware_facts(cc))
 
 
 def hardware_of(device: Any) -> Hardware:
-    """The facts of a device that is there: the architecture's table with this card's own numbers."""
-    known = facts(device.cc)
+    """The facts of a present device: the architecture's table with this card's number of SMs."""
+    known = hardware_facts(device.cc)
     return dataclasses.replace(known, multiprocessors=device.sms)

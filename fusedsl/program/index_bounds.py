@@ -1,6 +1,6 @@
-"""`bounds="raise"`: before a call on the CPU, a program says whether a result depends on an index out of range.
+"""`bounds="raise"`: before a call on the CPU, a program checks whether a result depends on an index out of range.
 
-Imported only where that option is given.
+Imported only if that option is given.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from ..accuracy.indices import checked_gathers, dependence, require_indices_in_r
 from ..errors import ShapeError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Parameter
-from ..runtime.array_copies import on_host
+from ..runtime.array_copies import all_to_host
 from ..runtime.arrays import Facts
-from ..runtime.prepared_call import Call
+from ..runtime.prepared_call import PreparedCall
 from .prepare_call import Prepared, prepare
 
 if TYPE_CHECKING:
     from ..config import Options
-    from .call_steps import Source
+    from .call_steps import ProgramSource
     from .plans import Plans
 
-CHANGES = {"bounds": "zero", "max_kernels": None, "autotune": False}  # of the options, for the program that asks
+CHECK_OPTIONS = {"bounds": "zero", "max_kernels": None, "autotune": False}  # options of the program that checks
 
 
 class IndexSource:
-    """What another source's results depend on: one bool."""
+    """The source of the check of another source: one bool, whether a result depends on an index out of range."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: ProgramSource):
         self.source = source
         self.generic = source.generic
 
@@ -39,56 +39,58 @@ class IndexSource:
 
     @property
     def title(self) -> str:
-        """What logs call it."""
+        """The name in logs."""
         return f"indices of {self.source.title}"
 
     def build(
         self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], options: Options
     ) -> tuple[Graph, Mapping[Dim, bool]]:
-        """The graph of that bool, and the guards of both."""
+        """The graph of that bool, and the guards of both sources."""
         graph, guards = self.source.build(parameters, extents, options)
-        asked, others = dependence(graph, checked_gathers(graph), extents)
-        return asked, {**guards, **others}
+        check, others = dependence(graph, checked_gathers(graph), extents)
+        return check, {**guards, **others}
 
     def cache_parts(self) -> dict | None:
-        """What its plans depend on."""
-        told = self.source.cache_parts()
-        return None if told is None else {"indices": told}
+        """The JSON that its plans depend on."""
+        parts = self.source.cache_parts()
+        return None if parts is None else {"indices": parts}
 
     def header(self) -> tuple[str, ...]:
-        """The program that is asked about."""
+        """The program that is checked."""
         return self.source.header()
 
 
 class CheckedCall:
-    """A prepared call behind the one that says whether it may be made."""
+    """A prepared call that runs only if the check before it passes."""
 
     replay = None
 
-    def __init__(self, check: Call, call: Call):
+    def __init__(self, check: PreparedCall, call: PreparedCall):
         self.check = check
         self.call = call
         self.may_write = call.may_write
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list | None:
-        """The results; None, and nothing is written, where one depends on an index out of range."""
+        """The results; None, with nothing written, if one depends on an index out of range."""
         (depends,) = self.check(payloads)
         return None if depends else self.call(payloads, outs)
 
     def worth_replaying(self) -> bool:
-        """Generated lines are of one call."""
+        """Never: a replay is of a single prepared call."""
         return False
 
 
-def asks(plans: Plans, facts: Facts) -> bool:
+def may_be_out_of_range(plans: Plans, facts: Facts) -> bool:
     """Whether these arguments may hold an index that is out of range."""
     return bool(checked_gathers(plans.graph(facts)))
 
 
-def require(plans: Plans, facts: Facts) -> Prepared | None:
-    """ShapeError, which is an IndexError, where a result depends on an index out of range; what asks that of later
-    calls like this one, or None where the answer is always the same."""
-    if not asks(plans, facts):
+def require_valid_indices(plans: Plans, facts: Facts) -> Prepared | None:
+    """ShapeError (an IndexError) if a result depends on an index out of range; the check for later calls.
+
+    None if the answer is always the same.
+    """
+    if not may_be_out_of_range(plans, facts):
         return None
     check = prepare(plans.indices, facts, None)
     if check.run()[0]:
@@ -98,5 +100,5 @@ def require(plans: Plans, facts: Facts) -> Prepared | None:
 
 
 def require_interpreted(plans: Plans, facts: Facts) -> None:
-    """The same as the interpreter finds it."""
-    require_indices_in_range(plans.graph(facts), on_host(facts))
+    """The same check by the interpreter, which finds the index."""
+    require_indices_in_range(plans.graph(facts), all_to_host(facts))

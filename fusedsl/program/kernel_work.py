@@ -1,4 +1,4 @@
-"""What a scheduled kernel does, counted for the time model: bytes, instructions, and how much is under way at once."""
+"""The work of a scheduled kernel, for the time model: bytes, instructions, and the bytes in flight."""
 
 from __future__ import annotations
 
@@ -16,29 +16,31 @@ from ..ir.op_cost import EXCHANGE, ordering, varying
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
-from ..runtime.bind_shapes import Bound
-from .attention_work import multiplied, of_pass, scores
-from .instruction_counts import count, multiplication
+from ..runtime.bind_shapes import BoundKernel
+from .attention_work import attention_work, multiply_adds, score_instructions
+from .instruction_counts import add_counts, matmul_instructions
 
 
-def work_of(
+def kernel_work(
     kernel: KernelIR,
     schedule: Any,
-    bound: Bound,
+    bound: BoundKernel,
     launch: LaunchConfig,
     hardware: Hardware,
     reads: Sequence[tuple[int, int]],
     written: int,
     numbers: Mapping[str, int],
 ) -> Work:
-    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars that are known."""
+    """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars of known value."""
     if kernel.attention is not None:
-        return of_pass(kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers)
-    issued, special, double = computed(kernel, bound)
-    issued += _of_order(kernel, schedule, bound)
+        return attention_work(
+            kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers
+        )
+    issued, special, double = instruction_totals(kernel, bound)
+    issued += _sort_instructions(kernel, schedule, bound)
     once = sum(size // passes for size, passes in reads)
     again = sum(size for size, _ in reads) - once
-    at_once = _blocks_at_once(schedule, launch, hardware)
+    at_once = _resident_blocks(schedule, launch, hardware)
     return Work(
         once,
         written,
@@ -52,37 +54,37 @@ def work_of(
     )
 
 
-def computed(kernel: KernelIR, bound: Bound) -> tuple[float, float, float]:
-    """(instructions, special functions, instructions of float64) of a launch."""
+def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, float, float]:
+    """(instructions, special functions, float64 instructions) of a launch."""
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     if kernel.attention is not None:
-        issued, special, double = scores(kernel, bound)
-        return issued + multiplied(kernel, bound), special, double
+        issued, special, double = score_instructions(kernel, bound)
+        return issued + multiply_adds(kernel, bound), special, double
     products = matmul_axes(kernel)
     if products is not None and worth_tiling(kernel, products, bound.extents):
-        return _of_products(kernel, products, bound)
-    found[0] = elements * len(kernel.operands)  # a load or store each
+        return _matmul_totals(kernel, products, bound)
+    totals[0] = elements * len(kernel.operands)  # a load or store each
     fixed = [value.name for value in kernel.scalars]
     for phase in kernel.phases:
         if phase.row is not None:
-            count(found, phase.row, rows)
+            add_counts(totals, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                count(found, replace(body, instructions=tuple(varying(body.instructions, fixed))), elements)
+                add_counts(totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), elements)
             uses = [
                 *part.folds,
                 *part.column_reductions,
                 *(use for step in part.scans for use in step.scans for _ in range(2)),
             ]
             for use in uses:
-                count(found, use.combine, elements)
-    return found[0], found[1], found[2]
+                add_counts(totals, use.combine, elements)
+    return totals[0], totals[1], totals[2]
 
 
-def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
-    """Instructions that put rows in order: of the threads that take the best out in rounds, or sort in slots."""
+def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
+    """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
     select, ranking = sort_of(kernel), getattr(schedule, "ranking", None)
     if select is None or ranking is None:
         return 0
@@ -93,36 +95,36 @@ def _of_order(kernel: KernelIR, schedule: Any, bound: Bound) -> float:
         return rows * schedule.threads * exchanges * EXCHANGE
     if ranking.method == "choose":
         return 0
-    merges = log2(max(1, columns / ranking.size))  # of runs, where there are several
+    merges = log2(max(1, columns / ranking.size))  # levels of merging sorted runs
     return rows * columns * (ordering(ranking.size) + merges * EXCHANGE)
 
 
-def _of_products(kernel: KernelIR, products: MatmulAxes, bound: Bound) -> tuple[float, float, float]:
-    """Products of matrices in squares: an element of a factor is computed once for each square that it is in."""
+def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -> tuple[float, float, float]:
+    """Counts of tiled matmuls: an operand's element is computed once per tile that it is in."""
     rows, columns = (extent(axes, bound.extents) for axes in (products.rows, products.columns))
     steps, batch = prod(bound.extents[kernel.row_axes :]), extent(products.batch, bound.extents)
-    found = [0.0, 0.0, 0.0]
+    totals = [0.0, 0.0, 0.0]
     for use, pair in zip(kernel.phases[0].folds, products.factors):
         wide = use.accumulators[0].dtype.bits == 64 and use.accumulators[0].dtype.kind == "f"
-        found[0] += multiplication(batch, rows, columns, steps)
-        found[2] += batch * rows * columns * steps if wide else 0
+        totals[0] += matmul_instructions(batch, rows, columns, steps)
+        totals[2] += batch * rows * columns * steps if wide else 0
         for body, own, other in zip(pair, (rows, columns), (columns, rows)):
-            count(found, body, batch * own * steps * -(-other // EDGE))
+            add_counts(totals, body, batch * own * steps * -(-other // EDGE))
     row = kernel.phases[0].row
     if row is not None:
-        count(found, row, batch * rows * columns)
-    found[0] += batch * rows * columns * len(kernel.operands)
-    return found[0], found[1], found[2]
+        add_counts(totals, row, batch * rows * columns)
+    totals[0] += batch * rows * columns * len(kernel.operands)
+    return totals[0], totals[1], totals[2]
 
 
-def _blocks_at_once(schedule: Any, launch: LaunchConfig, hardware: Hardware) -> int:
-    """Blocks that are on the GPU together."""
+def _resident_blocks(schedule: Any, launch: LaunchConfig, hardware: Hardware) -> int:
+    """Blocks that are resident on the GPU at once."""
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     return min(launch.blocks, hardware.multiprocessors * max(1, fit))
 
 
 def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
-    """Bytes that a thread loads before it uses any of them; 0 where that is not known."""
+    """Bytes that a thread loads before it uses any of them; 0 if unknown."""
     if not isinstance(schedule, (ElementwiseSchedule, RowSchedule)):
         return 0
     rows = row_loads(kernel)
@@ -132,8 +134,8 @@ def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
     return sum(sizes) * schedule.width * schedule.vectors
 
 
-def _row_bytes(kernel: KernelIR, schedule: Any, bound: Bound) -> int:
-    """Bytes of the rows that a block works on, whose later passes find them in the L2 if it holds them all."""
+def _row_bytes(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> int:
+    """Bytes of the rows that a block works on: later passes hit in the L2 if it holds them all."""
     columns = prod(bound.extents[kernel.row_axes :])
     size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
     return getattr(schedule, "rows", 1) * columns * size

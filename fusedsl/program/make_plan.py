@@ -1,4 +1,4 @@
-"""Text or trace to kernels: the graph, the laws, the cut into groups, and what is emitted for each."""
+"""Makes plans from a text or trace: the graph, rewriting, partitioning, and the kernels of each group."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from .plan_verifier import Verifier
 
 
-def make_graph(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options):
+def make_graph(source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options):
     """(graph, guards) after the rewrite rules."""
     graph, guards = source.build(parameters, extents, options)
     arrays = sum(not p.scalar for p in graph.parameters)
@@ -57,7 +57,7 @@ def _show_rewrite(law: Rule, old: Node, new: Node) -> None:
 
 
 def make_plan(
-    source: call_steps.Source,
+    source: call_steps.ProgramSource,
     parameters: tuple[Parameter, ...],
     extents,
     options: Options,
@@ -65,12 +65,13 @@ def make_plan(
     budget: int | None = None,
     scores: str = "apart",
 ) -> Plan:
-    """Text or trace to kernels: what depends on the signature alone (see `partition` for `together`, and
-    `choose_passes` for `scores`). Values may take `budget` registers.
+    """The plan of a signature, from text or trace (see `partition` for `together`, `choose_passes` for `scores`).
+
+    Values may take `budget` registers.
     """
-    graph, told = make_graph(source, parameters, extents, options)
-    guards = dict(told)
-    budget = budget or call_steps.REGISTERS
+    graph, graph_guards = make_graph(source, parameters, extents, options)
+    guards = dict(graph_guards)
+    budget = budget or call_steps.REGISTER_BUDGET
     header, fits = source.header(), fits_in(extents, guards)
     check, steady = _verifier(graph, extents, guards, options), options.steady
     cutting = partial(
@@ -79,11 +80,11 @@ def make_plan(
     cut = cutting(budget=budget)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
-        # slower kernels still keep what was promised
+        # kernels without a register budget are slower, and keep the promise of max_kernels
         budget = 0
         cut = cutting()
         kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
-    reasons = tuple((d.joined, _told(d, parameters)) for d in cut.decisions)
+    reasons = tuple((d.joined, _describe(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
         debug.say(debug.DECISIONS, f"{'joined' if joined else 'apart'}: {reason}")
     _check_kernels(len(launches), cut, options, parameters)
@@ -91,11 +92,11 @@ def make_plan(
         kernels = tuple(replace(k, batch_invariant=True) for k in kernels)
     if options.fastmath:
         kernels = tuple(replace(k, fastmath=True, digest=f"{k.digest} fast") for k in kernels)
-    made = Plan(
+    plan = Plan(
         source.text,
         parameters,
         tuple(r.type for r in graph.results),
-        _held(cut, kernels),
+        _temporary_types(cut, kernels),
         graph.checks,
         tuple(guards.items()),
         kernels,
@@ -106,12 +107,12 @@ def make_plan(
         launches,
     )
     if check is not None:
-        check.plan(made)
-    return made
+        check.plan(plan)
+    return plan
 
 
 def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Options) -> Verifier | None:
-    """What verifies each stage of a plan; None where nothing asks for it."""
+    """The verifier of each stage of a plan; None if no verification is wanted."""
     if not (options.verify or verify_level()):
         return None
     from .plan_verifier import Verifier
@@ -119,17 +120,19 @@ def _verifier(graph: Graph, extents, guards: Mapping[Dim, bool], options: Option
     return Verifier(graph, extents, guards, options.verify or verify_level() > 1)
 
 
-def make_outline(source: call_steps.Source, parameters: tuple[Parameter, ...], extents, options: Options) -> Plan:
-    """The plan of a program without its kernels: the types of its results, and what its calls must pass."""
-    graph, told = source.build(parameters, extents, options)
+def make_outline(
+    source: call_steps.ProgramSource, parameters: tuple[Parameter, ...], extents, options: Options
+) -> Plan:
+    """The plan of a program without its kernels: the types of its results, and the checks of its calls."""
+    graph, guards = source.build(parameters, extents, options)
     results = tuple(r.type for r in graph.results)
-    return Plan(source.text, parameters, results, (), graph.checks, tuple(told.items()), ())
+    return Plan(source.text, parameters, results, (), graph.checks, tuple(guards.items()), ())
 
 
 def build_kernels(
     cut: Partition, header: tuple[str, ...], parameters: tuple[Parameter, ...], fits: Fits, contract: bool = True
 ):
-    """(the kernels in launch order, how many of them each launch holds, the partition with what decided that)."""
+    """(the kernels in launch order, the number of kernels in each launch, the partition with all decisions)."""
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
@@ -147,74 +150,82 @@ def build_kernels(
     return tuple(kernels), tuple(launches), replace(cut, decisions=(*cut.decisions, *decisions))
 
 
-def _held(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
-    """What memory holds between kernels."""
+def _temporary_types(cut: Partition, kernels: tuple[KernelPlan, ...]) -> tuple[Type, ...]:
+    """The types of the temporaries between kernels."""
     dtypes = {use.index: use.dtype for k in kernels for use in k.arrays if use.kind == "temporary"}
     return tuple(Type(dtypes.get(k, t.dtype.compute), shape) for k, (t, shape) in enumerate(cut.temporaries))
 
 
 def _words(plan: KernelPlan) -> float:
-    """About how many words a thread of a kernel holds for each element."""
+    """An estimate of the 32-bit words that a thread of a kernel holds per element."""
     bodies = [body_registers_of(body) for phase in plan.resident for part in phase.passes for body in part.bodies]
     return max(bodies, default=0) + register_count(load.value.dtype for load in plan.loads)
 
 
-def tightened(source: call_steps.Source, plan: Plan, extents, options: Options) -> Plan | None:
-    """A plan in more kernels, whose values take fewer registers; None where there is none that is worth it."""
+def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, extents, options: Options) -> Plan | None:
+    """A plan in more kernels, whose values take fewer registers; None if there is none with more kernels."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
-        made = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
-        if len(made.kernels) > len(plan.kernels):
-            return made
+        smaller = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
+        if len(smaller.kernels) > len(plan.kernels):
+            return smaller
         budget = budget * 3 // 4
     return None
 
 
-def _named(reason: str, parameters: tuple[Parameter, ...]) -> str:
-    """A reason with extents in the user's words: n0_1 is axis 1 of the first parameter, n0_1' another one as long."""
+def _with_axis_names(reason: str, parameters: tuple[Parameter, ...]) -> str:
+    """A reason with the user's names of extents: n0_1 is axis 1 of the first parameter, n0_1' one of equal length."""
     return re.sub(r"\bn(\d+)_(\d+)\b'*", lambda m: f"axis {m[2]} of {parameters[int(m[1])].name}", reason)
 
 
 def _check_kernels(count: int, cut: Partition, options: Options, parameters: tuple[Parameter, ...]) -> None:
-    """FusionError where there are more kernels than the caller allows. Its `decisions` are dicts: whether something
-    `joined`, its `members`, the `reason`, and the `seconds` that one kernel saves, or would have, by the time model."""
+    """FusionError if there are more kernels than the caller allows.
+
+    Its `decisions` are dicts: whether something was `joined`, its `members`, the `reason`, and the `seconds` that one
+    kernel saves, or would have saved, by the time model.
+    """
     if options.max_kernels is None or count <= options.max_kernels:
         return
-    refused = dict.fromkeys(_told(d, parameters) for d in cut.decisions if not d.joined)
+    refused = dict.fromkeys(_describe(d, parameters) for d in cut.decisions if not d.joined)
     error = FusionError(
         f"this needs {count} kernels, and max_kernels is {options.max_kernels}",
         "fusion.kernels",
         note="; ".join(refused) or "its results run over different axes",
         help="raise max_kernels, or call explain() to see what keeps the kernels apart",
     )
-    named = [replace(d, members=tuple(_named(m, parameters) for m in d.members)) for d in cut.decisions]
+    named = [replace(d, members=tuple(_with_axis_names(m, parameters) for m in d.members)) for d in cut.decisions]
     error.decisions = tuple(  # type: ignore[attr-defined]
-        {"joined": d.joined, "members": d.members, "reason": _named(d.reason, parameters), "seconds": d.seconds}
+        {
+            "joined": d.joined,
+            "members": d.members,
+            "reason": _with_axis_names(d.reason, parameters),
+            "seconds": d.seconds,
+        }
         for d in named
     )
     raise error
 
 
-def decisions(
+def fusion_decisions(
     graph: Graph, plan: Plan, extents: Mapping[Symbol, int], hardware: Hardware | None
 ) -> tuple[Decision, ...]:
-    """What joined which kernel of a plan, what did not, and why, priced for a card (None: without prices)."""
+    """The fusion decisions of a plan with their reasons, priced for a card (None: without prices)."""
     steady = any(kernel.batch_invariant for kernel in plan.kernels)
     cut = partition_graph(
         rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady
     )
     _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
-    return tuple(replace(d, members=(), reason=_told(d, plan.parameters)) for d in priced)
+    return tuple(replace(d, members=(), reason=_describe(d, plan.parameters)) for d in priced)
 
 
-def _told(d: Decision, parameters: tuple[Parameter, ...]) -> str:
-    """A decision as people read it."""
-    return _named(f"{', '.join(d.members)}: {d.reason}", parameters)
+def _describe(d: Decision, parameters: tuple[Parameter, ...]) -> str:
+    """A decision in words."""
+    return _with_axis_names(f"{', '.join(d.members)}: {d.reason}", parameters)
 
 
 def _kernel_name(group: FusionGroup, k: int) -> str:
-    """A name that tells in a profiler what the kernel does: its folds, or its first operations."""
+    """A kernel's name for profilers: its folds, or its first operations."""
     roots = group.values
     if group.folds and not group.attention and _multiplies(group):
         return f"matmul_{k}"
@@ -228,6 +239,6 @@ def _kernel_name(group: FusionGroup, k: int) -> str:
 
 
 def _multiplies(group: FusionGroup) -> bool:
-    """Whether all that a group folds are products of matrices."""
+    """Whether all folds of a group are matmuls."""
     free = free_axes(group.values)
     return all(matmul_factors(f, free, group.rows) for f in group.folds)

@@ -1,4 +1,4 @@
-"""Whether a pass over scores leaves so much of a card idle that products of matrices with stored scores take less."""
+"""Whether attention leaves so much of a card idle that matmuls with stored scores take less time."""
 
 from __future__ import annotations
 
@@ -15,49 +15,50 @@ from ..hardware import Hardware
 from ..ir.types import FLOAT64
 from ..kernel_ir.attention import Score
 from ..kernel_ir.kernel import KernelIR
-from ..runtime.bind_shapes import Bound
+from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cuda
-from .attention_work import of_pass, scores, share_at_work
-from .instruction_counts import multiplication
+from .attention_work import attention_work, score_instructions, utilization
+from .instruction_counts import matmul_instructions
 
-BUSY = 0.5  # the share of the multiprocessors' time beyond which passes are not asked about
-WORTH = 0.9  # of the time of passes: for less, scores are not worth their memory
-NOTHING = Work(0, 0, 0)
-OF_THREAD = 4  # elements that a thread has of a row that is stored
-ACCESSES = 3  # instructions of an element of a product that is stored: two loads and a store
+BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
+WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
+NO_WORK = Work(0, 0, 0)
+ELEMENTS_PER_THREAD = 4  # of a stored row
+STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a store
 
 
-def take_less_stored(bounds: Sequence[Bound], hardware: Hardware) -> bool:
-    """Whether the time model says so of the passes of a call, at these extents."""
-    found = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
-    if all(share_at_work(k, s, b, launch_config(s, k, b.extents), hardware, False) > BUSY for k, s, b in found):
+def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
+    """Whether the time model predicts so for the attention kernels of a call, at these extents."""
+    scheduled = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
+    if all(utilization(k, s, b, launch_config(s, k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in scheduled):
         return False
     known: set[tuple] = set()
-    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in found)
-    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in found)
+    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in scheduled)
+    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in scheduled)
 
 
 def _scheduled(
-    bound: Bound, hardware: Hardware
-) -> tuple[KernelIR, Sm90AttentionSchedule | MmaAttentionSchedule, Bound]:
+    bound: BoundKernel, hardware: Hardware
+) -> tuple[KernelIR, Sm90AttentionSchedule | MmaAttentionSchedule, BoundKernel]:
     kernel, schedule = scheduled_cuda(bound, hardware)
     assert isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
     return kernel, schedule, bound
 
 
 def pass_seconds(
-    kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: Bound, hardware: Hardware
+    kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel, hardware: Hardware
 ) -> float:
-    """How long a pass takes whose masks are not known."""
+    """The predicted seconds of an attention kernel, if nothing is masked."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
     launch = launch_config(schedule, kernel, bound.extents)
-    return seconds(of_pass(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
+    return seconds(attention_work(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 
-def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: set[tuple]) -> float:
-    """How long products of matrices take that store their scores, and a kernel of their rows between. Scores that are
-    `known` are stored by another pass.
+def stored_seconds(kernel: KernelIR, bound: BoundKernel, hardware: Hardware, known: set[tuple]) -> float:
+    """The predicted seconds of matmuls that store their scores, with a row kernel between them.
+
+    Scores that are `known` are stored by another attention kernel of the call.
     """
     stream = kernel.attention
     assert stream is not None
@@ -67,29 +68,29 @@ def stored_seconds(kernel: KernelIR, bound: Bound, hardware: Hardware, known: se
     columns, held = bound.extents[kernel.row_axes], size * batch * rows * bound.extents[kernel.row_axes]
     wide, total = size == FLOAT64.itemsize, 0.0
     for score in stream.scores:
-        if (like := _alike(score, kernel, bound)) not in known:
+        if (like := _score_key(score, kernel, bound)) not in known:
             known.add(like)
             sides = batch, rows, columns, bound.extents[score.axis]
             total += seconds(_product(sides, wide, held), hardware)
-    issued, special, double = scores(kernel, bound)
+    issued, special, double = score_instructions(kernel, bound)
     issued += held // size
-    each = Work(held, 0, issued, special, double, chain=issued * size / held * OF_THREAD if held else 0)
+    each = Work(held, 0, issued, special, double, chain=issued * size / held * ELEMENTS_PER_THREAD if held else 0)
     for weighing in stream.weighted_sums:
         sides = batch, rows, bound.extents[weighing.axis], columns
-        total += _weighed(sides, wide, each, hardware)
+        total += _weighted_product_seconds(sides, wide, each, hardware)
     return total + seconds(each, hardware)
 
 
-def _weighed(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardware: Hardware) -> float:
-    """How long a product takes whose left operand are weights: computed for each of its squares, or stored before."""
+def _weighted_product_seconds(sides: tuple[int, int, int, int], wide: bool, weights: Work, hardware: Hardware) -> float:
+    """The seconds of P @ V: weights are computed for each tile, or stored before, whichever is faster."""
     again = -(-sides[2] // EDGE)
     inside = seconds(_product(sides, wide, weights.read, weights, again), hardware)
     stored = replace(weights, written=weights.read)
     return min(inside, seconds(stored, hardware) + seconds(_product(sides, wide, weights.read), hardware))
 
 
-def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
-    """What says whether scores of two passes are the same: how they are computed, from which arrays."""
+def _score_key(score: Score, kernel: KernelIR, bound: BoundKernel) -> tuple:
+    """The key under which scores of two attention kernels are the same: bodies, arrays, extents."""
     lines = (*score.q.instructions, *score.k.instructions, *score.q.results, *score.k.results)
     names = {value.name for value in (*score.q.args, *score.k.args)}
     read = [load.operand for load in kernel.loads if load.value.name in names]
@@ -97,17 +98,17 @@ def _alike(score: Score, kernel: KernelIR, bound: Bound) -> tuple:
     return lines, arrays, bound.extents[score.axis], bound.extents[: kernel.row_axes + 1]
 
 
-def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NOTHING, times: int = 0) -> Work:
-    """A product of matrices beside which so many bytes of scores are moved, and other work is done so many times."""
+def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: Work = NO_WORK, times: int = 0) -> Work:
+    """The work of a matmul that also moves so many bytes of scores, and does other work so many times."""
     batch, rows, columns, terms = sides
-    issued = multiplication(*sides) + batch * rows * columns * ACCESSES + other.instructions * times
+    issued = matmul_instructions(*sides) + batch * rows * columns * STORED_PRODUCT_ACCESSES + other.instructions * times
     double = batch * rows * columns * terms if wide else 0
     blocks = max(1, batch * -(-rows // EDGE) * -(-columns // EDGE))
     chain = issued / (blocks * THREADS)
     return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)
 
 
-def _bytes(kernel: KernelIR, bound: Bound, operand: int) -> int:
-    """The elements of an array that a kernel reads or writes, in bytes."""
+def _bytes(kernel: KernelIR, bound: BoundKernel, operand: int) -> int:
+    """The bytes of an array's elements that a kernel reads or writes."""
     places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
     return kernel.operands[operand].dtype.itemsize * places

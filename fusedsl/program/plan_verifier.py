@@ -1,4 +1,4 @@
-"""Verifies what planning makes, stage by stage, where `verify=True` or FUSEDSL_VERIFY asks for it."""
+"""Verifies each stage of planning, if `verify=True` or FUSEDSL_VERIFY asks for it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,10 @@ from ..kernel_ir.verify import verify_plan
 
 @dataclass(frozen=True)
 class Verifier:
-    """Verifies the stages of one plan: that they are well formed and, for their `meaning`, compute what the graph does.
-    `guards` are those that the `given` extents pass so far: planning adds to them."""
+    """Verifies the stages of one plan: well-formedness and, with `meaning`, equality with the graph on samples.
+
+    `guards` are those that the `given` extents pass so far: planning adds to them.
+    """
 
     graph: Graph
     given: Mapping[Symbol, int]
@@ -31,21 +33,21 @@ class Verifier:
 
     @property
     def samples(self) -> Samples:
-        """Extents for which what is planned so far has to hold."""
+        """Extents for which the plan so far has to hold."""
         return sampled(self.graph.parameters, self.graph.checks, self.guards, self.given)
 
     def lowered(self, program: ScalarProgram, segment: Segment, memory: ReadableArrays) -> None:
-        """CompileError where the lowered program of a segment is not well formed."""
+        """CompileError if the scalar program of a segment is not well formed."""
         _verified(
             "lowered program", lambda: verify_scalar_program(program, segment, memory, self.samples, self.meaning)
         )
 
     def partition(self, cut: Partition) -> None:
-        """CompileError where the kernels of the program are not well formed."""
+        """CompileError if the partition is not well formed."""
         _verified("partition", lambda: verify_partition(cut, self.graph, self.samples, self.meaning))
 
     def plan(self, plan: Plan) -> None:
-        """CompileError where what is stored and launched is not well formed."""
+        """CompileError if the stored plan is not well formed."""
         _verified("plan", lambda: verify_plan(plan, self.graph if self.meaning else None, self.samples))
 
 

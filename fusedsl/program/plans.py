@@ -1,4 +1,4 @@
-"""The plans of one program, by signature: remembered, read from the cache, or made now."""
+"""The plans of one program, by signature: cached in memory, read from disk, or made now."""
 
 from __future__ import annotations
 
@@ -18,36 +18,38 @@ from ..ir.labels import Origins, axis_origins
 from ..kernel_ir.plan import Plan, plan_from_json, plan_to_json
 from ..lru import LRU
 from ..runtime import cache, specialization_quota
-from ..runtime.arrays import CPU, Array, Facts, Weak
-from ..runtime.bind_shapes import Bound
-from ..runtime.host_device_copies import is_away
-from ..runtime.outputs import place
-from ..runtime.specialize import crowded
+from ..runtime.arrays import CPU, ArrayFacts, Facts, Weak
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.host_device_copies import runs_on_other_device
+from ..runtime.outputs import library_and_device
+from ..runtime.specialize import quota_exhausted
 from . import call_steps
-from .call_steps import Source
-from .kernel_builder import COMPILERS
+from .call_steps import ProgramSource
+from .kernel_builder import DEFAULT_COMPILER
 
-Arguments = Sequence["Array | Weak"]
-ANY = 1 << 62  # shapes with extents of 1 may keep a plan for these
-STORED = 8  # plans of one signature, each for other guards, that are kept on disk; the oldest go
+Arguments = Sequence["ArrayFacts | Weak"]
+UNLIMITED = 1 << 62  # no limit: unit extents that once had a plan of their own keep it
+MAX_STORED_PLANS = 8  # plans of one signature on disk, each for other guards; the oldest are dropped
 
 
 class Plans:
-    """What calls of a program are prepared from: its source, its options, the plans so far. Thread-safe.
+    """The plans of a program so far, with its source and options. Thread-safe.
 
-    Programs of one `family` are alike: their calls share binaries. What makes a plan (`planning`) is imported where
-    one is made: a call that finds its plan in the cache does without.
+    Programs with one `program_key` are equal: their calls share binaries. make_plan.py is imported only when a plan is
+    made: a call that finds its plan in the cache does without it.
     """
 
-    def __init__(self, source: Source, names: Sequence[str], options: Options, family: str):
+    def __init__(self, source: ProgramSource, names: Sequence[str], options: Options, program_key: str):
         self.source = source
         self.names = tuple(names)
         self.options = options
-        self.family = family
-        self.builder = COMPILERS
+        self.program_key = program_key
+        self.kernel_compiler = DEFAULT_COMPILER
         self._known: LRU[tuple, list[Plan]] = LRU(config.cache_size)
         self._origins: LRU[tuple[Parameter, ...], list[Origins]] = LRU(config.cache_size)
-        self._strict: set[tuple[Parameter, ...]] = set()  # signatures whose extents of 1 are not as others
+        self._unit_specific: set[tuple[Parameter, ...]] = (
+            set()
+        )  # signatures for which no generic plan serves unit extents
         self._lock = threading.RLock()
 
     def plan(
@@ -56,15 +58,16 @@ class Plans:
         extents: Mapping[Symbol, int],
         together: bool = True,
         scores: str = "apart",
-        loose: bool = False,
+        symbolic_units: bool = False,
     ) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, one whose kernels fold either rows or columns; for `scores` see `choose_passes`. Where it is
-        to be `loose`, extents of 1 are as any others: then it may not be for these arguments (see `share`).
+        Unless `together`, no kernel of it reduces both rows and columns; for `scores` see `choose_passes`. With
+        `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
+        `use_generic_plan`).
         """
-        parameters = self._parameters(arguments, loose)
-        together = together and not self.options.steady  # a row's results do not depend on how others are folded
+        parameters = self._parameters(arguments, symbolic_units)
+        together = together and not self.options.steady  # a row's results must not depend on other rows
         key = (parameters, together, scores)
         for plan in self._plans_of(key):
             if call_steps.guards_hold(plan.guards, extents):
@@ -78,39 +81,43 @@ class Plans:
         """The plans in memory for a signature, each for other guards."""
         return self._known.get(key) or []
 
-    def share(
+    def use_generic_plan(
         self,
         plan: Plan,
-        bounds: Sequence[Bound],
+        bounds: Sequence[BoundKernel],
         arguments: Arguments,
         extents: Mapping[Symbol, int],
         hardware: Hardware,
         listed: bool = False,
-        claim: bool = True,
+        reserve: bool = True,
     ) -> bool:
-        """Whether a plan for any extents is to serve arguments with extents of 1, as no binary is left for these alone.
+        """Whether arguments with unit extents use the plan for arbitrary extents: the specialisation quota is used up.
 
-        What was decided for shapes by a call that is to `claim` binaries stands: later ones have the same bits.
+        Once a call that may `reserve` has decided, the decision stands for these shapes: later calls have the same
+        bits.
         """
-        if not any(bound.units for bound in bounds):
+        if not any(bound.has_unit_extents for bound in bounds):
             return False
-        kind, shapes = f"shapes of {self.family} {self.options!r}", repr((plan.parameters, *extents.values(), listed))
-        if specialization_quota.claimed(kind, shapes):
+        kind, shapes = (
+            f"shapes of {self.program_key} {self.options!r}",
+            repr((plan.parameters, *extents.values(), listed)),
+        )
+        if specialization_quota.is_specialized(kind, shapes):
             return False
-        if crowded(plan, bounds, hardware, listed):
-            return self._serve(plan, arguments, extents)
-        if claim:
-            specialization_quota.has_own(kind, shapes, ANY)
+        if quota_exhausted(plan, bounds, hardware, listed):
+            return self.generic_plan_serves(plan, arguments, extents)
+        if reserve:
+            specialization_quota.acquire(kind, shapes, UNLIMITED)
         return False
 
-    def _serve(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
-        """Whether what a plan computes for arguments with extents of 1, one for arguments of any extents does too."""
-        if plan.parameters in self._strict or not self.source.generic:
+    def generic_plan_serves(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """Whether the plan for arbitrary extents computes the same as this one, for arguments with unit extents."""
+        if plan.parameters in self._unit_specific or not self.source.generic:
             return False
         try:
-            other = self.plan(arguments, extents, plan.together, plan.scores, loose=True)
-        except FusedslError:  # an axis of 1 is dropped, or repeated
-            self._strict.add(plan.parameters)
+            other = self.plan(arguments, extents, plan.together, plan.scores, symbolic_units=True)
+        except FusedslError:  # for example an axis of 1 is squeezed or broadcast
+            self._unit_specific.add(plan.parameters)
             return False
         if not all(holds(check, extents) for check in other.checks):
             return False
@@ -118,38 +125,38 @@ class Plans:
 
     @cached_property
     def indices(self) -> Plans:
-        """The plans of what says whether a result depends on an index out of range."""
-        from .index_bounds import CHANGES, IndexSource
+        """The plans of the check whether a result depends on an index out of range."""
+        from .index_bounds import CHECK_OPTIONS, IndexSource
 
-        options = self.options.changed(CHANGES)
-        return Plans(IndexSource(self.source), self.names, options, f"indices of {self.family}")
+        options = self.options.changed(CHECK_OPTIONS)
+        return Plans(IndexSource(self.source), self.names, options, f"indices of {self.program_key}")
 
-    def tighten(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
-        """After a spill: plan these arguments anew, in more kernels that hold fewer values; False if there are none."""
+    def replan_after_spill(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
+        """After a spill: replan in more kernels that hold fewer values; False if there is no such plan."""
         with self._lock:
             plans = self._plans_of(_key(plan))
-            if plan not in plans:  # another thread was here
+            if plan not in plans:  # another thread has replanned
                 return True
-            from .make_plan import tightened
+            from .make_plan import plan_with_fewer_registers
 
-            made = tightened(self.source, plan, extents, self.options)
-            if made is None:
+            smaller = plan_with_fewer_registers(self.source, plan, extents, self.options)
+            if smaller is None:
                 return False
-            self._known.put(_key(plan), [made, *(p for p in plans if p is not plan)])
-            _store(self._disk_key(plan.parameters, plan.together, plan.scores), made)
+            self._known.put(_key(plan), [smaller, *(p for p in plans if p is not plan)])
+            _store(self._disk_key(plan.parameters, plan.together, plan.scores), smaller)
         return True
 
-    def settled(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
-        """The plan for these arguments and the shapes of its results, all checks of their extents passed."""
+    def checked_plan(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
+        """The plan for these arguments and the shapes of its results; all checks of extents passed."""
         arguments = list(facts.values())
         extents = call_steps.extents_of(arguments)
-        on_cpu = place(facts)[1] == CPU and not is_away(self.options, facts)
+        on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
         call_steps.check_call(plan, extents)
         return plan, call_steps.result_shapes(plan, extents)
 
     def outline(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
-        """A plan without kernels for these arguments, and the shapes of its results: all checks of extents passed."""
+        """A plan without kernels for these arguments, and the shapes of its results; all checks of extents passed."""
         from .make_plan import make_outline
 
         arguments = list(facts.values())
@@ -159,7 +166,7 @@ class Plans:
         return plan, call_steps.result_shapes(plan, extents)
 
     def graph(self, facts: Facts) -> Graph:
-        """The typed graph for these arguments, as written: before any rewriting."""
+        """The typed graph for these arguments, before any rewriting."""
         arguments = list(facts.values())
         graph, _ = self.source.build(self._parameters(arguments), call_steps.extents_of(arguments), self.options)
         return graph
@@ -170,9 +177,9 @@ class Plans:
         return self._origins.get(key) or self._origins.put(key, axis_origins(self.graph(facts)))
 
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
-        """The plan from the cache on disk, or a new one, which is put there."""
+        """The plan from the cache on disk, or a new one, which is stored there."""
         key = self._disk_key(parameters, together, scores)
-        for plan in _stored(key):
+        for plan in _load(key):
             if call_steps.guards_hold(plan.guards, extents):
                 return plan
         from .make_plan import make_plan
@@ -182,33 +189,35 @@ class Plans:
         return plan
 
     def _disk_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:
-        """Where plans for this signature stand on disk, those of several guards together; None where they do not."""
-        told = self.source.cache_parts()
-        if told is None:
+        """The disk key of a signature's plans, one per set of guards; None if they are not stored."""
+        source = self.source.cache_parts()
+        if source is None:
             return None
         kinds = {"together": together, "scores": scores}
-        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTERS}
-        return cache.cache_key(plan=told, options=repr(self.options), **parts)
+        parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTER_BUDGET}
+        return cache.cache_key(plan=source, options=repr(self.options), **parts)
 
-    def _parameters(self, arguments: Arguments, loose: bool = False) -> tuple[Parameter, ...]:
-        return tuple(call_steps.signature(n, k, a, loose) for k, (n, a) in enumerate(zip(self.names, arguments)))
+    def _parameters(self, arguments: Arguments, symbolic_units: bool = False) -> tuple[Parameter, ...]:
+        return tuple(
+            call_steps.signature(n, k, a, symbolic_units) for k, (n, a) in enumerate(zip(self.names, arguments))
+        )
 
 
 def _key(plan: Plan) -> tuple:
-    """What a plan is remembered by: the signature, and what its kernels may do."""
+    """The memory key of a plan: the signature, and the formulation of its kernels."""
     return plan.parameters, plan.together, plan.scores
 
 
-def _stored(key: str | None) -> list[Plan]:
-    """The plans that stand at a place on disk."""
+def _load(key: str | None) -> list[Plan]:
+    """The plans under a disk key."""
     entry = None if key is None else cache.disk().get(key)
     with contextlib.suppress(KeyError, TypeError):
-        return [] if entry is None else [plan_from_json(told) for told in entry[0]["plans"]]
+        return [] if entry is None else [plan_from_json(record) for record in entry[0]["plans"]]
     return []
 
 
 def _store(key: str | None, plan: Plan) -> None:
-    """Put a plan there, beside those for other guards."""
+    """Store a plan beside those for other guards."""
     if key is not None:
-        others = [p for p in _stored(key) if p.guards != plan.guards]
-        cache.disk().put(key, {"plans": [plan_to_json(p) for p in (plan, *others[: STORED - 1])]})
+        others = [p for p in _load(key) if p.guards != plan.guards]
+        cache.disk().put(key, {"plans": [plan_to_json(p) for p in (plan, *others[: MAX_STORED_PLANS - 1])]})

@@ -14,13 +14,13 @@ from ..ir.types import DTYPES
 from ..runtime.cache import cache_key, disk
 
 RESERVED = ("out", "True", "False", "None")
-SHADOWABLE = ("pi", "inf", "nan", *DTYPES)  # what the language knows by name, and a caller may have values of
+SHADOWABLE = ("pi", "inf", "nan", *DTYPES)  # names of the language that a caller's values may shadow
 
 
 class TextSource:
-    """The text of a program, its parameters in order, and the literals that stand for some of its names.
+    """The text of a program, its parameters in order, and its constants (literals for some names).
 
-    Parsing is left until something asks for the tree: a call that the cache can answer never does.
+    The text is parsed at the first use of its tree: a call that the cache answers never parses.
     """
 
     generic = True
@@ -46,9 +46,11 @@ class TextSource:
         self.options = options
         self._params = _names_of(params)
         given = (*shadowed, *(self._params or ()), *self.constants)
-        self.shadowed = tuple(name for name in SHADOWABLE if name in given)  # of these, values of the caller's
+        self.shadowed = tuple(name for name in SHADOWABLE if name in given)  # shadowed by the caller's values
         words = set(re.findall(r"[A-Za-z_]\w*", text))
-        self.shadowable = tuple(name for name in SHADOWABLE if name in words and name not in given)  # that it may read
+        self.shadowable = tuple(
+            name for name in SHADOWABLE if name in words and name not in given
+        )  # names that it may read as constants or dtypes
         for name, value in self.constants.items():
             if not (isinstance(name, str) and name.isidentifier()):
                 help = 'constants={"w": 20}'
@@ -58,23 +60,23 @@ class TextSource:
 
     @cached_property
     def program(self):
-        """The syntax tree; ParseError or LimitError where the text is none, CompileError without a parser."""
+        """The syntax tree; ParseError or LimitError for an invalid text, CompileError without a parser."""
         from ..lang.parse import parse
 
         return parse(self.text, asdict(self.options.limits), self.shadowed)
 
     @property
     def title(self) -> str:
-        """The program as a line of a log names it."""
+        """The program in a log line."""
         return one_line(self.text)
 
     def cache_parts(self) -> dict:
-        """What the plans of this text depend on."""
+        """The JSON that the plans of this text depend on."""
         return {"text": self.text, "constants": self.constants, "params": self._params, "shadowed": self.shadowed}
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in the order of the text or the one that `params` fixed; from the cache if it knows them."""
+        """The parameters, in the order of the text or of `params`; from the cache if it has them."""
         key = cache_key(names=self.cache_parts(), limits=asdict(self.options.limits))
         entry = disk().get(key)
         if entry is not None and isinstance(entry[0].get("names"), list):

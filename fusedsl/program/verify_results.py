@@ -1,4 +1,4 @@
-"""`verify=True`: a kernel's results against the exact ones, within bounds that are derived from the expression."""
+"""`verify=True`: compares a kernel's results with exact ones, within bounds derived from the expression."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
-    """Each result in float64 (integers and bools as they are), and how far a kernel's may be from it.
+    """Each result in float64 (integers and bools as they are), with the error bound of a kernel's result.
 
     Raises the ShapeError of an index out of range that a result depends on.
     """
@@ -38,21 +38,21 @@ def exact(graph: Graph, arguments: Sequence, options: Options) -> list[Ball]:
 
 
 def compare(plan: Plan, expected: Sequence[Ball], results: Sequence[Any]) -> None:
-    """FusedslError naming the first result that disagrees, and where.
+    """FusedslError that names the first result that disagrees, and its index.
 
-    Where the expression is discontinuous within the rounding of its operands (a comparison of nearly equal values, a
-    branch cut), anything may come: such elements are counted, and not judged.
+    Elements at which the expression is discontinuous within the rounding of its operands (a comparison of nearly equal
+    values, a branch cut) may have any value: they are counted, and not judged.
     """
-    for k, ((value, bound), made, t) in enumerate(zip(expected, results, plan.results)):
-        got = np.asarray(to_host(made))
+    for k, ((value, bound), result, t) in enumerate(zip(expected, results, plan.results)):
+        got = np.asarray(to_host(result))
         got = got.view(numpy_dtype(t.dtype)) if t.dtype.storage else got  # CuPy holds float8 as bytes
-        found = judge(got, value, bound, t.dtype)
-        unsure = int(found.unsure.sum())
-        if found.wrong.any():
-            place = tuple(int(i) for i in np.argwhere(found.wrong)[0])
-            margin = f" ± {bound[place]:.3g}" if t.dtype.kind == "f" else ""
-            message = f"result {k} is {got[place]} at {place}, and the interpreter says {value[place]}{margin}"
-            counted = f" ({int(found.wrong.sum())} of {value.size} elements differ, {unsure} were not judged)"
+        verdict = judge(got, value, bound, t.dtype)
+        unsure = int(verdict.unsure.sum())
+        if verdict.wrong.any():
+            index = tuple(int(i) for i in np.argwhere(verdict.wrong)[0])
+            margin = f" ± {bound[index]:.3g}" if t.dtype.kind == "f" else ""
+            message = f"result {k} is {got[index]} at {index}, and the interpreter says {value[index]}{margin}"
+            counts = f" ({int(verdict.wrong.sum())} of {value.size} elements differ, {unsure} were not judged)"
             help = "please report the text, the shapes and the dtypes"
-            raise FusedslError(message + counted, "verify", help=help)
+            raise FusedslError(message + counts, "verify", help=help)
         debug.say(debug.KERNELS, f"result {k} agrees: {unsure} of {value.size} elements were not judged")

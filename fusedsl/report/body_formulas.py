@@ -1,4 +1,4 @@
-"""Lines of kernels' bodies as formulas that people read: names written out, operators, and no guards of infinities."""
+"""Bodies of kernels as readable formulas: names and operators, without the guards against infinities."""
 
 from __future__ import annotations
 
@@ -12,68 +12,68 @@ from ..ir.types import DTYPES
 from ..kernel_ir.phase import Body
 
 LONGEST = 140  # characters of a formula
-SHORT = 16  # … of an operation that is written out however deep it stands
-DEEPEST, LEAST = 12, 2  # operations inside one another that a formula shows, where it does not get too long
-MOST_FACTORS = 32  # that a product is written with: a square of squares has them all
-LOWEST, COMPARING, UNARY = 0, 4, 11  # how closely operations bind
+SHORT = 16  # characters of an operation that is shown at any depth
+DEEPEST, LEAST = 12, 2  # nesting depths of a formula, from which the deepest short one is shown
+MOST_FACTORS = 32  # of a product, up to which it is written flat
+LOWEST, COMPARING, UNARY = 0, 4, 11  # operator precedence
 BINDING = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARING)
 BINDING |= {"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "**": 12}
-REPEATED = {"or", "and", "+", "*"}  # whose right operand needs no brackets if it is one of them itself
+REPEATED = {"or", "and", "+", "*"}  # associative: a right operand of the same kind needs no brackets
 INFIX: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-INFIX |= {ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "!="}  # of bools; of integers they stand in their dtype
+INFIX |= {ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "!="}  # of bools; of integers inside a dtype call
 INFIX |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 INTEGERS = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 NAMED = {"select": "where", "not_": "not", "shift_left": "<<", "shift_right": ">>", "negative": "-"}
-WIDE = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # what is computed in, whatever it was
+WIDE = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # compute dtypes: conversions to them are not shown
 LOG2_E = f"{log2(e):.5g}"
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
-    """An operation (a symbol or a function's name) on terms, or without any a leaf as it is written."""
+class FormulaTerm:
+    """An operation (a symbol or a function's name) on terms, or a leaf: its text."""
 
     head: str
-    args: tuple[Term, ...] = ()
+    args: tuple[FormulaTerm, ...] = ()
 
 
 class Formulas:
-    """The formulas of the values that bodies compute; `leaves` are names and how people write them."""
+    """The formulas of the values that bodies compute; `leaves` are names and their texts."""
 
     def __init__(self, leaves: Mapping[str, str]):
-        self.made: dict[tuple, Term] = {}
-        self.known = {name: self.term(text) for name, text in leaves.items()}
+        self.terms: dict[tuple, FormulaTerm] = {}
+        self.values = {name: self.term(text) for name, text in leaves.items()}
 
     def read(self, bodies: Iterable[Body]) -> None:
-        """Bodies in the order in which they use what others compute."""
+        """Read bodies, in an order in which each comes after those that it uses."""
         for line in (line for body in bodies for line in body.instructions):
             name, _, value = line.partition("  # ")[0].partition(" = ")
-            if name not in self.known:
-                self.known[name] = self._read(ast.parse(value, mode="eval").body)
+            if name not in self.values:
+                self.values[name] = self._read(ast.parse(value, mode="eval").body)
 
     def text(self, name: str) -> str:
-        """The value of this name, in as much depth as does not get too long."""
+        """The formula of this name, as deep as it stays short enough."""
         return self.shown(self.value(name))
 
     def product(self, a: str, b: str) -> str:
         """The product of two values."""
         return self.shown(self.term("*", self.value(a), self.value(b)))
 
-    def value(self, name: str) -> Term:
-        """The term of a name; of one that no body computes, its stem."""
-        return self.known.get(name) or self.term(name.rpartition("_")[0] or name)
+    def value(self, name: str) -> FormulaTerm:
+        """The term of a name; of a name without a body, its stem."""
+        return self.values.get(name) or self.term(name.rpartition("_")[0] or name)
 
-    def shown(self, term: Term) -> str:
+    def shown(self, term: FormulaTerm) -> str:
         for depth in range(DEEPEST, LEAST, -1):
-            found = _shown(term, depth)
-            if len(found) <= LONGEST:
-                return found
+            text = _shown(term, depth)
+            if len(text) <= LONGEST:
+                return text
         return _shown(term, LEAST)
 
-    def term(self, head: str, *args: Term) -> Term:
-        """The term of an operation, once: what is the same is one."""
-        return self.made.setdefault((head, *map(id, args)), Term(head, args))
+    def term(self, head: str, *args: FormulaTerm) -> FormulaTerm:
+        """The term of an operation; equal terms are one object."""
+        return self.terms.setdefault((head, *map(id, args)), FormulaTerm(head, args))
 
-    def _read(self, x: ast.expr, integers: bool = False) -> Term:
+    def _read(self, x: ast.expr, integers: bool = False) -> FormulaTerm:
         """The term of an expression in the vocabulary of bodies."""
         match x:
             case ast.Name(id=name):
@@ -81,17 +81,17 @@ class Formulas:
             case ast.Constant(value=value):
                 return self.term(_number(value))
             case ast.UnaryOp(op=op, operand=operand):
-                return self._made("~" if isinstance(op, ast.Invert) else "-", self._read(operand))
+                return self._simplified("~" if isinstance(op, ast.Invert) else "-", self._read(operand))
             case ast.BinOp(left=left, op=op, right=right):
                 symbol = INTEGERS.get(type(op)) if integers else None
-                return self._made(symbol or INFIX[type(op)], self._read(left), self._read(right))
+                return self._simplified(symbol or INFIX[type(op)], self._read(left), self._read(right))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._made(INFIX[type(op)], self._read(left), self._read(right))
+                return self._simplified(INFIX[type(op)], self._read(left), self._read(right))
             case ast.Call(func=ast.Name(id=name), args=args):
                 return self._called(name, args)
         return self.term(ast.unparse(x))
 
-    def _called(self, name: str, args: list[ast.expr]) -> Term:
+    def _called(self, name: str, args: list[ast.expr]) -> FormulaTerm:
         if name.startswith("fetch_"):
             array = self._read(args[0])
             while array.args:
@@ -99,65 +99,67 @@ class Formulas:
             return self.term(f"{array.head}[...]")
         if name in DTYPES:  # a literal, the wrapping of an integer, or another type
             value = self._read(args[0], integers=True)
-            return value if name in WIDE or isinstance(args[0], ast.Constant) else self._made(name, value)
+            return value if name in WIDE or isinstance(args[0], ast.Constant) else self._simplified(name, value)
         name = name.removeprefix("saturate_").removesuffix("_round")
         name = NAMED.get(name) or (OPS[name].symbol if name in OPS else None) or name
-        return self._made(name, *map(self._read, args))
+        return self._simplified(name, *map(self._read, args))
 
-    def _made(self, head: str, *args: Term) -> Term:
-        """An operation as it is written: without what guards infinities, and exponentials as those of e."""
+    def _simplified(self, head: str, *args: FormulaTerm) -> FormulaTerm:
+        """An operation, simplified: without guards against infinities, and with exp2 as exp."""
         match head, args:
             case "-", (a,) if not a.args and a.head in ("inf", "nan"):
                 return self.term(f"-{a.head}")
             case "-", (a, b) if a is b:
                 return self.term("0")
-            case "-", (a, Term("0")):
+            case "-", (a, FormulaTerm("0")):
                 return a
-            case "*", (Term("1"), a) | (a, Term("1")):
+            case "*", (FormulaTerm("1"), a) | (a, FormulaTerm("1")):
                 return a
-            case "*", (Term("/", (Term("1"), b)), a):
-                return self._made("/", a, b)
-            case "*", (a, Term("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
-                return self._made("*", self._made("*", a, b), c)
-            case "*", (Term("*", (a, Term(b, ()))), Term(c, ())) if _numbers(b, c):
-                return self._made("*", a, self.term(_number(float(b) * float(c))))
+            case "*", (FormulaTerm("/", (FormulaTerm("1"), b)), a):
+                return self._simplified("/", a, b)
+            case "*", (a, FormulaTerm("*", (b, c)) as product) if _factors(product) <= MOST_FACTORS:
+                return self._simplified("*", self._simplified("*", a, b), c)
+            case "*", (FormulaTerm("*", (a, FormulaTerm(b, ()))), FormulaTerm(c, ())) if _numbers(b, c):
+                return self._simplified("*", a, self.term(_number(float(b) * float(c))))
             case "*", (a, b) if a is b and a.args:
                 return self.term("**", a, self.term("2"))
-            case "==", (Term("*", (a, Term("rsqrt"))), Term("-inf")):
-                return self._made("==", a, args[1])
-            case "exp" | "exp2", (Term("0"),):
+            case "==", (FormulaTerm("*", (a, FormulaTerm("rsqrt"))), FormulaTerm("-inf")):
+                return self._simplified("==", a, args[1])
+            case "exp" | "exp2", (FormulaTerm("0"),):
                 return self.term("1")
-            case "exp2", (Term("-", (Term("*", (a, c)), Term("*", (b, d)))),) if c is d:
-                return self._raised(self._made("-", a, b), c)
-            case "exp2", (Term("*", (a, c)),):
+            case "exp2", (FormulaTerm("-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d)))),) if c is d:
+                return self._raised(self._simplified("-", a, b), c)
+            case "exp2", (FormulaTerm("*", (a, c)),):
                 return self._raised(a, c)
-            case "-", (Term("*", (a, c)), Term("*", (b, d))) if c is d and c.head == "rsqrt":
-                return self.term("*", self._made("-", a, b), c)
-            case "where", (Term("isfinite", (a,)), b, Term("0")) if a is b:
+            case "-", (FormulaTerm("*", (a, c)), FormulaTerm("*", (b, d))) if c is d and c.head == "rsqrt":
+                return self.term("*", self._simplified("-", a, b), c)
+            case "where", (FormulaTerm("isfinite", (a,)), b, FormulaTerm("0")) if a is b:
                 return a
-            case "where", (Term(">", (Term("absolute"), Term())), Term("0.5"), a) if _turned(a):
-                return a  # so far from 0 numbers are equal, or further apart than any exponential tells
-            case "maximum", (a, Term("0")) if a.head.isdigit():
+            case "where", (FormulaTerm(">", (FormulaTerm("absolute"), FormulaTerm())), FormulaTerm("0.5"), a) if (
+                _is_log2_e(a)
+            ):
+                return a  # at such magnitudes, values are equal or their exponential is 0 or inf
+            case "maximum", (a, FormulaTerm("0")) if a.head.isdigit():
                 return a
-            case "quotient", (a, Term("*", (b, Term("divisor_scale"))), _, _):
-                return self._made("/", a, b)
-            case "not", (Term("!=", (a, b)),):
-                return self._made("==", a, b)
+            case "quotient", (a, FormulaTerm("*", (b, FormulaTerm("divisor_scale"))), _, _):
+                return self._simplified("/", a, b)
+            case "not", (FormulaTerm("!=", (a, b)),):
+                return self._simplified("==", a, b)
         return self.term(head, *args)
 
-    def _raised(self, power: Term, factor: Term) -> Term:
-        """2 to the power times a factor; e to it, where the factor is log2(e), or a round number of times it."""
+    def _raised(self, power: FormulaTerm, factor: FormulaTerm) -> FormulaTerm:
+        """2 to the power times a factor; as exp if the factor is log2(e), or a round multiple of it."""
         if factor.head == LOG2_E:
-            return self._made("exp", power)
+            return self._simplified("exp", power)
         if _numbers(factor.head):
             times = f"{float(factor.head) / log2(e):.4g}"
             if len(times.lstrip("0.").replace(".", "")) < 4:
-                return self._made("exp", self._made("*", power, self.term(times)))
+                return self._simplified("exp", self._simplified("*", power, self.term(times)))
         return self.term("exp2", self.term("*", power, factor))
 
 
-def _factors(term: Term) -> int:
-    """How many factors a product has, counted to its right and to its left, up to a few more than are written."""
+def _factors(term: FormulaTerm) -> int:
+    """How many factors a product has, up to a few more than are shown."""
     count, stack = 0, [term]
     while stack and count <= MOST_FACTORS:
         here = stack.pop()
@@ -166,8 +168,8 @@ def _factors(term: Term) -> int:
     return count
 
 
-def _turned(factor: Term) -> bool:
-    """Whether a factor turns exponentials of e to those of 2."""
+def _is_log2_e(factor: FormulaTerm) -> bool:
+    """Whether a factor converts exponents of e to exponents of 2."""
     return any(part.head == LOG2_E for part in (factor, *factor.args))
 
 
@@ -176,12 +178,12 @@ def _number(value: object) -> str:
 
 
 def _numbers(*texts: str) -> bool:
-    """Whether leaves are numbers as they are written."""
+    """Whether leaves are numbers."""
     return all(text[:1].isdigit() for text in texts)
 
 
-def _shown(term: Term, depth: int, outside: int = LOWEST) -> str:
-    """A term as text, in brackets where what stands `outside` binds as closely."""
+def _shown(term: FormulaTerm, depth: int, outside: int = LOWEST) -> str:
+    """A term as text, in brackets if the operator `outside` binds as closely."""
     if not term.args:
         return f"({term.head})" if term.head.startswith("-") and outside >= UNARY else term.head
     if depth == 0:

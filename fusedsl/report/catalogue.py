@@ -1,4 +1,4 @@
-"""The functions of the language by family, each with a small example and its name in other libraries."""
+"""The catalogue of functions by family, each with an example and its name in other libraries."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ FAMILIES = {
     "For functions of your own": "as_float given summand",
 }
 
-# What the examples read.
+# The arrays of the examples.
 ARRAYS = {
     "x": np.array([[1, -2, 3], [0.5, 4, -1]], np.float32),
     "v": np.array([-1.5, 0.5, 2], np.float32),
@@ -54,7 +54,7 @@ def _names(text: str) -> list[str]:
     return text.split()
 
 
-# Where it is not the function of v, of v and w, or of v, w and p.
+# Examples other than the function of v, of v and w, or of v, w and p.
 EXAMPLES = {
     **{name: f"{name}(p)" for name in _names("sqrt rsqrt log log2 log10 log1p arcsin arccos lgamma")},
     **{name: f"{name}(x, axis=-1)" for name in _names(
@@ -93,12 +93,12 @@ EXAMPLES = {
     "given": "1 if given(None) else 2", "summand": "summand(i)",
 }  # fmt: skip
 
-# What says more of dtypes than the example does.
+# Texts whose dtypes are more general than the example's.
 PLAIN = {"nan_to_num": "nan_to_num(v)", "round": "round(v)", "nansum": "nansum(x)", "nanmean": "nanmean(x)",
          "nextafter": "nextafter(v, w)", "ndtr": "ndtr(v)",
          **{name: f"{name}(x)" for name in ("nanvar", "nanstd", "nanmax", "nanmin", "logit")}}  # fmt: skip
 
-# What other libraries call it, where it is not numpy's function of the same name.
+# Names in other libraries, unless it is numpy's function of the same name.
 ELSEWHERE = {
     **{name: f"torch.nn.functional.{name}" for name in _names(FAMILIES["Activations"])},
     **{name: f"scipy.special.{name}" for name in ("erf", "erfc", "xlogy", "logsumexp", "softmax", "log_softmax")},

@@ -16,32 +16,32 @@ LINE = 60  # characters of each
 ARRAY, KERNEL, TEMPORARY = "array", "kernel", "temporary"
 
 
-def mermaid(told: Explanation) -> str:
+def mermaid(explanation: Explanation) -> str:
     """A Mermaid flowchart."""
     shapes = {ARRAY: ('(["', '"])'), KERNEL: ('["', '"]'), TEMPORARY: ('[("', '")]')}
     lines = ["flowchart TD"]
-    for name, kind, label in _nodes(told):
+    for name, kind, label in _nodes(explanation):
         opening, closing = shapes[kind]
         lines.append(f"  {name}{opening}{'<br/>'.join(map(_html, label))}{closing}")
-    lines += [f'  {start} -->|"{_html(label)}"| {end}' for start, end, label in _edges(told)]
+    lines += [f'  {start} -->|"{_html(label)}"| {end}' for start, end, label in _edges(explanation)]
     return "\n".join(lines)
 
 
-def dot(told: Explanation) -> str:
+def dot(explanation: Explanation) -> str:
     """A Graphviz digraph."""
     shapes = {ARRAY: "shape=ellipse", KERNEL: "shape=box", TEMPORARY: "shape=cylinder"}
     lines = ["digraph plan {", "  node [fontname=monospace]"]
-    for name, kind, label in _nodes(told):
+    for name, kind, label in _nodes(explanation):
         text = "".join(f"{_quoted(line)}\\l" if kind == KERNEL else f"{_quoted(line)}\\n" for line in label)
         lines.append(f'  {name} [{shapes[kind]}, label="{text}"]')
-    lines += [f'  {start} -> {end} [label="{_quoted(label)}"]' for start, end, label in _edges(told)]
+    lines += [f'  {start} -> {end} [label="{_quoted(label)}"]' for start, end, label in _edges(explanation)]
     return "\n".join([*lines, "}"])
 
 
-def _nodes(told: Explanation) -> Iterator[tuple[str, str, list[str]]]:
+def _nodes(explanation: Explanation) -> Iterator[tuple[str, str, list[str]]]:
     """(name, kind, lines of its label) of every array and kernel, each array once."""
     seen = set()
-    for k, kernel in enumerate(told.kernels):
+    for k, kernel in enumerate(explanation.kernels):
         for access in (*kernel.reads, *kernel.writes):
             name = _name(access)
             if name not in seen:
@@ -62,9 +62,9 @@ def _label(k: int, kernel: KernelReport) -> list[str]:
     return [f"kernel {k}: {kernel.name}", *members, " · ".join(facts)]
 
 
-def _edges(told: Explanation) -> Iterator[tuple[str, str, str]]:
-    """(from, to, bytes) of every read and write; an array that a kernel reads in several ways has one edge to it."""
-    for k, kernel in enumerate(told.kernels):
+def _edges(explanation: Explanation) -> Iterator[tuple[str, str, str]]:
+    """(from, to, bytes) of every read and write; several reads of one array by a kernel are one edge."""
+    for k, kernel in enumerate(explanation.kernels):
         read: dict[str, int] = {}
         for access in kernel.reads:
             read[_name(access)] = read.get(_name(access), 0) + access.bytes
@@ -77,7 +77,7 @@ def _name(access: Access) -> str:
 
 
 def _html(text: str) -> str:
-    """Text that means nothing to Mermaid: entities by number for all but letters, digits and harmless signs."""
+    """Text without special meaning in Mermaid: entities for all but letters, digits and harmless signs."""
     return "".join(c if c.isalnum() or c in " .,:_-+/*()=[]·×" else f"#{ord(c)};" for c in text)
 
 

@@ -12,24 +12,24 @@ from ..fusion.partition_graph import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
 from ..program.resolve_call import in_place
-from ..runtime.arrays import CPU, Array, Weak
+from ..runtime.arrays import CPU, ArrayFacts, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
 from .explained_case import Case, make_case
-from .float64_warnings import Widened, widened
-from .fusion_barriers import Refusal, refusals
+from .float64_warnings import Float64Operation, float64_operations
+from .fusion_barriers import FusionBarrier, fusion_barriers
 from .kernel_report import Figures, KernelReport, Members, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
 from .table import html_table, text_table
-from .target import Target, choose, describe_arguments, this_machine
-from .unfused_baseline import Unfused, before
+from .target import ReportTarget, choose_target, describe_arguments, this_machine
+from .unfused_baseline import UnfusedBaseline, unfused_baseline
 
 
 @dataclass(frozen=True)
 class Temporary:
-    """A value that stands in memory between two kernels."""
+    """A value in memory between two kernels."""
 
     name: str
     type: str
@@ -38,22 +38,22 @@ class Temporary:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a call launches, and why. `str()` is for people, `to_dict()` for programs (plain JSON, see schema.py),
-    `mermaid()` and `dot()` are the kernels and what flows between them as diagrams.
+    """The kernels that a call launches, with their reasons.
 
-    `before` is the unfused run, `refused` why kernels could not be merged, `widened` the float64 operations that no
-    input asked for. Seconds are the time model's (fusion/roofline.py) and None on the CPU; `measured_seconds` are None
-    unless explain was asked to measure.
+    `str()` is text, `to_dict()` plain JSON (see schema.py), `mermaid()` and `dot()` are diagrams of the kernels and the
+    data between them. `before` is the unfused run, `refused` are the reasons why kernels are not merged, `widened` the
+    float64 operations that no input has asked for. Seconds are the time model's (fusion/roofline.py) and None on the
+    CPU; `measured_seconds` are None unless explain measures.
     """
 
     program: tuple[str, ...]
     arguments: tuple[str, ...]
     target: str
     kernels: tuple[KernelReport, ...]
-    before: Unfused
+    before: UnfusedBaseline
     temporaries: tuple[Temporary, ...]
-    refused: tuple[Refusal, ...]
-    widened: tuple[Widened, ...]
+    refused: tuple[FusionBarrier, ...]
+    widened: tuple[Float64Operation, ...]
     notes: tuple[str, ...]
 
     @property
@@ -74,7 +74,7 @@ class Explanation:
         return None if None in times else sum(t for t in times if t is not None)
 
     def to_dict(self) -> dict[str, Any]:
-        """The same as mappings, lists, numbers and strings; report/schema.py says what each means."""
+        """The explanation as mappings, lists, numbers and strings; report/schema.py documents the keys."""
         totals = {"bytes": self.bytes, "seconds": self.seconds, "measured_seconds": self.measured_seconds}
         return {"version": VERSION} | _plain(self) | totals
 
@@ -85,7 +85,7 @@ class Explanation:
         return mermaid(self)
 
     def dot(self) -> str:
-        """The same as a Graphviz digraph."""
+        """A Graphviz digraph with the content of `mermaid()`."""
         from .chart import dot
 
         return dot(self)
@@ -111,12 +111,12 @@ def _plain(x: Any) -> Any:
 
 
 def case_of(
-    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: Target | None = None, **how: bool
+    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: ReportTarget | None = None, **how: bool
 ) -> Case:
-    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is that of `make_case`."""
+    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is for `make_case`."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
-    return make_case(program.plans, arguments, choose(values, arguments, wanted, cc, specs), **how)
+    return make_case(program.plans, arguments, choose_target(values, arguments, wanted, cc, specs), **how)
 
 
 def explain(
@@ -136,9 +136,9 @@ def explain(
                 compile = False
                 notes.append(f"no real registers: {fault.message}" + (f"; {fault.help}" if fault.help else ""))
         kernels.append(report_launch(case, members, built, seconds_taken))
-    unfused = before(case)
+    unfused = unfused_baseline(case)
     if case.target.is_cuda:
-        slower = _slower(kernels, unfused)
+        slower = _slower_than_unfused(kernels, unfused)
     else:
         slower = slower_than_numpy(case.graph, case.extents, sum(k.bytes for k in kernels), unfused)
     return Explanation(
@@ -148,31 +148,31 @@ def explain(
         tuple(kernels),
         unfused,
         _temporaries(case),
-        refusals(case),
-        widened(case.graph),
+        fusion_barriers(case),
+        float64_operations(case.graph),
         tuple(notes + slower + _aliasing(case)),
     )
 
 
-def _type(a: Array | Weak) -> str:
+def _type(a: ArrayFacts | Weak) -> str:
     if isinstance(a, Weak):
         return {"b": "a Python bool", "i": "a Python int", "f": "a Python float"}[a.kind]
     return f"{a.dtype}{list(a.shape)}"
 
 
 def _temporaries(case: Case) -> tuple[Temporary, ...]:
-    found = []
+    temporaries = []
     for k, t in enumerate(case.plan.temporaries):
         shape = [evaluate(d, case.extents) or 0 for d in t.shape]
         size = t.dtype.itemsize
         for n in shape:
             size *= n
-        found.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
-    return tuple(found)
+        temporaries.append(Temporary(f"temporary {k}", f"{t.dtype}{shape}", size))
+    return tuple(temporaries)
 
 
-def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
-    """Where the time model says that one operation after another would take less."""
+def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseline) -> list[str]:
+    """The note that unfused operations would take less time, by the time model."""
     time = sum(k.seconds or 0 for k in kernels)
     if unfused.seconds is None or time <= SLOWER * unfused.seconds:
         return []
@@ -184,7 +184,7 @@ def _slower(kernels: Sequence[KernelReport], unfused: Unfused) -> list[str]:
 
 
 def _aliasing(case: Case) -> list[str]:
-    """Which arguments a result may be written over, and which only through a temporary."""
+    """Notes: the arguments that a result may be written over, in place or by way of a temporary."""
     notes = []
     for k, t in enumerate(case.plan.results):
         shape = tuple(evaluate(d, case.extents) for d in t.shape)
@@ -192,7 +192,7 @@ def _aliasing(case: Case) -> list[str]:
         alike = {
             name: index
             for index, (name, a) in enumerate(case.arguments.items())
-            if isinstance(a, Array) and not a.by_value and a.dtype is t.dtype and a.shape == shape
+            if isinstance(a, ArrayFacts) and not a.by_value and a.dtype is t.dtype and a.shape == shape
         }
         direct = [name for name, index in alike.items() if in_place(case.plan, index, k)]
         if direct:
@@ -219,14 +219,14 @@ def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> li
 
 def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
     """(kernel, schedule) of a launch."""
-    found = case.together(members) if len(members) > 1 else case.scheduled(*members[0])
+    found = case.combo(members) if len(members) > 1 else case.scheduled(*members[0])
     assert found is not None
     return found
 
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one launch takes, from the real compiler."""
+    """The resources of one launch, from the real compiler."""
 
     name: str
     threads: int
@@ -270,9 +270,9 @@ def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resour
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:
-    """Compile every kernel into memory and the cache, and load it where arrays are (see Kernel.compile)."""
-    case = case_of(program, values, device, cc, specs=this_machine(), claims=True)
-    arrays = [a for a in case.arguments.values() if isinstance(a, Array) and device is None and cc is None]
+    """Compile every kernel into memory and the cache, and load it on the arrays' device (see Kernel.compile)."""
+    case = case_of(program, values, device, cc, specs=this_machine(), reserve=True)
+    arrays = [a for a in case.arguments.values() if isinstance(a, ArrayFacts) and device is None and cc is None]
     cards = {a.device[1] for a in arrays if a.device != CPU and case.target.is_cuda}
     for members in case.launches:
         if not any(bound.empty for _, bound in members):

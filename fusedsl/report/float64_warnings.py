@@ -1,4 +1,4 @@
-"""The float64 operations that no input asked for: what makes float32 code slow on a GPU without a sign of it."""
+"""Operations that are computed in float64 although no input asks for it: they slow down float32 code on a GPU."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from .graph_formulas import formula
 
 
 @dataclass(frozen=True)
-class Widened:
-    """One operation that is computed in float64, and why; empty where it only follows from another of them."""
+class Float64Operation:
+    """One operation in float64, and the reason; empty if it follows from another one."""
 
     operation: str
     reason: str
 
 
-def widened(graph: Graph) -> tuple[Widened, ...]:
-    """The float64 operations below which no float64 array and no cast to float64 stands."""
-    asked: set[Node] = set()
-    found: dict[Node, Widened] = {}
+def float64_operations(graph: Graph) -> tuple[Float64Operation, ...]:
+    """The float64 operations without a float64 array or a cast to float64 among their inputs."""
+    requested: set[Node] = set()
+    operations: dict[Node, Float64Operation] = {}
     names = [p.name for p in graph.parameters]
     for n in graph.nodes():
-        if _asks(n) or any(a in asked for a in n.args):
-            asked.add(n)
+        if _is_requested(n) or any(a in requested for a in n.args):
+            requested.add(n)
         elif _is_wide(n):
-            follows = any(_source(a) in found for a in n.args)
-            found[n] = Widened(formula(n, names), "" if follows else _reason(n))
-    return tuple(found.values())
+            follows = any(_source(a) in operations for a in n.args)
+            operations[n] = Float64Operation(formula(n, names), "" if follows else _reason(n))
+    return tuple(operations.values())
 
 
-def _asks(n: Node) -> bool:
-    """Whether the user wrote float64 here: an array or a NumPy scalar of that type, or a cast to it."""
+def _is_requested(n: Node) -> bool:
+    """Whether the user wrote float64 here: an array or a NumPy scalar of that dtype, or a cast to it."""
     return n.type.dtype is FLOAT64 and not n.type.weak and n.op in ("param", "scalar", "cast")
 
 
@@ -51,6 +51,6 @@ def _source(n: Node) -> Node:
 
 
 def _reason(n: Node) -> str:
-    """The operands' dtypes before they were widened."""
+    """The operands' dtypes before conversion to float64."""
     kinds = ["a number" if _source(a).type.weak or a.op == "const" else str(_source(a).type.dtype) for a in n.args]
     return f"from {' and '.join(dict.fromkeys(kinds))}"

@@ -1,4 +1,4 @@
-"""Why a call has more kernels than one, in the names of its arrays."""
+"""The reasons why a call has more than one kernel, in the names of its arrays."""
 
 from __future__ import annotations
 
@@ -12,63 +12,63 @@ from ..fusion.messages import STORED
 from ..hardware import Hardware
 from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.plan import KernelPlan
-from ..program.make_plan import decisions
-from ..runtime.bind_shapes import Bound
+from ..program.make_plan import fusion_decisions
+from ..runtime.bind_shapes import BoundKernel
 from .explained_case import Case
 from .kernel_formulas import array_name
 
 
 @dataclass(frozen=True)
-class Refusal:
-    """Why something is not in the kernel beside it, and what that costs in seconds where the time model knows."""
+class FusionBarrier:
+    """Why two kernels are not one, and what that costs in seconds if the time model knows."""
 
     reason: str
     seconds: float | None = None
 
 
-def refusals(case: Case) -> tuple[Refusal, ...]:
-    """Why there is more than one kernel, with axes by the names of their arrays."""
+def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
+    """The reasons for more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
         return f"axis {symbol.group(2)} of {case.plans.names[int(symbol.group(1))]}"
 
-    told = decisions(case.graph, case.plan, case.extents, case.target.hardware)
-    found = [Refusal(d.reason, d.seconds) for d in told if not d.joined]
-    if any(STORED in r.reason for r in found):
-        limit = _limit(case) or STORED
-        found = [Refusal(r.reason.replace(STORED, limit), r.seconds) for r in found]
-    if not found and len(case.launches) > 1:
-        found = [Refusal(reason) for reason in _structure(case)]
+    decisions = fusion_decisions(case.graph, case.plan, case.extents, case.target.hardware)
+    barriers = [FusionBarrier(d.reason, d.seconds) for d in decisions if not d.joined]
+    if any(STORED in r.reason for r in barriers):
+        limit = _stored_scores_limit(case) or STORED
+        barriers = [FusionBarrier(r.reason.replace(STORED, limit), r.seconds) for r in barriers]
+    if not barriers and len(case.launches) > 1:
+        barriers = [FusionBarrier(reason) for reason in _kernel_roles(case)]
     for plan, bound in case.kernels:
         if not case.scheduled(plan, bound)[0].resident:
-            found += [Refusal(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
-    named_ones = [Refusal(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in found]
-    return tuple(dict.fromkeys(named_ones))
+            barriers += [FusionBarrier(f"{plan.name} reads its rows again: {reason}") for reason in plan.rereads]
+    named_barriers = [FusionBarrier(re.sub(r"\bn(\d+)_(\d+)'*", named, r.reason), r.seconds) for r in barriers]
+    return tuple(dict.fromkeys(named_barriers))
 
 
-# -- what each kernel is there for
+# -- the role of each kernel
 
 
-def _structure(case: Case) -> list[str]:
-    """What kernels are for that no decision kept apart: each pass over scores, and what is found before one."""
-    found = []
+def _kernel_roles(case: Case) -> list[str]:
+    """The roles of kernels that no decision separated: attention kernels, and what is computed before them."""
+    roles = []
     passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.attention is not None]
     if len({_operands(case.plan.kernels[k]) for k in passes}) > 1:
         names = " and ".join(f"kernel {k}" for k in passes)
-        found.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
+        roles.append(f"{names} weigh by scores of their own: a sum or difference of such results is several passes")
     elif len(passes) > 1:
         *first, last = passes
         names = " and ".join(f"kernel {k}" for k in first)
-        found.append(f"kernel {last} goes over the same scores again, with what {names} found")
+        roles.append(f"kernel {last} goes over the same scores again, with what {names} found")
     for k, kernel in enumerate(case.plan.kernels):
         readers = [reader for reader in passes if reader > k and _written(kernel) & _read(case.plan.kernels[reader])]
         if kernel.attention is None and readers:
-            found.append(_before(case, k, readers[0]))
-    return found or ["the kernels run over different rows and columns"]
+            roles.append(_producer_role(case, k, readers[0]))
+    return roles or ["the kernels run over different rows and columns"]
 
 
-def _before(case: Case, k: int, reader: int) -> str:
-    """What a kernel finds for a pass over scores."""
+def _producer_role(case: Case, k: int, reader: int) -> str:
+    """The role of a kernel that computes an input of an attention kernel."""
     kernel = case.plan.kernels[k]
     if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
         return f"kernel {k} finds each token's sequence, once a token, which kernel {reader} would find for every score"
@@ -94,33 +94,33 @@ def _read(kernel: KernelPlan) -> set[int]:
 # -- why scores are stored
 
 
-def _limit(case: Case) -> str:
-    """The limit that keeps a pass over scores from a kernel; nothing where it is none of those that have a name."""
+def _stored_scores_limit(case: Case) -> str:
+    """The limit that an attention kernel exceeds; empty if it has no name."""
     hardware = case.target.hardware
-    for plan, bound in case.streaming() if hardware is not None else ():
+    for plan, bound in case.without_stored_scores() if hardware is not None else ():
         assert hardware is not None
         stream = bound.kernel.attention
         if stream is not None and schedule_attention(bound.kernel, bound.extents, hardware) is None:
-            return _hit(case, plan, bound, stream, hardware)
+            return _attention_limit(case, plan, bound, stream, hardware)
     return ""
 
 
-def _hit(case: Case, plan: KernelPlan, bound: Bound, stream: AttentionBody, hardware: Hardware) -> str:
-    """The limit that one pass hits."""
+def _attention_limit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: AttentionBody, hardware: Hardware) -> str:
+    """The limit that one attention kernel exceeds."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
     if len(stream.weighted_sums) > 1:
         return f"scores weigh {len(stream.weighted_sums)} arrays at once, and a pass over scores weighs one"
-    kernel, found = bound.kernel, operands_of(bound.kernel)
-    if found is None:
+    kernel, operands = bound.kernel, operands_of(bound.kernel)
+    if operands is None:
         return "what is multiplied is no array of one dtype as it lies"
-    rows, row = bound.extents[found.query_axis], sorted({kernel.operands[k].dtype.name for k in found.multiplied})
+    rows, row = bound.extents[operands.query_axis], sorted({kernel.operands[k].dtype.name for k in operands.multiplied})
     kind = row[0] if len(row) == 1 else stream.scores[0].value.dtype.name
     width = bound.extents[stream.scores[0].axis]
-    if found.v != ABSENT:
+    if operands.v != ABSENT:
         wide = bound.extents[stream.weighted_sums[0].axis]
         if wide > WIDEST.get(kind, wide):
-            name = array_name(case, plan.arrays[found.v])
+            name = array_name(case, plan.arrays[operands.v])
             return f"{name} is {wide} wide, and registers hold rows of results of at most {WIDEST[kind]} in {kind}"
     if rows < LEAST_ROWS:
         return f"a tile has {LEAST_ROWS} rows or more, and these are {rows}"

@@ -1,4 +1,4 @@
-"""A node of the graph as people write it, cut short where it gets long."""
+"""A graph node as a formula, shortened if it is long."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ..ir.ops import OPS
 from ..ir.printer import show_literal
 
 SCANS = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
-DEEP = 3  # operations that a formula shows inside one another
+DEEP = 3  # nesting depth of a formula
 
 
 def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
-    """The expression of a node, in the parameters' names; `...` stands for what lies deeper."""
+    """The expression of a node, in the parameters' names; `...` stands for deeper operations."""
     while n.op in ("convert", "broadcast", "reshape", "transpose"):
         n = n.args[0]
     if n.op == "const":
@@ -49,7 +49,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
 
 
 def _contraction(n: Node, parts: Sequence[str]) -> str:
-    """As `@`, where the operands' axes stand so."""
+    """A contraction as `@` if its axes allow, else as einsum."""
     letters = Subscripts.parse(n.attr)
     if len(letters.summed) == 1 and letters.right.index(letters.summed) == max(len(letters.right) - 2, 0):
         rows, columns = letters.left.removesuffix(letters.summed), letters.right.replace(letters.summed, "")

@@ -1,4 +1,4 @@
-"""What a kernel computes, as formulas of its arrays: its folds, scores, orders and results."""
+"""A kernel as formulas of its arrays: its folds, scores, sorts and results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
 from .body_formulas import Formulas
 from .explained_case import Case
 
-LETTERS = "ijk"  # of positions, where there are not more axes
+LETTERS = "ijk"  # names of indices, for up to three axes
 
 
 def array_name(case: Case, use: ArrayUse) -> str:
@@ -23,86 +23,85 @@ def array_name(case: Case, use: ArrayUse) -> str:
     return use.kind if only else f"{use.kind} {use.index}"
 
 
-def members_of(case: Case, plan: KernelPlan) -> tuple[str, ...]:
+def kernel_formulas(case: Case, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     names = _Names(case, plan)
     formulas = Formulas(names.leaves)
     if plan.attention is not None and plan.attention.update_row_max is not None:
         _read_references(plan.attention, plan.attention.update_row_max, formulas)
     formulas.read(_bodies(plan))
-    found = [] if plan.attention is None else _stream_members(plan.attention, names, formulas)
+    members = [] if plan.attention is None else _stream_members(plan.attention, names, formulas)
     for phase in plan.resident:
-        found += _phase_members(phase, names, formulas)
+        members += _phase_members(phase, names, formulas)
     for store in plan.column_epilogue.stores if plan.column_epilogue else ():
-        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
-    return tuple(found)
+        members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return tuple(members)
 
 
 def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]:
-    found = []
+    members = []
     for folds, along in ((phase.folds, ""), (phase.column_reductions, " over all rows")):
-        found += [
+        members += [
             f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
         ]
     for use in (use for step in phase.scans for use in step.scans):
-        found.append(f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}")
+        members.append(f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}")
     if phase.select:
-        found.append(f"order of {formulas.text(phase.select.key.name)}")
+        members.append(f"order of {formulas.text(phase.select.key.name)}")
     for store in (*phase.stores, *phase.row_stores):
-        found.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
-    return found
+        members.append(f"{names.array(store.operand)} = {formulas.text(store.value)}")
+    return members
 
 
 def _stream_members(stream: AttentionBody, names: _Names, formulas: Formulas) -> list[str]:
-    """The scores, folds, weighings and results of a pass over scores."""
-    found = []
+    """The scores, folds, weighted sums and results of an attention kernel."""
+    members = []
     for score in stream.scores:
         product = formulas.product(score.q.results[0].name, score.k.results[0].name)
-        found.append(f"{names.leaves[score.value.name]} = sum of {product}")
+        members.append(f"{names.leaves[score.value.name]} = sum of {product}")
     for phase in stream.tile_phases:
-        found += [
+        members += [
             f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.text(f.inputs[0].name)}" for f in phase.folds
         ]
     for w in stream.weighted_sums:
         product = formulas.product(w.p.name, w.v.results[0].name)
-        found.append(f"{names.leaves[w.state.name]} = sum of {product}")
+        members.append(f"{names.leaves[w.state.name]} = sum of {product}")
     for stores in (stream.row_outputs, *(ending.stores for ending in stream.epilogues)):
-        found += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
-    return found
+        members += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
+    return members
 
 
 def _read_references(stream: AttentionBody, join: Body, formulas: Formulas) -> None:
-    """What tiles are measured from, where that is what a tile's folds come to times a number, and joined to all so far:
-    both are called after the tile's."""
+    """Names the reference of a tile and of all tiles alike, if both are a maximum or minimum of the scores."""
     formulas.read([join])
     for tile, state, joined in zip(stream.state.inputs, stream.state.accumulators, join.results):
         found = formulas.value(joined.name)
-        if found.head in ("maximum", "minimum") and tile.name not in formulas.known:
-            formulas.known[tile.name] = formulas.known[state.name] = found.args[1]
+        if found.head in ("maximum", "minimum") and tile.name not in formulas.values:
+            formulas.values[tile.name] = formulas.values[state.name] = found.args[1]
 
 
 def _bodies(plan: KernelPlan) -> Iterator[Body]:
-    """The bodies of a kernel, each before those that use what it computes."""
-    stream, found = plan.attention, list[Body | None]()
+    """The bodies of a kernel, each before those that use its values."""
+    stream, bodies = plan.attention, list[Body | None]()
     if stream is not None:
-        found += [stream.paged.body] if stream.paged else []
-        found += [*stream.mask_inputs, *stream.row_inputs]
-        found += [body for score in stream.scores for body in (score.q, score.k)]
-        found += [body for phase in stream.tile_phases for body in (phase.element, phase.row)]
-        found += [
+        bodies += [stream.paged.body] if stream.paged else []
+        bodies += [*stream.mask_inputs, *stream.row_inputs]
+        bodies += [body for score in stream.scores for body in (score.q, score.k)]
+        bodies += [body for phase in stream.tile_phases for body in (phase.element, phase.row)]
+        bodies += [
             *(w.v for w in stream.weighted_sums),
             stream.row_epilogue,
             *(ending.body for ending in stream.epilogues),
         ]
     for phase in plan.resident:
-        found += [body for part in phase.tile_phases for body in (part.element, part.row)]
-        found += [phase.element, *(step.element for step in phase.scans), phase.row]
-    found += [plan.column_epilogue.body] if plan.column_epilogue else []
-    return (body for body in found if body is not None)
+        bodies += [body for part in phase.tile_phases for body in (part.element, part.row)]
+        bodies += [phase.element, *(step.element for step in phase.scans), phase.row]
+    bodies += [plan.column_epilogue.body] if plan.column_epilogue else []
+    return (body for body in bodies if body is not None)
 
 
 class _Names:
-    """How people write what a kernel's bodies start from: `leaves` by name."""
+    """The readable names of a kernel's inputs: `leaves` by name."""
 
     def __init__(self, case: Case, plan: KernelPlan):
         self.case, self.plan = case, plan
@@ -118,7 +117,7 @@ class _Names:
         self._name_folds()
 
     def fold(self, state: str, name: str) -> str:
-        """What a fold is called whose state has this name."""
+        """The name of the fold with this state."""
         return self.leaves.get(state, name)
 
     def array(self, operand: int) -> str:
@@ -131,7 +130,7 @@ class _Names:
         return str(evaluate(source, self.case.extents))
 
     def _name(self, value: str, name: str) -> None:
-        """Names that several values have are numbered from the second on."""
+        """Give a value a name; repeated names are numbered from the second on."""
         self.taken[name] += 1
         self.leaves[value] = name if self.taken[name] == 1 else f"{name}_{self.taken[name]}"
 
@@ -156,7 +155,7 @@ class _Names:
                 self.leaves |= {value.name: name for value, name in given if value is not None}
 
     def _name_states(self, phases: Iterable[Phase]) -> None:
-        """Folds of one value by what they are; a state of several values has names of its own."""
+        """Name folds of one value by their kind; a state of several values keeps its own names."""
         for phase in phases:
             for f in (*phase.folds, *phase.column_reductions):
                 if len(f.accumulators) == 1:
@@ -165,12 +164,12 @@ class _Names:
                 self._name(use.accumulators[0].name, f"cum{use.name}")
 
     def _follow(self, tile: Value, state: Value) -> None:
-        """What all tiles come to is called as what one comes to."""
+        """The state over all tiles has the name of a tile's state."""
         if tile.name in self.leaves:
             self.leaves[state.name] = self.leaves[tile.name]
 
     def _load(self, operand: int) -> str:
-        """An array, with its indices where these are not those of the kernel's own last axes, or not the only ones."""
+        """An array, with indices if these are not the kernel's own last axes, or not the only ones."""
         use, stream = self.plan.arrays[operand], self.plan.attention
         loaded = [self.plan.arrays[k] for k in {load.operand for load in self.plan.loads}]
         others = {a.at for a in loaded if (a.kind, a.index) == (use.kind, use.index)}
@@ -195,12 +194,12 @@ class _Names:
 
 
 def _letters(plan: KernelPlan) -> list[str]:
-    """The names of positions: i along rows and j along the stream, or i, j, k, or where there are more i0, i1, …"""
+    """The names of indices: i along rows and j along the stream, or i, j, k, or if there are more i0, i1, …"""
     count = len(plan.rows) + len(plan.columns) + len(plan.ranks)
-    found = [f"i{k}" for k in range(count)]
+    letters = [f"i{k}" for k in range(count)]
     if plan.attention is not None:
-        found[plan.attention.query_axes[-1] if plan.attention.query_axes else len(plan.rows) - 1] = "i"
-        found[len(plan.rows)] = "j"
+        letters[plan.attention.query_axes[-1] if plan.attention.query_axes else len(plan.rows) - 1] = "i"
+        letters[len(plan.rows)] = "j"
     elif count <= len(LETTERS):
-        found = list(LETTERS[:count])
-    return found
+        letters = list(LETTERS[:count])
+    return letters

@@ -1,4 +1,4 @@
-"""What one launch of a plan reads, computes, writes and takes, as data."""
+"""The facts of one launch as data: reads, writes, instructions, schedule, resources."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..ir.dims import evaluate
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial
-from ..program.kernel_work import computed, work_of
-from ..runtime.bind_shapes import Bound
-from ..runtime.compile import Built
+from ..program.kernel_work import instruction_totals, kernel_work
+from ..runtime.bind_shapes import BoundKernel
+from ..runtime.compile import CompiledKernel
 from .explained_case import Case
-from .kernel_formulas import array_name, members_of
+from .kernel_formulas import array_name, kernel_formulas
 from .units import plural
 
-Members = Sequence[tuple[KernelPlan, Bound]]
+Members = Sequence[tuple[KernelPlan, BoundKernel]]
 """The kernels of a launch."""
 
 CPU_LOOPS = {
@@ -57,7 +57,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Figures:
-    """What the compiler says that a CUDA kernel takes; `occupancy` is the share of an SM's threads."""
+    """The compiler's figures of a CUDA kernel; `occupancy` is the share of an SM's threads."""
 
     registers: int
     spill_bytes: int
@@ -69,10 +69,10 @@ class Figures:
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One launch. `seconds` and registers are None on the CPU, `figures` also where nothing was compiled.
+    """One launch. `seconds` and registers are None on the CPU, `figures` also if nothing was compiled.
 
-    `measured_seconds` is None unless it was asked for. Where the kernel was tuned, `tried` are the schedules that were
-    tried beside the first choice, which took `untuned_seconds`.
+    `measured_seconds` is None unless it is measured. For a tuned kernel, `tried` are the schedules that were tried
+    beside the first choice, which took `untuned_seconds`.
     """
 
     name: str
@@ -93,27 +93,29 @@ class KernelReport:
     tried: tuple[Trial, ...] = ()
 
 
-def report_launch(case: Case, members: Members, built: Built | None, measured: float | None = None) -> KernelReport:
+def report_launch(
+    case: Case, members: Members, built: CompiledKernel | None, measured: float | None = None
+) -> KernelReport:
     """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
     if len(members) == 1:
         return _report_kernel(case, *members[0], built, measured)
-    hardware, found = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
-    together = case.together(members)
+    hardware, reports = case.target.hardware, [_report_kernel(case, plan, bound, None) for plan, bound in members]
+    together = case.combo(members)
     assert hardware is not None and together is not None
     launch, _ = combo_launch_configs(*together, [bound.extents for _, bound in members])
-    why, registers = _settled(together[1], launch.threads, built, hardware)
+    why, registers = _schedule_reason(together[1], launch.threads, built, hardware)
     return KernelReport(
-        " and ".join(one.name for one in found),
-        tuple(member for one in found for member in one.members),
-        " and ".join(one.iteration for one in found),
-        tuple(access for one in found for access in one.reads),
-        tuple(access for one in found for access in one.writes),
-        sum(one.bytes for one in found),
-        sum(one.instructions for one in found),
+        " and ".join(report.name for report in reports),
+        tuple(member for report in reports for member in report.members),
+        " and ".join(report.iteration for report in reports),
+        tuple(access for report in reports for access in report.reads),
+        tuple(access for report in reports for access in report.writes),
+        sum(report.bytes for report in reports),
+        sum(report.instructions for report in reports),
         why,
         launch.blocks,
         launch.threads,
-        LAUNCH + sum((one.seconds or LAUNCH) - LAUNCH for one in found),
+        LAUNCH + sum((report.seconds or LAUNCH) - LAUNCH for report in reports),
         registers,
         None if built is None else figures_of(case, members, built),
         measured,
@@ -121,52 +123,51 @@ def report_launch(case: Case, members: Members, built: Built | None, measured: f
 
 
 def _report_kernel(
-    case: Case, plan: KernelPlan, bound: Bound, built: Built | None, measured: float | None = None
+    case: Case, plan: KernelPlan, bound: BoundKernel, built: CompiledKernel | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    kept = smem_copied_operands(kernel) if getattr(schedule, "shared", False) else []
-    passes = [1 if kernel.resident or k in kept else _passes(kernel, k) for k in range(plan.inputs)]
+    in_smem = smem_copied_operands(kernel) if getattr(schedule, "shared", False) else []
+    passes = [1 if kernel.resident or k in in_smem else _passes(kernel, k) for k in range(plan.inputs)]
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
     moved = sum(a.bytes for a in (*reads, *writes))
-    issued = round(computed(kernel, bound)[0])
-    told = (plan.name, members_of(case, plan), _iteration(bound, kernel), reads, writes, moved)
+    issued = round(instruction_totals(kernel, bound)[0])
+    common = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
-        return KernelReport(*told, issued, loops + _masks(kernel), measured_seconds=measured)
+        return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)
     launch = launch_config(schedule, kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
-    work = work_of(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    work = kernel_work(kernel, schedule, bound, launch, hardware, read, written, numbers)
     issued = issued if kernel.attention is None else round(work.instructions)  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
-    why, registers = _settled(schedule, launch.threads, built, hardware)
-    why += _masks(kernel) + _open(kernel)
+    why, registers = _schedule_reason(schedule, launch.threads, built, hardware)
+    why += _mask_note(kernel) + _unknown_note(kernel)
     tuned = case.tuned(plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
-    return KernelReport(*told, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
+    return KernelReport(*common, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
 
-def _masks(kernel: KernelIR) -> str:
-    """What becomes of tiles of scores with masks."""
+def _mask_note(kernel: KernelIR) -> str:
+    """The note on how the block mask is evaluated."""
     return (
         f"; {kernel.attention.mask_summary}" if kernel.attention is not None and kernel.attention.mask_summary else ""
     )
 
 
-def _open(kernel: KernelIR) -> str:
-    """What the time does not know."""
+def _unknown_note(kernel: KernelIR) -> str:
+    """The note on what the time model does not know."""
     if kernel.attention is None or kernel.attention.block_mask is None or not kernel.attention.block_mask.bounds:
         return ""
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
 
-def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardware) -> tuple[str, int]:
-    """(why the schedule is as it is, registers at most): where values spilled, fewer blocks are asked for, or fewer
-    columns taken."""
+def _schedule_reason(schedule: Any, threads: int, built: CompiledKernel | None, hardware: Hardware) -> tuple[str, int]:
+    """(the schedule's reason, registers at most); after a spill, with the smaller launch bound or columns."""
     why = singular(schedule.reason)
     if built is not None and built.columns:
         return f"{why}; so many spilled, and {built.columns} are taken at a time", schedule.registers
@@ -176,7 +177,7 @@ def _settled(schedule: Any, threads: int, built: Built | None, hardware: Hardwar
     return why + fewer, registers_for(hardware, built.blocks, threads)
 
 
-def figures_of(case: Case, members: Members, built: Built) -> Figures:
+def figures_of(case: Case, members: Members, built: CompiledKernel) -> Figures:
     """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
     assert case.target.hardware is not None
     extents = [bound.extents for _, bound in members]
@@ -193,19 +194,24 @@ def figures_of(case: Case, members: Members, built: Built) -> Figures:
 
 
 def _accesses(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, operands: Iterable[int], passes: Sequence[int] = ()
+    case: Case,
+    plan: KernelPlan,
+    bound: BoundKernel,
+    kernel: KernelIR,
+    operands: Iterable[int],
+    passes: Sequence[int] = (),
 ) -> tuple[Access, ...]:
-    """The arrays of these operands, each once, however it is seen."""
-    found: dict[tuple[str, int], list[int]] = {}
+    """The arrays of these operands, each once, whatever views read it."""
+    operands_of: dict[tuple[str, int], list[int]] = {}
     for k in operands:
-        found.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
-    return tuple(_access(case, plan, bound, kernel, views, passes) for views in found.values())
+        operands_of.setdefault((plan.arrays[k].kind, plan.arrays[k].index), []).append(k)
+    return tuple(_access(case, plan, bound, kernel, views, passes) for views in operands_of.values())
 
 
 def _access(
-    case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
+    case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
 ) -> Access:
-    """The bytes of an array that is seen in these ways: no more than all its elements, once a pass."""
+    """The bytes of an array that is read by these views: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
     shape = list(case.shape_of(use))
     times = [passes[k] if passes else 1 for k in views]
@@ -217,7 +223,7 @@ def _access(
     return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
 
 
-def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, k: int) -> int:
+def _elements(case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
     """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
     if use.gathered is not None:
@@ -229,7 +235,7 @@ def _elements(case: Case, plan: KernelPlan, bound: Bound, kernel: KernelIR, k: i
 
 
 def _passes(kernel: KernelIR, operand: int) -> int:
-    """How often a row that does not stay on the chip is read."""
+    """How often a looped row is read."""
     names = {load.value.name for load in kernel.loads if load.operand == operand}
     found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
     return sum(found) or 1
@@ -238,12 +244,12 @@ def _passes(kernel: KernelIR, operand: int) -> int:
 # -- work
 
 
-def _iteration(bound: Bound, kernel: KernelIR) -> str:
+def _iteration(bound: BoundKernel, kernel: KernelIR) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     if kernel.attention is not None:
         columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.attention.scores})
         products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
         return f"{rows:,} rows × {columns:,} scores of {products} products"
-    if kernel.phases[-1].folds or kernel.row_axes or bound.streamed is not None:
+    if kernel.phases[-1].folds or kernel.row_axes or bound.looped is not None:
         return f"{rows:,} row{'s' * (rows != 1)} × {columns:,} columns"
     return f"{columns:,} element{'s' * (columns != 1)}"

@@ -1,4 +1,4 @@
-"""The seconds of each launch of a case, on the device that its arguments live on or its specs stand for."""
+"""The measured seconds of each launch of a case, on its target device."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..errors import ArgumentError
 from ..ir.types import numpy_dtype
 from ..program.autotune import chooser_of
 from ..program.prepare_call import prepare
-from ..runtime.arrays import CPU, Array, Weak, describe
+from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
 from ..runtime.host_device_copies import upload
-from ..runtime.outputs import place
+from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from ..specs import Spec
 from .explained_case import Case
@@ -22,39 +22,39 @@ from .target import this_machine
 
 
 def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
-    """The median seconds of each launch of a case, 0 for one that launches nothing; results go to memory of their own.
+    """The median seconds of each launch of a case, 0 for an empty one; results go to memory of their own.
 
-    Specs are filled with random numbers. Raises ArgumentError where the case is about a place that is not here.
+    Specs are filled with random numbers. Raises ArgumentError if this machine lacks the case's target.
     """
     here = this_machine()
     if case.target.is_cuda and (not here.is_cuda or here.hardware.cc != case.target.hardware.cc):  # type: ignore[union-attr]
         help = "explain it without measure=True, or where that GPU is"
         raise ArgumentError(f"there is nothing to measure {case.target} on", "argument.measure", help=help)
-    facts = {name: describe(_made(v), name) for name, v in zip(case.plans.names, values)}
+    facts = {name: describe(_random_array(v), name) for name, v in zip(case.plans.names, values)}
     if case.target.is_cuda:
-        facts = _there(facts)
-    _, device = place(facts)
+        facts = _upload(facts)
+    _, device = library_and_device(facts)
     prepared = prepare(case.plans, facts, None, chooser_of(case.plans))
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
 
 
-def _there(facts: dict[str, Array | Weak]) -> dict[str, Array | Weak]:
-    """The arguments on a GPU: those that are not there yet are copied to where the others live."""
-    devices = [a.device for a in facts.values() if isinstance(a, Array) and a.device != CPU]
+def _upload(facts: dict[str, ArrayFacts | Weak]) -> dict[str, ArrayFacts | Weak]:
+    """The arguments on a GPU: arrays on the host are copied to the device of the others."""
+    devices = [a.device for a in facts.values() if isinstance(a, ArrayFacts) and a.device != CPU]
     index = devices[0][1] if devices else 0
     moved = {}
     for name, a in facts.items():
-        if isinstance(a, Array) and a.device == CPU and not a.by_value:
+        if isinstance(a, ArrayFacts) and a.device == CPU and not a.by_value:
             a = upload(a, index)
             a = replace(a, library="interface") if devices else a  # goes with arrays of any library
         moved[name] = a
     return moved
 
 
-def _made(value: Any) -> Any:
-    """An array that a spec stands for: random, its strides included."""
+def _random_array(value: Any) -> Any:
+    """A random array for a spec, strides included."""
     if not isinstance(value, Spec):
         return value
     draw, kind = np.random.default_rng(0), numpy_dtype(value.dtype)

@@ -1,4 +1,4 @@
-"""An Explanation as a page: one HTML file with a picture of the bytes, a card for each kernel, and its source."""
+"""An Explanation as one HTML file: a picture of the bytes, a card per kernel, and the sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .explain import Explanation
 
 WIDTH = 960  # of the picture, in its own units
-BAR, GAP = 46, 24  # height of a bar, and what is between two
+BAR, GAP = 46, 24  # height of a bar, and the gap between two
 LETTER = 8.0  # width of a letter
 
 STYLE = """
@@ -34,17 +34,22 @@ text.inside { fill: #ffffff; } text.unit { fill: var(--faint); }
 """
 
 
-def page(told: Explanation, sources: Sequence[tuple[str, str]]) -> str:
+def page(explanation: Explanation, sources: Sequence[tuple[str, str]]) -> str:
     """The page; `sources` are the generated files by kernel name."""
-    kernels = plural(len(told.kernels), "kernel")
-    title = f"{kernels} instead of {told.before.kernels} · {bytes_text(told.bytes)}"
-    title += f" instead of {bytes_text(told.before.bytes)}"
-    parts = [f"<h1>{escape(title)}</h1>", f'<p class="faint">{escape(_times(told))}</p>', _text(told), picture(told)]
-    parts += [_card(k, kernel) for k, kernel in enumerate(told.kernels)]
+    kernels = plural(len(explanation.kernels), "kernel")
+    title = f"{kernels} instead of {explanation.before.kernels} · {bytes_text(explanation.bytes)}"
+    title += f" instead of {bytes_text(explanation.before.bytes)}"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="faint">{escape(_times(explanation))}</p>',
+        _text(explanation),
+        picture(explanation),
+    ]
+    parts += [_card(k, kernel) for k, kernel in enumerate(explanation.kernels)]
     lists = (
-        ("Not merged", [r.reason for r in told.refused]),
-        ("Notes", told.notes),
-        ("In float64, though no input is", [w.operation for w in told.widened]),
+        ("Not merged", [r.reason for r in explanation.refused]),
+        ("Notes", explanation.notes),
+        ("In float64, though no input is", [w.operation for w in explanation.widened]),
     )
     parts += [_list(name, lines) for name, lines in lists if lines]
     parts += [
@@ -59,18 +64,22 @@ def page(told: Explanation, sources: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def _times(told: Explanation) -> str:
-    found = [told.target]
-    if told.measured_seconds is not None:
-        found.append(f"{seconds_text(told.measured_seconds)} measured")
-    if told.seconds is not None and told.before.seconds is not None:
-        by_model = f"{seconds_text(told.seconds)} instead of {seconds_text(told.before.seconds)}"
-        found.append(f"about {by_model}, by the time model")
-    return " · ".join(found)
+def _times(explanation: Explanation) -> str:
+    parts = [explanation.target]
+    if explanation.measured_seconds is not None:
+        parts.append(f"{seconds_text(explanation.measured_seconds)} measured")
+    if explanation.seconds is not None and explanation.before.seconds is not None:
+        by_model = f"{seconds_text(explanation.seconds)} instead of {seconds_text(explanation.before.seconds)}"
+        parts.append(f"about {by_model}, by the time model")
+    return " · ".join(parts)
 
 
-def _text(told: Explanation) -> str:
-    lines = [*told.program, "", *(f"{'with' if not k else '    '}  {a}" for k, a in enumerate(told.arguments))]
+def _text(explanation: Explanation) -> str:
+    lines = [
+        *explanation.program,
+        "",
+        *(f"{'with' if not k else '    '}  {a}" for k, a in enumerate(explanation.arguments)),
+    ]
     return f"<pre>{escape(chr(10).join(lines).rstrip())}</pre>"
 
 
@@ -79,7 +88,7 @@ def _list(name: str, lines: Sequence[str]) -> str:
 
 
 def _card(k: int, kernel: KernelReport) -> str:
-    """A kernel: what it computes, reads and writes, how it runs, and what the compiler says."""
+    """A kernel: formulas, reads and writes, schedule, and the compiler's figures."""
     arrays = [("reads", a) for a in kernel.reads] + [("writes", a) for a in kernel.writes]
     rows = [
         f'<tr><td>{verb}</td><td class="name">{escape(a.array)}</td><td class="name">{escape(a.type)}</td>'
@@ -102,14 +111,14 @@ def _card(k: int, kernel: KernelReport) -> str:
     )
 
 
-def picture(told: Explanation) -> str:
-    """Two bars as long as the bytes that move: every operation on its own, and our kernels."""
-    most = max(told.before.bytes, told.bytes, 1)
-    operations = told.before.operations
-    before = [(name, told.before.bytes / max(len(operations), 1)) for name in operations]
-    after = [(kernel.name, kernel.bytes) for kernel in told.kernels]
-    lines = [*_bar(before, most, 0, "old", f"unfused: {bytes_text(told.before.bytes)}")]
-    lines += _bar(after, most, BAR + GAP + 20, "new", f"fused: {bytes_text(told.bytes)}")
+def picture(explanation: Explanation) -> str:
+    """Two bars as long as the bytes that move: unfused operations, and our kernels."""
+    most = max(explanation.before.bytes, explanation.bytes, 1)
+    operations = explanation.before.operations
+    before = [(name, explanation.before.bytes / max(len(operations), 1)) for name in operations]
+    after = [(kernel.name, kernel.bytes) for kernel in explanation.kernels]
+    lines = [*_bar(before, most, 0, "old", f"unfused: {bytes_text(explanation.before.bytes)}")]
+    lines += _bar(after, most, BAR + GAP + 20, "new", f"fused: {bytes_text(explanation.bytes)}")
     height = 2 * (BAR + 20) + GAP
     return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="bytes moved">{"".join(lines)}</svg>'
 

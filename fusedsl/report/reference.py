@@ -1,4 +1,4 @@
-"""The reference of all functions, from the op table, the prelude and examples that are run: a page, or an entry."""
+"""The reference of all functions, from the op table, the prelude and executed examples: a page, or an entry."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ COMMAND = "python -m fusedsl reference --write docs/reference.md"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """What the reference says of one function."""
+class ReferenceEntry:
+    """The reference of one function."""
 
     name: str
     signature: str
@@ -40,7 +40,7 @@ class Entry:
     result: str
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> ReferenceEntry:
     """The entry of a function, by any of its names. Raises UnknownNameError."""
     name = functions.ALIASES.get(name, name)
     if not calls.exists(name):
@@ -50,7 +50,7 @@ def entry(name: str) -> Entry:
     others = tuple(alias for alias, known in functions.ALIASES.items() if known == name)
     elsewhere = ELSEWHERE.get(name, f"numpy.{name}")
     dtypes = _dtypes(PLAIN.get(name, example))
-    return Entry(name, _signature(name), others, _meaning(name), dtypes, elsewhere, example, _result(example))
+    return ReferenceEntry(name, _signature(name), others, _meaning(name), dtypes, elsewhere, example, _result(example))
 
 
 # -- from the tables
@@ -146,7 +146,7 @@ WORDS = {
 
 
 def _dtypes(text: str) -> str:
-    """What the dtype of the result is for bools, int32 and float32 where the example has its arrays."""
+    """The dtype of the result, given arrays of bools, int32 and float32 in the example."""
     results = tuple(_dtype(text, kind) for kind in KINDS)
     if results in WORDS:
         return WORDS[results]
@@ -156,9 +156,9 @@ def _dtypes(text: str) -> str:
 
 
 def _dtype(text: str, kind: str) -> str:
-    """The dtype of the first result where the numbers of an example are of a kind; "" where that is refused.
+    """The dtype of the first result, given numbers of a kind in the example; "" if that is refused.
 
-    Integers beside floats are places and exponents: they stay.
+    Integers beside floats are indices and exponents: they stay.
     """
     read = {name: ARRAYS[name] for name in TextSource(text, DEFAULT, None, None).names}
     kinds = "f" if any(a.dtype.kind == "f" for a in read.values()) else "i"
@@ -173,7 +173,7 @@ def _dtype(text: str, kind: str) -> str:
 
 
 def card(name: str) -> str:
-    """The entry of one function for a terminal, with its definition where the language itself has it."""
+    """The entry of one function for a terminal, with its definition if it is in the prelude."""
     e = entry(name)
     also = f"   (also {', '.join(e.others)})" if e.others else ""
     lines = [e.signature + also, "", f"  {e.meaning}", "", f"  dtypes    {e.dtypes}"]

@@ -1,4 +1,4 @@
-"""An Explanation as text: a line that says what was won, then the kernels, then what kept more from being won."""
+"""An Explanation as text: a headline, the kernels, and the reasons against further fusion."""
 
 from __future__ import annotations
 
@@ -8,56 +8,60 @@ from .kernel_report import Access, KernelReport
 from .units import bytes_text, plural, seconds_text
 
 if TYPE_CHECKING:
-    from .explain import Explanation, Refusal
+    from .explain import Explanation, FusionBarrier
 
 LABEL = 11  # columns of the labels
 
 
-def render(told: Explanation) -> str:
+def render(explanation: Explanation) -> str:
     """The text of an explanation."""
-    lines = [headline(told), *_prediction(told), ""]
-    lines += [f"  {line}" for line in told.program]
-    lines += ["", *_labelled("with", [*told.arguments] or ["no arguments"]), *_labelled("on", [told.target])]
-    for k, kernel in enumerate(told.kernels):
+    lines = [headline(explanation), *_prediction(explanation), ""]
+    lines += [f"  {line}" for line in explanation.program]
+    lines += [
+        "",
+        *_labelled("with", [*explanation.arguments] or ["no arguments"]),
+        *_labelled("on", [explanation.target]),
+    ]
+    for k, kernel in enumerate(explanation.kernels):
         lines += ["", f"kernel {k}: {kernel.name}", *_kernel(kernel)]
-    if told.temporaries:
-        lines += ["", "temporaries", *(f"  {t.name}  {t.type}  {bytes_text(t.bytes)}" for t in told.temporaries)]
-    if told.refused:
-        lines += ["", "not merged", *(f"  {_refusal(r)}" for r in told.refused)]
-    if told.widened:
+    if explanation.temporaries:
+        lines += ["", "temporaries", *(f"  {t.name}  {t.type}  {bytes_text(t.bytes)}" for t in explanation.temporaries)]
+    if explanation.refused:
+        lines += ["", "not merged", *(f"  {_refusal(r)}" for r in explanation.refused)]
+    if explanation.widened:
         lines += ["", "float64 that no input asked for (cast, e.g. float32(...), to stay narrow)"]
-        lines += [f"  {w.operation}" + (f"  {w.reason}" if w.reason else "") for w in told.widened]
-    if told.notes:
-        lines += ["", "notes", *(f"  {note}" for note in told.notes)]
+        lines += [f"  {w.operation}" + (f"  {w.reason}" if w.reason else "") for w in explanation.widened]
+    if explanation.notes:
+        lines += ["", "notes", *(f"  {note}" for note in explanation.notes)]
     return "\n".join(lines)
 
 
-def headline(told: Explanation) -> str:
+def headline(explanation: Explanation) -> str:
     """`1 kernel instead of 7 · 134 MB instead of 896 MB · 24 registers`."""
     parts = [
-        f"{plural(len(told.kernels), 'kernel')} instead of {told.before.kernels}",
-        f"{bytes_text(told.bytes)} instead of {bytes_text(told.before.bytes)}",
+        f"{plural(len(explanation.kernels), 'kernel')} instead of {explanation.before.kernels}",
+        f"{bytes_text(explanation.bytes)} instead of {bytes_text(explanation.before.bytes)}",
     ]
-    real = [k.figures.registers for k in told.kernels if k.figures]
-    predicted = [k.predicted_registers for k in told.kernels if k.predicted_registers is not None]
+    real = [k.figures.registers for k in explanation.kernels if k.figures]
+    predicted = [k.predicted_registers for k in explanation.kernels if k.predicted_registers is not None]
     if real:
         parts.append(f"{max(real)} registers")
     elif predicted:
         parts.append(f"at most {max(predicted)} registers")
-    spilled = sum(k.figures.spill_bytes for k in told.kernels if k.figures)
+    spilled = sum(k.figures.spill_bytes for k in explanation.kernels if k.figures)
     return " · ".join(parts + ([f"{bytes_text(spilled)} spilled"] if spilled else []))
 
 
-def _prediction(told: Explanation) -> list[str]:
-    if told.seconds is None or told.before.seconds is None:
+def _prediction(explanation: Explanation) -> list[str]:
+    if explanation.seconds is None or explanation.before.seconds is None:
         return []
-    measured = told.measured_seconds
+    measured = explanation.measured_seconds
     ending = "" if measured is None else f"; measured {seconds_text(measured)}"
-    about = f"about {seconds_text(told.seconds)} instead of {seconds_text(told.before.seconds)}"
+    about = f"about {seconds_text(explanation.seconds)} instead of {seconds_text(explanation.before.seconds)}"
     return [f"{about}, by the time model{ending}"]
 
 
-def _refusal(refusal: Refusal) -> str:
+def _refusal(refusal: FusionBarrier) -> str:
     if refusal.seconds is None:
         return refusal.reason
     time = f"about {seconds_text(abs(refusal.seconds))}"
@@ -82,13 +86,13 @@ def _kernel(kernel: KernelReport) -> list[str]:
 
 
 def _tried(kernel: KernelReport) -> list[str]:
-    """What tuning tried: the first choice, then how each other schedule differs from it."""
+    """The trials of tuning: the first choice, then the differences of the other schedules."""
     if kernel.untuned_seconds is None:
         return []
-    found = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]
+    lines = [f"the first choice  {seconds_text(kernel.untuned_seconds)}"]
     for trial in kernel.tried:
-        found.append(f"{trial.difference}  {trial.note if trial.seconds is None else seconds_text(trial.seconds)}")
-    return found
+        lines.append(f"{trial.difference}  {trial.note if trial.seconds is None else seconds_text(trial.seconds)}")
+    return lines
 
 
 def _labelled(label: str, values) -> list[str]:

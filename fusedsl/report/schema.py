@@ -1,10 +1,10 @@
-"""What each key of `Explanation.to_dict()` means; the version counts changes that readers would notice."""
+"""The keys of `Explanation.to_dict()`, documented; the version counts incompatible changes."""
 
 from __future__ import annotations
 
 VERSION = 1
 
-# A path per key: "[]" stands for the elements of a list. Values are JSON; "or null" is said where it may be.
+# A path per key: "[]" stands for the elements of a list. Values are JSON; "or null" marks those that may be null.
 SCHEMA = {
     "version": "int: this description's version",
     "program": "list of str: the text as it was understood, a line each",

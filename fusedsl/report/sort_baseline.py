@@ -1,4 +1,4 @@
-"""Whether NumPy would put rows in order sooner than the kernels of a CPU, which no vector instructions sort."""
+"""Whether NumPy would sort rows faster than our CPU kernels, which do not vectorise sorts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..fusion.partition_graph import SLOWER
 from ..hardware import CPU
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph, Node
-from .unfused_baseline import Unfused
+from .unfused_baseline import UnfusedBaseline
 from .units import seconds_text
 
 # measured: seconds of one thread of a Zen 5 for an element and each level (the logarithm of its row's length), of rows
@@ -18,9 +18,8 @@ from .units import seconds_text
 MERGE, VALUES, POSITIONS = 4.2e-9, 0.2e-9, 1e-9
 
 
-def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: Unfused) -> list[str]:
-    """The note that says so, of a call that moves so many bytes; nothing where there is no order, or NumPy's takes
-    longer."""
+def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: UnfusedBaseline) -> list[str]:
+    """The note that NumPy sorts faster, for a call that moves so many bytes; else no note."""
     orders = [n for n in graph.nodes() if n.op == "ranked" and n.type.shape == n.args[0].type.shape]
     if not orders:
         return []
@@ -40,6 +39,6 @@ def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, u
 
 
 def _rows_and_steps(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, float]:
-    """The rows that are put in order, and their elements times the levels of a merge."""
+    """The rows that are sorted, and their elements times the levels of a merge sort."""
     *outer, length = (evaluate(d, extents) or 0 for d in n.type.shape)
     return prod(outer), prod(outer) * length * log2(max(2, length))

@@ -1,4 +1,4 @@
-"""What a report is about: a CPU, or a CUDA architecture with the figures of a card."""
+"""The target of a report: a CPU, or a CUDA architecture with a card's figures."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from ..hardware import Hardware, facts
+from ..hardware import Hardware, hardware_facts
 from ..program import call_steps
-from ..runtime.arrays import CPU, Array, Weak, describe
-from ..runtime.outputs import place
+from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
+from ..runtime.outputs import library_and_device
 from ..specs import Spec
 
 DEFAULT_CC = (9, 0)
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where kernels are to run; `hardware` is None on the CPU."""
+class ReportTarget:
+    """The target that kernels are reported for; `hardware` is None on the CPU."""
 
     hardware: Hardware | None = None
 
@@ -34,36 +34,38 @@ class Target:
         return f"CUDA, compute capability {major}.{minor} ({self.hardware.card})"
 
 
-def describe_arguments(names, values) -> dict[str, Array | Weak]:
-    """The facts of arguments; a spec stands for an aligned array where the other arguments live."""
+def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
+    """The facts of arguments; a spec becomes an aligned array on the other arguments' device."""
     known = {n: describe(v, n) for n, v in zip(names, values) if not isinstance(v, Spec)}
-    library, device = place(known)
+    library, device = library_and_device(known)
     return {
-        n: Array(library, v.dtype, v.shape, v.strides, 0, device, False, None) if isinstance(v, Spec) else known[n]
+        n: ArrayFacts(library, v.dtype, v.shape, v.strides, 0, device, False, None) if isinstance(v, Spec) else known[n]
         for n, v in zip(names, values)
     }
 
 
-def choose(values, arguments: Mapping[str, Array | Weak], device: Any, cc: Any, specs: Target | None) -> Target:
-    """The target of a report: `device` and `cc` where they are given, else where the arrays live.
+def choose_target(
+    values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: ReportTarget | None
+) -> ReportTarget:
+    """The target of a report: `device` and `cc` if given, else the device of the arrays.
 
-    Where there are specs and no array it is `specs`, or (None) CUDA with compute capability 9.0.
-    Raises ArgumentError for a device or compute capability that is none.
+    For specs without arrays it is `specs`, or (None) CUDA with compute capability 9.0. Raises ArgumentError for an
+    invalid device or compute capability.
     """
     kind, index = _parse_device(device if device is not None or cc is None else "cuda")
-    _, home = place(arguments)
-    unsettled = any(isinstance(v, Spec) for v in values) and not any(map(_lives, values))
-    if kind is None and unsettled:
-        return specs or Target(facts(DEFAULT_CC))
-    if (kind or home[0]) == "cpu":
-        return Target()
+    _, array_device = library_and_device(arguments)
+    only_specs = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
+    if kind is None and only_specs:
+        return specs or ReportTarget(hardware_facts(DEFAULT_CC))
+    if (kind or array_device[0]) == "cpu":
+        return ReportTarget()
     if cc is not None:
-        return Target(facts(parse_cc(cc)))
-    present = index if home == CPU else home[1]
-    return Target(facts(DEFAULT_CC) if present is None else _card(present))
+        return ReportTarget(hardware_facts(parse_cc(cc)))
+    present = index if array_device == CPU else array_device[1]
+    return ReportTarget(hardware_facts(DEFAULT_CC) if present is None else _card(present))
 
 
-def _lives(value: Any) -> bool:
+def _has_memory(value: Any) -> bool:
     """Whether an argument is an array with memory (rather than a number or a spec)."""
     return not isinstance(value, (Spec, bool, int, float))
 
@@ -83,7 +85,7 @@ def parse_cc(cc: Any) -> tuple[int, int]:
     if len(parts) != 2 or not all(isinstance(p, int) for p in parts):
         raise ArgumentError(f"{cc!r} is no compute capability", "argument.cc", help="give it as 80, 90 or 100")
     try:
-        facts(parts)  # type: ignore[arg-type]
+        hardware_facts(parts)  # type: ignore[arg-type]
     except ValueError as fault:
         raise ArgumentError(str(fault), "argument.cc", help="give it as 80, 90 or 100") from None
     return parts  # type: ignore[return-value]
@@ -95,14 +97,14 @@ def _digits(text: str) -> tuple[int, ...]:
 
 
 def _card(index: int) -> Hardware:
-    """The facts of the device that the arrays live on."""
+    """The facts of a present device."""
     from ..runtime.driver import driver
 
     return call_steps.hardware_of(driver().facts(index))
 
 
-def this_machine() -> Target:
-    """What calls on this machine would run on: its first GPU, or its CPU."""
+def this_machine() -> ReportTarget:
+    """The target of calls on this machine: its first GPU, or its CPU."""
     from ..runtime.driver import cuda_available
 
-    return Target(_card(0)) if cuda_available() else Target()
+    return ReportTarget(_card(0)) if cuda_available() else ReportTarget()

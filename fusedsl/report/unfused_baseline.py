@@ -1,4 +1,4 @@
-"""What an unfused run would launch, move and take: the operations one by one, products of matrices as ours are."""
+"""The unfused baseline: launches, bytes and time of one kernel per operation (matmuls timed as our own)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ..fusion.roofline import Work, seconds
 from ..fusion.unfused_cost import UnfusedKernel, unfused_kernels
 from ..hardware import Hardware
 from ..kernel_ir.matmul_axes import SMALL
-from ..program.instruction_counts import multiplication
+from ..program.instruction_counts import matmul_instructions
 from .explained_case import Case
 
 
 @dataclass(frozen=True)
-class Unfused:
-    """What NumPy or CuPy would launch for the same graph: one kernel an operation, each through memory."""
+class UnfusedBaseline:
+    """The launches of NumPy or CuPy for the same graph: one kernel per operation, each through memory."""
 
     kernels: int
     bytes: int
@@ -23,18 +23,18 @@ class Unfused:
     seconds: float | None = None
 
 
-def before(case: Case) -> Unfused:
+def unfused_baseline(case: Case) -> UnfusedBaseline:
     """The unfused run of a call."""
     steps, hardware = unfused_kernels(case.graph, case.extents), case.target.hardware
     time = None if hardware is None else sum(_seconds(s, hardware) for s in steps)
-    return Unfused(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
+    return UnfusedBaseline(len(steps), sum(s.bytes for s in steps), tuple(s.operation for s in steps), time)
 
 
 def _seconds(step: UnfusedKernel, hardware: Hardware) -> float:
     if step.sides is None or any(n < least for n, least in zip(step.sides[1:], SMALL)):
         return seconds(Work(step.read, step.written, step.instructions), hardware)
     batch, rows, columns, terms = step.sides
-    issued = multiplication(*step.sides) + batch * rows * columns * 3  # … with two loads and a store each
+    issued = matmul_instructions(*step.sides) + batch * rows * columns * 3  # … with two loads and a store each
     double = batch * rows * columns * terms if step.double else 0
     blocks = batch * -(-rows // EDGE) * -(-columns // EDGE)
     return seconds(Work(step.read, step.written, issued, double=double, chain=issued / (blocks * THREADS)), hardware)

@@ -1,4 +1,4 @@
-"""Bytes, times and counts as people read them: three digits and a unit."""
+"""Bytes, times and counts in text: three digits and a unit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""The hot path's view of arguments: a key that says whether a remembered launch fits, and what to launch it with.
+"""Keys of arguments for the hot path: whether a prepared call fits, and the payloads to launch it with.
 
-Measured on CPython 3.11, two cloud cores, in µs an argument: NumPy array 0.35, torch tensor 0.6, Python number 0.08,
-NumPy scalar 0.4; an array known through DLPack alone 13.
+A payload is an address or a number. A key is hashable and equal for arguments that a launch may exchange.
 """
 
 from __future__ import annotations
@@ -14,48 +13,52 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from . import dynamo
-from .arrays import Array, Weak, describe, library_of
+from .arrays import ArrayFacts, Weak, describe, library_of
+
+# measured, per argument on CPython 3.11, two cloud cores, in µs: NumPy array 0.35, torch tensor 0.6, tensor of a list
+# 0.35, Python number 0.08, NumPy scalar 0.4, an array known through DLPack alone 13; `x.ctypes.data` takes 0.8,
+# `read_word` 0.15.
 
 Key = Any  # hashable
 SLOW: Key = ("slow",)
-"""The key of what `look` cannot take: never remember a launch under it; `describe` refuses or copies it."""
+"""The key of an argument that `argument_key` cannot read: no call is cached under it, and `describe` may copy it."""
 
-Look = Callable[[Any], tuple[Key, Any]]
+KeyFunction = Callable[[Any], tuple[Key, Any]]
 
 
 class Address(int):
-    """An address that keeps what it points into alive."""
+    """An address that keeps its array alive."""
 
     owner: Any
 
 
-def look(argument: Any) -> tuple[Key, Any]:
+def argument_key(argument: Any) -> tuple[Key, Any]:
     """(key, payload) of one argument. Never raises.
 
     Two arguments with equal keys are interchangeable for a compiled and scheduled launch: same library, type, shape,
-    strides, device, and address modulo 16 bytes. The payload is the address, or for rank-0 host values and Python
-    numbers the number itself.
+    strides, device, and address modulo 16 bytes. The payload is the address; for rank-0 host values and Python numbers
+    it is the number itself.
     """
-    return _looks[type(argument)](argument)
+    return _key_functions[type(argument)](argument)
 
 
-def look_all(arguments: Iterable[Any]) -> tuple[tuple[Key, ...], list[Any]]:
+def all_argument_keys(arguments: Iterable[Any]) -> tuple[tuple[Key, ...], list[Any]]:
     """The keys of all arguments, as one key, and their payloads."""
     keys, payloads = [], []
     for argument in arguments:
-        key, payload = _looks[type(argument)](argument)
+        key, payload = _key_functions[type(argument)](argument)
         keys.append(key)
         payloads.append(payload)
     return tuple(keys), payloads
 
 
-def look_outs(outs: Iterable[Any]) -> tuple[Key, ...]:
+def output_keys(outs: Iterable[Any]) -> tuple[Key, ...]:
     """The keys of outputs, as one key; None stands for a result to allocate."""
-    return tuple([None if out is None else _looks[type(out)](out)[0] for out in outs])
+    return tuple([None if out is None else _key_functions[type(out)](out)[0] for out in outs])
 
 
-class Tensors(NamedTuple):
-    """The key of a list of tensors whose payloads are their addresses. Empty: packed strides, addresses in line."""
+class TensorListKey(NamedTuple):
+    """The key of a list of tensors whose payloads are their addresses. Packed strides and aligned addresses are ()."""
 
     shapes: tuple
     strides: tuple
@@ -64,67 +67,67 @@ class Tensors(NamedTuple):
     ends: tuple
 
 
-def look_list(values: Sequence[Any]) -> tuple[Key, list[Any]]:
+def list_argument_key(values: Sequence[Any]) -> tuple[Key, list[Any]]:
     """The key of a list of arguments, and their payloads."""
     kinds = set(map(type, values))
     torch = sys.modules.get("torch")
     if torch is not None and kinds <= {torch.Tensor, torch.nn.Parameter}:
-        return _look_tensors(torch, values)
-    return look_all(values)
+        return _tensor_list_key(torch, values)
+    return all_argument_keys(values)
 
 
-def _look_tensors(torch: Any, tensors: Sequence[Any]) -> tuple[Key, list[Any]]:
-    """`look_list` of tensors alone, fact by fact instead of tensor by tensor: 0.35 µs a tensor."""
+def _tensor_list_key(torch: Any, tensors: Sequence[Any]) -> tuple[Key, list[Any]]:
+    """`list_argument_key` of tensors alone, attribute by attribute instead of tensor by tensor."""
     kind = torch.Tensor
     try:
         shapes = tuple(map(_shape_of, tensors))
         differs = any(map(kind.is_neg, tensors)) or (torch.is_grad_enabled() and any(map(_requires_grad_of, tensors)))
         if differs or () in shapes or dynamo.records():
-            return look_all(tensors)
+            return all_argument_keys(tensors)
         addresses = list(map(kind.data_ptr, tensors))
         packed = all(map(kind.is_contiguous, tensors))
         strides = () if packed else tuple(map(kind.stride, tensors))
         dtypes, devices = tuple(map(_dtype_of, tensors)), tuple(map(kind.get_device, tensors))
         ends = tuple([a & 15 for a in addresses])
-        return Tensors(shapes, strides, dtypes, devices, ends if any(ends) else ()), addresses
+        return TensorListKey(shapes, strides, dtypes, devices, ends if any(ends) else ()), addresses
     except RuntimeError:  # sparse, fake, functional: no strides or no memory
-        return look_all(tensors)
+        return all_argument_keys(tensors)
 
 
 _shape_of, _dtype_of, _requires_grad_of = map(attrgetter, ("shape", "dtype", "requires_grad"))
 
 
-class _Looks(dict[type, Look]):
-    """The look of each exact type, found when the type is first seen; types of no known library are not remembered."""
+class _KeyFunctions(dict[type, KeyFunction]):
+    """The key function of each exact type, looked up at its first use; types of unknown libraries are not cached."""
 
-    def __missing__(self, kind: type) -> Look:
-        found = _find(kind)
-        if found is not _look_foreign:
-            self[kind] = found
-        return found
+    def __missing__(self, kind: type) -> KeyFunction:
+        function = _key_function(kind)
+        if function is not _foreign_key:
+            self[kind] = function
+        return function
 
 
-def _find(kind: type) -> Look:
+def _key_function(kind: type) -> KeyFunction:
     numpy, torch, cupy = (sys.modules.get(name) for name in ("numpy", "torch", "cupy"))
     if numpy is not None and kind in (numpy.ndarray, numpy.memmap):
-        return _numpy_look()
+        return _numpy_key_function()
     if numpy is not None and issubclass(kind, numpy.generic):
-        return _look_numpy_scalar
+        return _numpy_scalar_key
     if torch is not None and kind in (torch.Tensor, torch.nn.Parameter):
-        return _look_torch
+        return _torch_key
     if cupy is not None and kind is cupy.ndarray:
-        return _look_cupy
-    return _look_foreign
+        return _cupy_key
+    return _foreign_key
 
 
-def _look_number(x: Any) -> tuple[Key, Any]:
+def _number_key(x: Any) -> tuple[Key, Any]:
     return type(x), x
 
 
-_looks = _Looks(dict.fromkeys((bool, int, float), _look_number))
+_key_functions = _KeyFunctions(dict.fromkeys((bool, int, float), _number_key))
 
 
-def _look_numpy_scalar(x: Any) -> tuple[Key, Any]:
+def _numpy_scalar_key(x: Any) -> tuple[Key, Any]:
     return type(x), x.item()
 
 
@@ -132,11 +135,10 @@ read_word = ctypes.c_size_t.from_address
 
 
 @cache
-def numpy_head() -> int | None:
-    """How far into an array object its address stands: right behind the head, where `PyArray_DATA` reads it.
+def numpy_data_offset() -> int | None:
+    """The offset of the data address in an array object: right behind the object's head, as `PyArray_DATA` reads it.
 
-    `x.ctypes.data` costs 0.8 µs, this 0.15. The place is part of NumPy's C interface; it is checked on two arrays, and
-    None where they disagree.
+    The offset is part of NumPy's C interface. It is checked on two arrays, and None if they disagree.
     """
     import numpy as np
 
@@ -146,8 +148,8 @@ def numpy_head() -> int | None:
     return head if all(read_word(id(x) + head).value == x.ctypes.data for x in samples) else None
 
 
-def _numpy_look() -> Look:
-    head = numpy_head()
+def _numpy_key_function() -> KeyFunction:
+    head = numpy_data_offset()
 
     def look_numpy(x: Any) -> tuple[Key, Any]:
         shape = x.shape
@@ -159,7 +161,7 @@ def _numpy_look() -> Look:
     return look_numpy
 
 
-def _look_torch(x: Any) -> tuple[Key, Any]:
+def _torch_key(x: Any) -> tuple[Key, Any]:
     try:
         if x.is_neg() or (x.requires_grad and sys.modules["torch"].is_grad_enabled()) or dynamo.records():
             return SLOW, 0
@@ -172,22 +174,22 @@ def _look_torch(x: Any) -> tuple[Key, Any]:
         return SLOW, 0
 
 
-def _look_cupy(x: Any) -> tuple[Key, Any]:
+def _cupy_key(x: Any) -> tuple[Key, Any]:
     data = x.data
     address = data.ptr
     return (x.dtype, x.shape, x.strides, address & 15, data.device_id), address
 
 
-def _look_foreign(x: Any) -> tuple[Key, Any]:
+def _foreign_key(x: Any) -> tuple[Key, Any]:
     try:
         facts = describe(x)
     except Exception:
         return SLOW, 0
-    return key_of(facts)
+    return described_key(facts)
 
 
-def key_of(facts: Array | Weak) -> tuple[Key, Any]:
-    """The key and payload of a described argument that has no look of its own."""
+def described_key(facts: ArrayFacts | Weak) -> tuple[Key, Any]:
+    """The key and payload of a described argument whose type has no key function."""
     if isinstance(facts, Weak):
         return type(facts.value), facts.value
     if facts.by_value:
@@ -196,7 +198,7 @@ def key_of(facts: Array | Weak) -> tuple[Key, Any]:
     return key, owned_address(facts)
 
 
-def owned_address(array: Array) -> Address:
+def owned_address(array: ArrayFacts) -> Address:
     """The address of an array, which keeps it alive."""
     address = Address(array.pointer)
     address.owner = array.owner
@@ -212,8 +214,8 @@ def addresses_of(arrays: Sequence[Any]) -> list[int]:
 
 
 def address_of(x: Any) -> int:
-    """The address of an array that a library just made (a new rank-0 host array too: it will be written)."""
-    if isinstance(x, Array):
+    """The address of a new array of a library (of a rank-0 host array too: it will be written)."""
+    if isinstance(x, ArrayFacts):
         return x.pointer
     if hasattr(x, "data_ptr"):
         return x.data_ptr()

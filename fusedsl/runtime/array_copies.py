@@ -1,4 +1,4 @@
-"""Copies between arrays in the caller's library: packing an argument, filling an `out` that a kernel cannot write."""
+"""Copies between arrays of the caller's library: packed arguments, and outputs that a kernel cannot write itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from ..ir.types import DTYPES, numpy_dtype
 from .arrays import Facts, Weak
 
-# The element types that NumPy has from ml_dtypes and torch does not share with it, and integers of their size.
+# Element types that torch cannot exchange with NumPy (there ml_dtypes), and integer types of their size.
 WORDS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 
@@ -30,7 +30,7 @@ def assign(out: Any, value: Any, library: str) -> None:
 
 
 def to_host(x: Any) -> Any:
-    """The argument as NumPy's, for the reference interpreter; numbers stay."""
+    """The argument as a NumPy array, for the reference interpreter; numbers stay."""
     if isinstance(x, (bool, int, float, np.ndarray, np.generic)):
         return x
     if type(x).__module__.split(".")[0] == "torch":
@@ -45,8 +45,8 @@ def to_host(x: Any) -> Any:
     return np.from_dlpack(x)
 
 
-def on_host(facts: Facts) -> list:
-    """Every argument so."""
+def all_to_host(facts: Facts) -> list:
+    """`to_host` of every argument."""
     return [a.value if isinstance(a, Weak) else to_host(a.owner) for a in facts.values()]
 
 

@@ -1,7 +1,8 @@
-"""Arrays known through a protocol only: DLPack, and version 3 of `__cuda_array_interface__`.
+"""Arrays known through a protocol alone: DLPack, and version 3 of `__cuda_array_interface__`.
 
-DLPack structures are read with ctypes, so that no library need be there to consume them. A capsule that was only
-looked at, not renamed, is still owned by its producer's destructor: keeping it alive keeps the memory.
+DLPack structures are read with ctypes, so that no library is needed to consume them. A capsule that is read but not
+renamed is still owned by its producer's destructor: keeping the capsule alive keeps the memory.
+
 Sources: dmlc/dlpack `dlpack.h` 1.x and its Python specification; Numba's "CUDA Array Interface (Version 3)".
 """
 
@@ -18,7 +19,7 @@ Facts = tuple[str, tuple[int, ...], tuple[int, ...], int, tuple[str, int], bool,
 """dtype name, shape, strides in elements, address, device, readonly, owner"""
 
 
-class _Tensor(ctypes.Structure):
+class _DLTensor(ctypes.Structure):
     """struct DLTensor"""
 
     _fields_ = [
@@ -35,7 +36,7 @@ class _Tensor(ctypes.Structure):
     ]
 
 
-class _Versioned(ctypes.Structure):
+class _DLManagedTensor(ctypes.Structure):
     """struct DLManagedTensorVersioned"""
 
     _fields_ = [
@@ -44,7 +45,7 @@ class _Versioned(ctypes.Structure):
         ("manager", ctypes.c_void_p),
         ("deleter", ctypes.c_void_p),
         ("flags", ctypes.c_uint64),
-        ("tensor", _Tensor),
+        ("tensor", _DLTensor),
     ]
 
 
@@ -61,7 +62,7 @@ _READ_ONLY = 1
 
 
 def read_dlpack(x: Any, name: str) -> Facts:
-    """The facts of an object with `__dlpack__`; its producer's work is made to precede ours on the current streams."""
+    """The facts of an object with `__dlpack__`; the current streams wait for its producer's work."""
     number, index = x.__dlpack_device__()
     kind = _DEVICES.get(int(number))
     if kind is None:
@@ -93,18 +94,18 @@ def _export(x: Any, name: str, streams: list[int]) -> Any:
     return capsule
 
 
-def _read_capsule(capsule: Any, name: str) -> tuple[_Tensor, bool]:
+def _read_capsule(capsule: Any, name: str) -> tuple[_DLTensor, bool]:
     if _is_capsule(capsule, b"dltensor_versioned"):
-        whole = _Versioned.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
+        whole = _DLManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor_versioned"))
         if whole.major == 1:
             return whole.tensor, bool(whole.flags & _READ_ONLY)
     elif _is_capsule(capsule, b"dltensor"):
-        return _Tensor.from_address(_capsule_pointer(capsule, b"dltensor")), False
+        return _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor")), False
     help = f"pass {name} as a NumPy, CuPy or torch array"
     raise ArgumentError(f"{name} exports a DLPack version that is not known", "argument.dlpack", help=help)
 
 
-def _element(tensor: _Tensor, name: str) -> str:
+def _element(tensor: _DLTensor, name: str) -> str:
     if tensor.lanes != 1:
         raise DTypeError(f"{name} has vector elements ({tensor.lanes} lanes)", "dtype.unknown", help="pass scalars")
     if tensor.code == 6:
@@ -113,7 +114,7 @@ def _element(tensor: _Tensor, name: str) -> str:
 
 
 def read_interface(x: Any, name: str) -> Facts:
-    """The facts of an object with `__cuda_array_interface__`; its stream is made to precede the current streams."""
+    """The facts of an object with `__cuda_array_interface__`; the current streams wait for its stream."""
     facts = x.__cuda_array_interface__
     if facts.get("mask") is not None:
         help = "pass the data and the mask as two arrays, with where(mask, ...)"

@@ -1,6 +1,6 @@
-"""Any library's array as plain facts: type, shape, strides, address and device, or an error that says what to pass.
+"""Arguments of any library as plain facts: dtype, shape, strides, address, device; or an error with the form to pass.
 
-Libraries are looked up by type among the modules that are already imported; none is ever imported here.
+Libraries are looked up by type among the imported modules; none is ever imported here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ CPU = ("cpu", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Array:
-    """One argument as the schedules and launches see it.
+class ArrayFacts:
+    """One array argument as schedules and launches see it.
 
-    `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols only.
-    `strides` count elements. `owner` keeps the memory alive; it is the argument itself, or where `copied` a plain
-    copy of it (of byte-swapped, misaligned or lazily negated memory) that is to be used in its place.
+    `library` is numpy, torch or cupy, or dlpack or interface for arrays known through those protocols alone. `strides`
+    count elements. `owner` keeps the memory alive: the argument itself, or with `copied` a plain copy of it (of
+    byte-swapped, misaligned or lazily negated memory) that is used instead.
     """
 
     library: str
@@ -43,7 +43,7 @@ class Array:
 
     @property
     def by_value(self) -> bool:
-        """Whether this is a rank-0 host value: strong in type, passed as a number, at home on any device."""
+        """Whether this is a rank-0 host value: its dtype is strong, it is passed as a number, and fits any device."""
         return not self.shape and self.device == CPU
 
     @property
@@ -69,39 +69,39 @@ SPELLED = {
 
 @dataclass(frozen=True, slots=True)
 class Weak:
-    """A Python number: it takes the type of the array that it meets."""
+    """A Python number: it takes the dtype of the array that it is combined with."""
 
     kind: str  # "b" bool, "i" int, "f" float
     value: bool | int | float
 
     @property
     def dtype(self) -> DType:
-        """The type of an output that only weak values enter."""
+        """The dtype of an output that depends on weak values alone."""
         return {"b": BOOL, "i": INT64, "f": FLOAT64}[self.kind]
 
 
-Facts = Mapping[str, "Array | Weak"]
+Facts = Mapping[str, "ArrayFacts | Weak"]
 """The arguments of a call by name, as far as plans and launches depend on them."""
 
 
-def describe(argument: Any, name: str = "argument") -> Array | Weak:
+def describe(argument: Any, name: str = "argument") -> ArrayFacts | Weak:
     """The facts of one argument; an ArgumentError, DTypeError or DeviceError names it and the form to use."""
     try:
         return _describe(argument, name)
     except (FusedslError, MemoryError):
         raise
-    except Exception as error:  # whatever another library's object raises where it is asked for its facts
+    except Exception as error:  # any exception of another library's attributes
         message = f"{name}, a {type_name(type(argument))}, cannot be read: {error}"
         help = f"pass {name} as a plain NumPy, CuPy or torch array"
         raise ArgumentError(message, "argument.type", help=help) from error
 
 
-def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, Array | Weak]:
+def describe_all(names: Sequence[str], values: Sequence[Any]) -> dict[str, ArrayFacts | Weak]:
     """The facts of the arguments, by name."""
     return {name: describe(v, name) for name, v in zip(names, values)}
 
 
-def _describe(argument: Any, name: str) -> Array | Weak:
+def _describe(argument: Any, name: str) -> ArrayFacts | Weak:
     library = library_of(argument)
     if library is None:
         return _describe_number(argument, name)
@@ -116,24 +116,24 @@ def _describe(argument: Any, name: str) -> Array | Weak:
     dtype = DTYPES.get(dtype_name)
     if dtype is None:
         raise dtype_fault(name, dtype_name)
-    plain = Array(library, dtype, shape, strides, pointer, device, readonly, owner)
-    return _on_host(plain) if device == CPU and not shape else plain
+    plain = ArrayFacts(library, dtype, shape, strides, pointer, device, readonly, owner)
+    return _as_numpy_scalar(plain) if device == CPU and not shape else plain
 
 
-def _on_host(array: Array) -> Array:
-    """A rank-0 CPU array of another library as NumPy's, whose number can be read."""
+def _as_numpy_scalar(array: ArrayFacts) -> ArrayFacts:
+    """A rank-0 CPU array of another library as a NumPy array, whose number can be read."""
     import numpy as np
 
     data = ctypes.string_at(array.pointer, array.dtype.itemsize)
     copy = np.frombuffer(data, numpy_dtype(array.dtype)).reshape(())
-    return Array("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
+    return ArrayFacts("numpy", array.dtype, (), (), copy.ctypes.data, CPU, True, copy)
 
 
 _BASES = (("numpy", "ndarray"), ("torch", "Tensor"), ("cupy", "ndarray"), ("numpy", "generic"))
 
 
 def library_of(argument: Any) -> str | None:
-    """numpy, torch, cupy, dlpack or interface; None for anything that is no array."""
+    """numpy, torch, cupy, dlpack or interface; None if it is no array."""
     kind = type(argument)
     if kind in (float, int, bool):
         return None
@@ -148,7 +148,7 @@ def library_of(argument: Any) -> str | None:
     return "interface" if hasattr(argument, "__cuda_array_interface__") else None
 
 
-# ---- what is no array
+# ---- arguments that are not arrays
 
 _FORMS = {
     "pandas": "{x}.to_numpy()",
@@ -189,14 +189,14 @@ def _form(argument: Any, name: str) -> str | None:
 
 
 def type_name(kind: type) -> str:
-    """A class as messages name it."""
+    """The name of a class in messages."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
 def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
-    """The DTypeError for an element type that no kernel computes with; strings and objects are such too.
+    """The DTypeError for an element type that no kernel computes with, strings and objects included.
 
-    `form` is how the user writes what is called `name`.
+    `form` is the expression by which the user wrote what is called `name`.
     """
     message = f"{name} has elements of type {dtype}"
     name = form or name
@@ -220,7 +220,7 @@ def dtype_fault(name: str, dtype: str, form: str | None = None) -> FusedslError:
 # ---- NumPy
 
 
-def _describe_numpy(argument: Any, name: str) -> Array:
+def _describe_numpy(argument: Any, name: str) -> ArrayFacts:
     np = sys.modules["numpy"]
     if isinstance(argument, np.generic):
         argument = np.asarray(argument)
@@ -233,7 +233,7 @@ def _describe_numpy(argument: Any, name: str) -> Array:
     strides = tuple(s // dtype.itemsize for s in plain.strides)
     pointer = plain.ctypes.data
     readonly = not argument.flags.writeable
-    return Array("numpy", dtype, plain.shape, strides, pointer, CPU, readonly, plain, plain is not argument)
+    return ArrayFacts("numpy", dtype, plain.shape, strides, pointer, CPU, readonly, plain, plain is not argument)
 
 
 def _is_plain(x: Any) -> bool:
@@ -254,7 +254,7 @@ def _refuse_numpy_subclass(argument: Any, name: str) -> None:
 # ---- torch
 
 
-def _describe_torch(x: Any, name: str) -> Array:
+def _describe_torch(x: Any, name: str) -> ArrayFacts:
     torch = sys.modules["torch"]
     _check_tensor(torch, x, name)
     dtype = DTYPES.get(str(x.dtype).removeprefix("torch."))
@@ -273,7 +273,7 @@ def _describe_torch(x: Any, name: str) -> Array:
         help = f"{name} has no memory of its own (vmap, fake or functional tensors): call outside of the transform"
         raise ArgumentError(f"the memory of {name} cannot be read: {fault}", "argument.memory", help=help) from None
     device = (kind, index or 0)
-    return Array("torch", dtype, tuple(x.shape), plain.stride(), pointer, device, False, plain, plain is not x)
+    return ArrayFacts("torch", dtype, tuple(x.shape), plain.stride(), pointer, device, False, plain, plain is not x)
 
 
 def _check_tensor(torch: Any, x: Any, name: str) -> None:
@@ -299,12 +299,12 @@ def gradient_fault(name: str) -> ArgumentError:
 
 
 def _aligned(cupy: Any, x: Any, size: int) -> Any:
-    """A copy of elements that are not aligned, byte by byte: CuPy's own kernels fault on them, for good."""
+    """A copy of misaligned elements, byte by byte: CuPy's own kernels fault on them, and the context is lost."""
     octets = cupy.ndarray((*x.shape, size), "uint8", x.data, (*x.strides, 1))
     return octets.copy().view(x.dtype).reshape(x.shape)
 
 
-def _describe_cupy(x: Any, name: str) -> Array:
+def _describe_cupy(x: Any, name: str) -> ArrayFacts:
     cupy = sys.modules["cupy"]
     if type(x) is not cupy.ndarray:
         kind = type_name(type(x))
@@ -318,4 +318,4 @@ def _describe_cupy(x: Any, name: str) -> Array:
     plain = x if steps and x.data.ptr % size == 0 else _aligned(cupy, x, size)
     strides = tuple(s // size for s in plain.strides)
     device = ("cuda", plain.data.device_id)
-    return Array("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)
+    return ArrayFacts("cupy", dtype, plain.shape, strides, plain.data.ptr, device, False, plain, plain is not x)

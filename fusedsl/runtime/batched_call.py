@@ -1,4 +1,4 @@
-"""Many calls of one kernel as one launch record, and a prepared call over lists, whose outputs overlap nothing."""
+"""Many calls of one kernel in one launch (foreach): parameter tables, and the prepared call over lists."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.parameters import kernel_params
 from ..kernel_ir.plan import KernelPlan
 from .argument_keys import address_of, addresses_of
-from .bind_shapes import Bound
-from .compile import Built
-from .launch import Launch
-from .launch_records import Payloads, pointer_slots, scalar_slots, template
+from .bind_shapes import BoundKernel
+from .compile import CompiledKernel
+from .launch import LaunchRecord
+from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
 from .outputs import mark_written
 from .parameter_block import PointerSlot, ScalarSlot
-from .prepared_call import Call
+from .prepared_call import PreparedCall
 
-GRID = (1 << 31) - 1  # blocks of a launch
+MAX_GRID_BLOCKS = (1 << 31) - 1  # blocks of a launch
 LARGE_PARAMETERS = 12_010  # the CUDA version from which on a kernel takes 32 KB of parameters
 
 
 @dataclass(frozen=True)
-class Places(Payloads):
-    """The payloads of one call among many: its arguments by their places in the lists, results list after list."""
+class BatchedPayloads(PayloadLayout):
+    """The payload indices of one call of many: arguments by `argument_indices`, results list after list."""
 
-    places: tuple[int, ...] = ()
+    argument_indices: tuple[int, ...] = ()
     call: int = 0
     calls: int = 1
 
     def argument(self, k: int) -> int:
-        return self.places[k]
+        return self.argument_indices[k]
 
     def result(self, k: int) -> int:
         return super().result(k * self.calls + self.call)
 
 
 @dataclass(frozen=True)
-class Member:
-    """One call's use of a kernel: its plan, its numbers, and where its arrays stand."""
+class BatchMember:
+    """One call's use of a kernel: its plan, its bound shapes, and its payload indices."""
 
     plan: KernelPlan
-    bound: Bound
+    bound: BoundKernel
     geometry: LaunchConfig
-    where: Places
+    payload_layout: BatchedPayloads
     temporaries: Sequence[int]
     extents: Mapping[Symbol, int]
 
 
-def largest_table(cuda: int) -> int:
+def max_table_words(cuda: int) -> int:
     """Words of a parameter block under this version of CUDA, as the driver counts (12010 is 12.1)."""
     return BLOCK_WORDS[-1] if cuda >= LARGE_PARAMETERS else SMALL_WORDS
 
 
-def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> BatchedCalls:
-    """The table of so many calls of a kernel; `shared` are the arguments that are the same for all calls."""
+def parameter_table(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int], largest: int) -> BatchedCalls:
+    """The table of `calls` calls of a kernel; `shared` are the arguments that are the same for all calls."""
     kinds = [slot.kind for slot in kernel_params(built_for)]
     common = set(shared)
     alike = [use.kind == "argument" and use.source in common for use in plan.scalars]
@@ -70,12 +70,12 @@ def table_of(plan: KernelPlan, built_for: Any, calls: int, shared: Iterable[int]
     )
 
 
-def chunks(members: Sequence[Member], capacity: int) -> Iterator[list[Member]]:
-    """The members of each launch: as many as a table holds and a grid has blocks for."""
-    chunk: list[Member] = []
+def chunks(members: Sequence[BatchMember], capacity: int) -> Iterator[list[BatchMember]]:
+    """The members of each launch: as many as the table's capacity and the grid limit allow."""
+    chunk: list[BatchMember] = []
     blocks = 0
     for member in members:
-        if chunk and (len(chunk) == capacity or blocks + member.geometry.blocks > GRID):
+        if chunk and (len(chunk) == capacity or blocks + member.geometry.blocks > MAX_GRID_BLOCKS):
             yield chunk
             chunk, blocks = [], 0
         chunk.append(member)
@@ -83,9 +83,14 @@ def chunks(members: Sequence[Member], capacity: int) -> Iterator[list[Member]]:
     yield chunk
 
 
-def many_launch(
-    driver: Any, function: Any, built: Built, members: Sequence[Member], numbers: list[int], names: Sequence[str]
-) -> Launch:
+def batched_launch(
+    driver: Any,
+    function: Any,
+    built: CompiledKernel,
+    members: Sequence[BatchMember],
+    numbers: list[int],
+    names: Sequence[str],
+) -> LaunchRecord:
     """The launch record of a kernel over a table: one launch for all members."""
     table = built.kernel.batched
     assert table is not None
@@ -95,33 +100,37 @@ def many_launch(
     scalars: list[ScalarSlot] = []
     first = 0
     for call, member in enumerate(members):
-        filled = np.frombuffer(template(built.kernel, member.bound, built.schedule), np.int64)
+        filled = np.frombuffer(block_template(built.kernel, member.bound, built.schedule), np.int64)
         at = table.fixed_at + call * table.fixed
         words[at : at + table.fixed] = filled[table.pointers : table.pointers + table.fixed]
         halves[2 * table.starts_at + call] = first
         first += member.geometry.blocks
         shift = 8 * call * table.pointers
-        found = pointer_slots(member.plan, member.bound, built.kernel, member.where, member.temporaries)
-        pointers += [slot._replace(offset=slot.offset + shift) for slot in found]
-        found_scalars = scalar_slots(member.plan, built.kernel, member.bound, member.where, numbers, member.extents)
-        own = [found_scalars[k] for k in table.own]
+        call_pointers = pointer_slots(
+            member.plan, member.bound, built.kernel, member.payload_layout, member.temporaries
+        )
+        pointers += [slot._replace(offset=slot.offset + shift) for slot in call_pointers]
+        call_scalars = scalar_slots(
+            member.plan, built.kernel, member.bound, member.payload_layout, numbers, member.extents
+        )
+        own = [call_scalars[k] for k in table.own]
         begin = table.own_at(call)
         scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
         if call == 0:
-            last = [found_scalars[k] for k in table.shared]
+            last = [call_scalars[k] for k in table.shared]
             scalars += [slot._replace(offset=8 * (table.shared_at + k)) for k, slot in enumerate(last)]
     words[table.count_at] = len(members)
     shared = max(member.geometry.shared for member in members)
     geometry = replace(members[0].geometry, blocks=first, shared=shared)
-    return Launch(driver, function, geometry, words.tobytes(), pointers, scalars, names)
+    return LaunchRecord(driver, function, geometry, words.tobytes(), pointers, scalars, names)
 
 
 # -- calls
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """The bytes from `low` to `high` that an array spans: an argument's, or the output `output`'s."""
+class AddressRange:
+    """The byte range from `low` to `high` of an array: argument `index`, or with `output`, output `index`."""
 
     low: int
     high: int
@@ -129,35 +138,35 @@ class Stretch:
     output: bool
 
 
-def clashes(stretches: Iterable[Stretch]) -> Iterator[tuple[Stretch, Stretch]]:
-    """The pairs of stretches that meet and of which one is an output's, by address."""
-    live: list[Stretch] = []
-    for one in sorted(stretches, key=lambda s: s.low):
-        if one.low == one.high:
+def overlapping_ranges(stretches: Iterable[AddressRange]) -> Iterator[tuple[AddressRange, AddressRange]]:
+    """The pairs of ranges that overlap and of which at least one is an output."""
+    live: list[AddressRange] = []
+    for current in sorted(stretches, key=lambda s: s.low):
+        if current.low == current.high:
             continue
-        live = [other for other in live if other.high > one.low]
+        live = [other for other in live if other.high > current.low]
         for other in live:
-            if one.output or other.output:
-                yield other, one
-        live.append(one)
+            if current.output or other.output:
+                yield other, current
+        live.append(current)
 
 
-class ManyCall(Call):
+class BatchedCall(PreparedCall):
     """A prepared call over lists: its arguments and results are those of all calls, list after list."""
 
-    _trusted: tuple[list, list] | None = None  # payloads and addresses of outputs that may be written together
+    _known_disjoint: tuple[list, list] | None = None  # payloads and output addresses that passed may_write
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
         return self.run(payloads, outs, [] if outs is None else addresses_of(outs))
 
     def run(self, payloads: list, outs: Sequence[Any] | None, addresses: list[int]) -> list:
-        """The same where the addresses of `outs` are known, 0 for None."""
+        """`__call__` if the addresses of `outs` are known, 0 for None."""
         if outs is None:
-            results = [make() for make in self.makers]
+            results = [make() for make in self.allocators]
             addresses = addresses_of(results)
-        elif 0 in addresses:  # to be made, or of an empty array
-            results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+        elif 0 in addresses:  # to be allocated, or of an empty array
+            results = [make() if given is None else given for make, given in zip(self.allocators, outs)]
             addresses = addresses_of(results)
         else:
             results = list(outs)
@@ -173,26 +182,28 @@ class ManyCall(Call):
             mark_written([out for out in outs if out is not None])
         return results
 
-    def trust(self, payloads: Sequence[Any], addresses: list[int]) -> None:
-        """Remember that these outputs have been found to overlap nothing that they may not."""
-        self._trusted = (list(payloads), addresses)
+    def mark_disjoint(self, payloads: Sequence[Any], addresses: list[int]) -> None:
+        """Cache that these outputs overlap nothing that they may not."""
+        self._known_disjoint = (list(payloads), addresses)
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
-        """Whether these outputs overlap nothing but the arguments that each may be in place of."""
+        """Whether these outputs overlap nothing except the arguments that they may replace in place."""
         return self.may_write_at(payloads, outs, addresses_of(outs))
 
     def may_write_at(self, payloads: Sequence[Any], outs: Sequence[Any], addresses: list[int]) -> bool:
-        """The same where the addresses of `outs` are known, 0 for None."""
+        """`may_write` if the addresses of `outs` are known, 0 for None."""
         if self.library == "numpy" and not all(out is None or out.flags.writeable for out in outs):
             return False
-        if self._trusted == (payloads, addresses):
+        if self._known_disjoint == (payloads, addresses):
             return True
         same = {k for k, r in self.in_place if payloads[k] == addresses[r]}
-        stretches = [Stretch(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same]
+        stretches = [
+            AddressRange(payloads[k] + a, payloads[k] + b, k, False) for k, a, b in self.spans if k not in same
+        ]
         for r, (address, span) in enumerate(zip(addresses, self.out_spans)):
             if address and span is not None:
-                stretches.append(Stretch(address + span[0], address + span[1], r, True))
-        if next(clashes(stretches), None) is not None:
+                stretches.append(AddressRange(address + span[0], address + span[1], r, True))
+        if next(overlapping_ranges(stretches), None) is not None:
             return False
-        self.trust(payloads, addresses)
+        self.mark_disjoint(payloads, addresses)
         return True

@@ -1,4 +1,4 @@
-"""Meets a kernel plan with concrete arrays: merges axes, and gives the kernel that the shapes call for."""
+"""Binds a kernel plan to the arrays of a call: merges axes, and gives the kernel for these shapes with its strides."""
 
 from __future__ import annotations
 
@@ -26,71 +26,68 @@ from ..kernel_ir.memory_access import (
 )
 from ..kernel_ir.phase import Phase
 from ..kernel_ir.plan import KernelPlan
-from .layout import ALIGNMENT, Layout, byte_steps, place_array
+from .layout import ALIGNMENT, ArrayLayout, bound_strides, byte_strides
 
 
 @dataclass(frozen=True)
-class Family:
-    """Calls of a program whose arrays have the same dtypes and ranks, whatever their shapes: they have few binaries.
+class SpecializationGroup:
+    """Calls of a program whose arrays have the same dtypes and ranks: they share a quota of specialised binaries.
 
-    So many of these are its `own`, each for one class of shapes (see `lengths`).
+    The first `limit` classes of shapes get a binary each (see specialize.py); the others share generic ones.
     """
 
     name: str
     options: str
-    kinds: tuple[tuple[str, int], ...]
-    own: int
+    signature: tuple[tuple[str, int], ...]
+    limit: int
 
 
 @dataclass(frozen=True)
-class Bound:
-    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand.
-
-    `streamed` is the same computation for a row that does not stay on the chip. Where arrays lie along an axis that is
-    kept, `across` are both again, with vectors along that axis.
-    """
+class BoundKernel:
+    """A kernel with the numbers of one call: extents of its axes, strides and offsets (in elements) per operand."""
 
     kernel: KernelIR
     extents: tuple[int, ...]
     strides: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
-    steps: tuple[tuple[int, ...], ...] = ()  # per operand whose addresses a kernel computes: bytes along its own axes
-    streamed: KernelIR | None = None
-    across: tuple[KernelIR, KernelIR] | None = None
-    chained: bool = False  # its call has several launches
-    family: Family | None = None  # whose kernels have few binaries in all; None where every length has its own
-    units: bool = False  # its plan is for arguments some of whose extents are 1
-    loose: bool = False  # … for any extents, though some are 1
+    byte_strides: tuple[tuple[int, ...], ...] = ()  # of operands whose addresses the kernel computes, along their axes
+    looped: KernelIR | None = None  # the same computation for a row that does not stay on chip
+    transposed: tuple[KernelIR, KernelIR] | None = None  # both with vectors across the columns, if arrays lie so
+    chained: bool = False  # the call has several launches, which may overlap
+    specialization_group: SpecializationGroup | None = None  # None if every class of lengths gets a binary
+    has_unit_extents: bool = False  # the plan is for some extents of 1
+    symbolic_units: bool = False  # the plan is for any extents, although some are 1 in this call
 
     @property
     def empty(self) -> bool:
-        """Nothing is stored: no launch."""
+        """Whether nothing is stored: no launch."""
         if self.kernel.column_epilogue is not None:
             return False
         if self.kernel.attention is not None:
             return 0 in self.extents[: self.kernel.row_axes]
-        rows_only = self.kernel.phases[-1].folds or self.streamed
+        rows_only = self.kernel.phases[-1].folds or self.looped
         outputs = self.kernel.row_axes if rows_only else len(self.extents)
         return any(n == 0 for n in self.extents[:outputs])
 
 
 @dataclass(frozen=True)
-class _Placed:
-    """The arrays of a plan in one call, each with its strides along the iteration axes and along the places of an order
-    (none where it does not hold them), the offset and the address of its first element, and `byte_steps`."""
+class _BoundArrays:
+    """The arrays of a plan in one call, an entry per array."""
 
     dtypes: tuple[DType, ...]
     strides: tuple[tuple[int, ...], ...]
     ranks: tuple[tuple[int, ...], ...]
     offsets: tuple[int, ...]
     addresses: tuple[int, ...]
-    steps: tuple[tuple[int, ...], ...]
+    byte_strides: tuple[tuple[int, ...], ...]
 
 
-def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> _Placed:
+def _bind_arrays(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
+) -> _BoundArrays:
     axes = len(plan.rows) + len(plan.columns)
-    placed = [place_array(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
-    return _Placed(
+    placed = [bound_strides(use, layouts, extents, axes + len(plan.ranks)) for use in plan.arrays]
+    return _BoundArrays(
         tuple(use.dtype for use in plan.arrays),
         tuple(strides[:axes] for strides, _ in placed),
         tuple(
@@ -102,47 +99,54 @@ def _place(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents:
             (layouts[use.kind, use.index].address + offset * use.dtype.itemsize) % ALIGNMENT
             for use, (_, offset) in zip(plan.arrays, placed)
         ),
-        tuple(byte_steps(use, layouts, extents) for use in plan.arrays),
+        tuple(byte_strides(use, layouts, extents) for use in plan.arrays),
     )
 
 
-def bind(
-    plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int], loose: bool = False
-) -> Bound:
+def bind_kernel(
+    plan: KernelPlan,
+    layouts: Mapping[tuple[str, int], ArrayLayout],
+    extents: Mapping[Symbol, int],
+    symbolic_units: bool = False,
+) -> BoundKernel:
     """The kernel for arrays of these layouts (by kind and index), with its numbers.
 
-    Where it is to be `loose`, axes that the plan has for any extent stay where theirs is 1: of columns, and of rows
-    that lie across what is contiguous; else one, where there is but one row.
+    With `symbolic_units`, an axis whose extent is symbolic in the plan is kept even if its extent is 1: any column
+    axis, and row axes that lie across the contiguous one; else one of them, if there is a single row.
     """
     rows = tuple(evaluate(d, extents) for d in plan.rows)
     columns = tuple(evaluate(d, extents) for d in plan.columns)
-    placed = _place(plan, layouts, extents)
+    placed = _bind_arrays(plan, layouts, extents)
     if plan.attention is not None:
-        return _bind_stream(plan, rows + columns, placed, loose)
-    merged, row_axes = _merged(plan, rows, columns, placed, loose)
+        return _bind_stream(plan, rows + columns, placed, symbolic_units)
+    merged, row_axes = _merged(plan, rows, columns, placed, symbolic_units)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
     far = any(
         max_offset(merged.extents + places, line) >= INDEX64_FROM for line, rank in zip(lines, placed.ranks) if rank
     )
     kernel = _kernel(plan, merged, row_axes, placed, merged.index64 or far)
-    streamed = None
+    looped = None
     if not plan.is_elementwise and not plan.column_epilogue:
-        streamed = replace(kernel, phases=plan.looped, resident=False)
-    across = None
-    if streamed is not None and _may_turn(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
-        across = (_turned(plan, kernel, merged, placed), _turned(plan, streamed, merged, placed))
-    return Bound(kernel, merged.extents, lines, placed.offsets, placed.steps, streamed, across)
+        looped = replace(kernel, phases=plan.looped, resident=False)
+    transposed = None
+    if looped is not None and _may_transpose(plan) and prefers_row_axis_vectors(merged, row_axes, placed.dtypes):
+        transposed = (_transposed(plan, kernel, merged, placed), _transposed(plan, looped, merged, placed))
+    return BoundKernel(kernel, merged.extents, lines, placed.offsets, placed.byte_strides, looped, transposed)
 
 
-NO_AXIS = -1  # stands for an axis of 1, where a kernel has none of its kind
+NO_AXIS = -1  # an axis of extent 1, if a kernel has no row or column axis
 
 
-def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], extents: Mapping[Symbol, int]) -> Bound:
-    """The kernel that serves arrays of any layout and any extents, with the numbers of these: no axes are merged, and
-    every stride is a number. It is for the CPU, which knows no vectors but those that its compiler finds."""
+def bind_general(
+    plan: KernelPlan, layouts: Mapping[tuple[str, int], ArrayLayout], extents: Mapping[Symbol, int]
+) -> BoundKernel:
+    """The kernel that serves any layout and any extents, with the numbers of this call: no axes are merged.
+
+    Every stride is a parameter. This kernel is for the CPU, whose compiler vectorises by itself.
+    """
     rows, columns = ([evaluate(d, extents) for d in dims] for dims in (plan.rows, plan.columns))
-    placed = _place(plan, layouts, extents)
+    placed = _bind_arrays(plan, layouts, extents)
     uses = [{c.axis for c in use.at} for use in plan.arrays]
     if plan.attention is not None:
         bound = _bind_stream(plan, (*rows, *columns), placed, True)
@@ -155,31 +159,31 @@ def bind_general(plan: KernelPlan, layouts: Mapping[tuple[str, int], Layout], ex
     of_columns = list(range(len(rows), len(rows) + len(columns))) or [NO_AXIS]
     order = [*of_rows, *of_columns]
     numbers = [*rows, *columns]
-    apart = MergedAxes(
+    unmerged = MergedAxes(
         tuple(1 if a == NO_AXIS else numbers[a] for a in order),
         tuple(tuple(0 if a == NO_AXIS else line[a] for a in order) for line in placed.strides),
         tuple(() if a == NO_AXIS else (a,) for a in order),
     )
-    kernel = _kernel(plan, apart, len(of_rows), placed, True)
+    kernel = _kernel(plan, unmerged, len(of_rows), placed, True)
     operands = [_any_strides(operand, order, axes) for operand, axes in zip(kernel.operands, uses)]
     kernel = replace(kernel, operands=tuple(operands), constant_scalars=())
-    lines = tuple(line + rank for line, rank in zip(apart.strides, placed.ranks))
-    return Bound(kernel, apart.extents, lines, placed.offsets, placed.steps)
+    lines = tuple(line + rank for line, rank in zip(unmerged.strides, placed.ranks))
+    return BoundKernel(kernel, unmerged.extents, lines, placed.offsets, placed.byte_strides)
 
 
 def _any_strides(operand: Operand, order: Iterable[int], axes: Container[int | None]) -> Operand:
-    """An operand of which is known along which axes it varies, and nothing else."""
+    """An operand whose strides are unknown, except for the axes along which it does not vary."""
     strides = "".join("s" if a in axes else "0" for a in order)
     return replace(operand, strides=strides, rank="s" if operand.rank else "")
 
 
 def _merged(
-    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _Placed, loose: bool
+    plan: KernelPlan, rows: tuple[int, ...], columns: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool
 ) -> tuple[MergedAxes, int]:
-    """The axes that a kernel runs over, and how many of them are rows'."""
+    """The axes that a kernel runs over after merging, and how many of them are row axes."""
     outputs = range(plan.inputs, len(plan.arrays))
     keep = [p.axis for p in plan.positions]
-    stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if loose and not isinstance(d, int)]
+    stay = [a for a, d in enumerate((*plan.rows, *plan.columns)) if symbolic_units and not isinstance(d, int)]
     if plan.is_elementwise:
         return merge_axes(columns, placed.strides, outputs, keep, stay), 0
     merged, row_axes = merge_row_axes(rows, columns, placed.strides, outputs, keep, stay)
@@ -190,8 +194,8 @@ def _merged(
     return merged, row_axes
 
 
-def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed, wide: bool) -> KernelIR:
-    """The kernel of merged axes, for a row that stays on the chip."""
+def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays, wide: bool) -> KernelIR:
+    """The kernel over merged axes, for a row that stays on chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
     nears = [(-1, "element")] * len(plan.arrays)
     if plan.is_elementwise:
@@ -220,8 +224,8 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed
     )
 
 
-def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Placed) -> tuple[tuple[str, ...], int]:
-    """What the innermost axis allows of each array (see Operand), and the elements of a steady vector."""
+def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays) -> tuple[tuple[str, ...], int]:
+    """The access mode of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
         return elementwise_access(merged, placed.dtypes, placed.addresses), 0
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
@@ -233,26 +237,26 @@ def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _Plac
     return tuple("vector" if a == "vector" and steady > 1 else "element" for a in access), steady
 
 
-def _literals(plan: KernelPlan, placed: _Placed) -> tuple[tuple[str, int], ...]:
-    """The strides among the scalars that are those of neighbours, in bytes."""
-    found = []
+def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], ...]:
+    """The byte strides among the scalars that are one element, as compile-time constants."""
+    literals = []
     for scalar in plan.scalars:
         if scalar.kind == "stride":
             array, axis = scalar.source
             size = plan.arrays[array].dtype.itemsize
-            found += [(scalar.value.name, size)] if placed.steps[array][axis] == size else []
-    return tuple(found)
+            literals += [(scalar.value.name, size)] if placed.byte_strides[array][axis] == size else []
+    return tuple(literals)
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, loose: bool) -> Bound:
-    """A pass over scores: its axes stay as they are, and a stride of one element is known on any of them."""
+def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool) -> BoundKernel:
+    """An attention kernel: its axes are not merged, and a unit stride is recognised on any axis."""
     assert plan.attention is not None
-    lines = [tuple(0 if n == 1 and not loose else s for n, s in zip(extents, line)) for line in placed.strides]
+    lines = [tuple(0 if n == 1 and not symbolic_units else s for n, s in zip(extents, line)) for line in placed.strides]
     access = [
         _access(line, use.dtype.itemsize, address) if plan.attention.running_reference else "element"
         for use, line, address in zip(plan.arrays, lines, placed.addresses)
     ]
-    for k, axis, whole in _gathered(plan, plan.attention, placed):
+    for k, axis, whole in _paged_arrays(plan, plan.attention, placed):
         lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
         access[k] = "vector" if whole else "element"
     operands = tuple(
@@ -276,44 +280,43 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _Placed, lo
         fastmath=plan.fastmath,
         batch_invariant_width=int(plan.batch_invariant),
     )
-    return Bound(kernel, extents, tuple(lines), placed.offsets, placed.steps)
+    return BoundKernel(kernel, extents, tuple(lines), placed.offsets, placed.byte_strides)
 
 
 def _lengths(plan: KernelPlan) -> tuple[str, ...]:
-    """The integers among the scalars that are extents of the kernel's axes."""
+    """The integer scalars that are extents of the kernel's axes."""
     axes = (*plan.rows, *plan.columns)
     uses = [s for s in plan.scalars if s.kind == "extent" and s.source in axes]
     return tuple(s.value.name for s in uses if s.value.dtype is INT64)
 
 
-def _gathered(plan: KernelPlan, stream: AttentionBody, placed: _Placed) -> Iterator[tuple[int, int, bool]]:
-    """The arrays whose lines are looked up, with the iteration axis along which neighbours lie beside each other, and
-    whether every line begins at a multiple of 16 bytes."""
+def _paged_arrays(plan: KernelPlan, stream: AttentionBody, placed: _BoundArrays) -> Iterator[tuple[int, int, bool]]:
+    """The paged arrays: operand, the iteration axis that is contiguous in memory, whether rows are 16-byte aligned."""
     axes = (stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
     for line, axis in zip((stream.paged.k, stream.paged.v) if stream.paged else (), axes):
         if line is None:
             continue
-        steps, size = list(placed.steps[line.operand]), plan.arrays[line.operand].dtype.itemsize
+        steps, size = list(placed.byte_strides[line.operand]), plan.arrays[line.operand].dtype.itemsize
         if steps.pop(line.inner_axis) == size:
             whole = not placed.addresses[line.operand] and all(step % ALIGNMENT == 0 for step in steps)
             yield line.operand, axis, whole
 
 
 def _access(strides: tuple[int, ...], size: int, address: int) -> str:
-    """ "vector" where every line of an array begins at a multiple of 16 bytes, and none goes backwards."""
+    """ "vector" if every row of an array begins at a multiple of 16 bytes and no stride is negative, else "element"."""
     apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
     return "element" if apart or address else "vector"
 
 
-def _may_turn(plan: KernelPlan) -> bool:
-    """Whether the vectors of a row kernel may lie across its columns: none of them is ordered, scanned or fetched."""
+def _may_transpose(plan: KernelPlan) -> bool:
+    """Whether a row kernel may vectorise across its columns: nothing of it is sorted, scanned or gathered."""
     along = any(part.scans or part.select for phase in plan.resident for part in phase.passes)
     return not plan.pointers and not plan.column_epilogue and not along
 
 
-def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Placed) -> KernelIR:
+def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _BoundArrays) -> KernelIR:
     """The same kernel with vectors that lie across its columns."""
-    alone = _alone(plan, kernel.phases, merged, kernel.row_axes)
+    alone = _only_operand(plan, kernel.phases, merged, kernel.row_axes)
     words = state_words(kernel.phases)
     width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
     if plan.batch_invariant:
@@ -322,8 +325,8 @@ def _turned(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: _Pla
     return replace(kernel, operands=operands, row_vector_width=width)
 
 
-def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:
-    """The operand that all work on elements reads, where states are all that it makes; -1 where there is none."""
+def _only_operand(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_axes: int) -> int:
+    """The single operand that element bodies read, if the kernel stores nothing but reduced states; else -1."""
     first, *others = phases
     read = {value.name for part in first.passes for value in part.reads}
     loads = {load.operand for load in plan.loads if load.value.name in read}
@@ -333,5 +336,5 @@ def _alone(plan: KernelPlan, phases: tuple[Phase, ...], merged: MergedAxes, row_
 
 
 def _rank_letter(strides: tuple[int, ...]) -> str:
-    """How an array goes from place to place of an order; "" where it does not."""
+    """How an array is strided along the ranks of a sort; "" if it does not vary there."""
     return "".join("1" if s == 1 else "s" for s in strides)

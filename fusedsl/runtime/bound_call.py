@@ -1,4 +1,4 @@
-"""A call with its arguments fixed: what Kernel.bind returns. Its parameter blocks are filled in once."""
+"""Calls with fixed arguments, as Kernel.bind returns them: their parameter blocks are filled in once."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import FusedslError
-from ..generated_code import Lines
+from ..generated_code import FunctionWriter
 from .argument_keys import address_of
-from .captured_graphs import Graph
-from .cuda_streams import stream_text
+from .captured_graphs import CapturedGraph
+from .cuda_streams import stream_expression
 from .driver import driver
-from .native_entry import Entry, graph_launcher
+from .native_entry import NativeEntry, graph_launcher
 from .outputs import version_counter
-from .prepared_call import Call
+from .prepared_call import PreparedCall
 
-BOUND_CALLS = 4  # on a stream until it has a graph there
+CALLS_BEFORE_GRAPH = 4  # calls on a stream until a graph is recorded for it
 
 
 class BoundCall(Protocol):
-    """Computes the same results from the same arrays again, whatever these hold by then: `bound()`.
+    """Recomputes the same results from the same arrays, whatever these hold by then: `bound()`.
 
-    `result` is where they go (a tuple of several), and what a call returns. Runs on the caller's current stream. Python
-    numbers keep the value that they had. Threads may call at once, as long as they do not write the same results.
+    `result` is the output array (a tuple of several) that a call writes and returns. A call runs on the caller's
+    current stream. Python numbers keep the value that they had. Threads may call at once, as long as they write other
+    results.
     """
 
     result: Any
-    fixed: Fixed
+    capturable: CapturableLaunch
 
     def __call__(self) -> Any: ...
 
 
 @dataclass(frozen=True)
-class Fixed:
-    """What a bound call is for a graph. On a CUDA `device`, `fire(stream)` launches it once on that stream, and so does
-    `record(stream)` in a capture of ours; `stream()` is the caller's current one, and `written` are torch's tensors
-    that it writes.
-    """
+class CapturableLaunch:
+    """The launches of a bound call, as a CUDA graph records them; without fields if they cannot be recorded."""
 
-    device: int | None = None
-    fire: Callable[[int], None] | None = None
-    stream: Callable[[], int] | None = None
-    written: tuple = ()
-    record: Callable[[int], None] | None = None
+    device: int | None = None  # of the CUDA device; None on the CPU
+    fire: Callable[[int], None] | None = None  # launches once on this stream
+    stream: Callable[[], int] | None = None  # the caller's current stream
+    written: tuple = ()  # torch tensors that the call writes
+    record: Callable[[int], None] | None = None  # launches on a stream that we capture
 
 
-def bind_results(bound: Any, result: Any, fixed: Fixed) -> BoundCall:
-    """A function of nothing as a bound call."""
-    bound.result, bound.fixed = result, fixed
-    bound.__qualname__ = "Kernel.bind.<locals>.bound"  # by which pickle says why it cannot take it along
+def bind_results(bound: Any, result: Any, fixed: CapturableLaunch) -> BoundCall:
+    """A function without arguments as a bound call."""
+    bound.result, bound.capturable = result, fixed
+    bound.__qualname__ = "Kernel.bind.<locals>.bound"  # pickle names it in its error
     return bound
 
 
-def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None) -> BoundCall:
+def fix_arguments(
+    call: PreparedCall, payloads: Sequence[Any], results: Sequence[Any], kept: Any, device: int | None
+) -> BoundCall:
     """A prepared call that writes `results`, on a CUDA `device` or (None) the CPU; `kept` stays alive with it.
 
     DTypeError for a number that does not fit its parameter.
@@ -64,19 +64,19 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
-    once = Lines()
+    once = FunctionWriter()
     _fire(call, values, once)
     once.name((memory, kept, results))  # which live as long as the function
     once.add("return None")
     fire = once.function("fire", "stream")
-    lines = Lines()
-    lines.add(f"stream = {stream_text(call.stream, lines.name)}")
-    if hasattr(memory, "record_stream"):  # torch's, which is to know of all streams that use it
+    lines = FunctionWriter()
+    lines.add(f"stream = {stream_expression(call.stream, lines.name)}")
+    if hasattr(memory, "record_stream"):  # torch's allocator must know all streams that use the memory
         known = {call.stream()}
         lines.add(f"if stream not in {lines.name(known)}:", f"    {lines.name(known.add)}(stream)")
         lines.add(f"    {lines.name(_record_stream)}({lines.name(memory)}, stream)")
-    if device is not None and driver().entry.value:
-        graphs = _Graphs(fire, chained(call, values), device)
+    if device is not None and driver().launch_address.value:
+        graphs = _StreamGraphs(fire, overlapped_launches(call, values), device)
         lines.add(f"if {lines.name(graphs.get)}(stream, {lines.name(graphs.fire)})(stream):")
         lines.add(f"    {lines.name(graphs.again)}(stream)")
     else:
@@ -87,68 +87,72 @@ def fix(call: Call, payloads: Sequence[Any], results: Sequence[Any], kept: Any, 
     lines.name((memory, kept))
     bound = lines.function("bound", "")
     if device is None:
-        return bind_results(bound, result, Fixed())
-    return bind_results(bound, result, Fixed(device, fire, call.stream, written, chained(call, values)))
+        return bind_results(bound, result, CapturableLaunch())
+    return bind_results(
+        bound, result, CapturableLaunch(device, fire, call.stream, written, overlapped_launches(call, values))
+    )
 
 
-def chained(call: Call, values: Sequence[Any]) -> Callable[[int], None]:
-    """What launches a call with these payloads on a stream that is captured: the launches overlap in starting.
+def overlapped_launches(call: PreparedCall, values: Sequence[Any]) -> Callable[[int], None]:
+    """A function that launches a call with these payloads on a stream under capture; its launches overlap.
 
-    In graphs alone: on a stream, blocks that wait early are placed badly (measured: up to 1.8 times the time).
+    Only graphs overlap launches (programmatic dependent launch): on a plain stream, blocks that wait early are placed
+    badly.
     """
-    place, tickets = len(values) - len(call.numbers) - 1, call.tickets
+    # measured: up to 1.8 times the time on a plain stream
+    index, tickets = len(values) - len(call.numbers) - 1, call.tickets
 
     def launch(stream: int) -> None:
         payloads = list(values)
-        payloads[place] = 0 if tickets is None else tickets(stream, ours=True)
+        payloads[index] = 0 if tickets is None else tickets(stream, ours=True)
         for number, record in enumerate(call.records):
-            (record.follow if number else record.fire)(payloads, stream)
+            (record.fire_overlapped if number else record.fire)(payloads, stream)
 
     return launch
 
 
-class _Graphs:
-    """The graphs of a bound call by stream: `get(stream, fire)(stream)` launches; if it gives 1, `again` is to."""
+class _StreamGraphs:
+    """The graphs of a bound call by stream. `get(stream, fire)(stream)` launches; if it returns 1, call `again`."""
 
     def __init__(self, fire: Callable[[int], None], record: Callable[[int], None], device: int):
         self.launch, self.record, self.device = fire, record, device
         self.calls: dict[int, int] = {}
-        self.graphs: dict[int, Graph] = {}
-        self.builtins: dict[int, Entry] = {}
+        self.graphs: dict[int, CapturedGraph] = {}
+        self.builtins: dict[int, NativeEntry] = {}
         self.get = self.builtins.get
 
     def fire(self, stream: int) -> int:
-        """Launch on a stream that has no graph, and record one where it will be used."""
+        """Launch on a stream without a graph; after CALLS_BEFORE_GRAPH calls, record one."""
         self.launch(stream)
         self.calls[stream] = calls = self.calls.get(stream, 0) + 1
-        if calls >= BOUND_CALLS and not driver().is_capturing(stream):
-            self.graphs[stream] = graph = Graph(driver(), self.device)
-            entry = graph_launcher(ctypes.addressof(driver().entry), graph.address)
+        if calls >= CALLS_BEFORE_GRAPH and not driver().is_capturing(stream):
+            self.graphs[stream] = graph = CapturedGraph(driver(), self.device)
+            entry = graph_launcher(ctypes.addressof(driver().launch_address), graph.address)
             self._record(graph, stream)
             self.builtins[stream] = entry or self.fire
         return 0
 
     def again(self, stream: int) -> None:
-        """Launch where the graph could not be; one that is to be made anew, is."""
+        """Launch after the graph could not be launched; a retired graph is recorded again."""
         self.launch(stream)
         graph = self.graphs.get(stream)
-        if graph is not None and graph.retired and not driver().is_capturing(stream):
+        if graph is not None and graph.is_retired and not driver().is_capturing(stream):
             self._record(graph, stream)
 
-    def _record(self, graph: Graph, stream: int) -> None:
+    def _record(self, graph: CapturedGraph, stream: int) -> None:
         with contextlib.suppress(FusedslError):
-            graph.adopt(self.record, stream)
+            graph.capture(self.record, stream)
 
 
 def _record_stream(memory: Any, stream: int) -> None:
-    """Tell torch that its memory is used on a further stream, so that it is reused after that work too."""
+    """Make torch wait for a further stream before it reuses the memory."""
     import torch
 
     memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
 
 
-def _fire(call: Call, values: Sequence[Any], lines: Lines) -> None:
-    """Lines that launch a call with these payloads on `stream`."""
+def _fire(call: PreparedCall, values: Sequence[Any], lines: FunctionWriter) -> None:
+    """Generated lines that launch a call with these payloads on `stream`."""
     words, place = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
     constants = dict(enumerate(values))
     if call.tickets is not None:

@@ -1,4 +1,4 @@
-"""Compiled kernels and plans on disk: one checked file an entry; any fault is a miss, never a crash or a wrong load."""
+"""The cache on disk: compiled kernels and plans, one checked file per entry. A fault is a miss, never a wrong load."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from typing import Any, NamedTuple
 
 from .. import config
 from ..atomic_files import PART, write_whole
-from ..errors import outside
+from ..errors import caller_stacklevel
 
-FORMAT = 1  # of an entry's file
+FORMAT = 1  # version of the file format of entries
 SUFFIX = ".fused"
-REMEMBERED = 256  # entries kept in memory where the disk cannot be used
-LEFT_BEHIND = 3600  # seconds after which nobody writes to a file any more
+MAX_ENTRIES_IN_MEMORY = 256  # if the disk cannot be used
+STALE_PART_SECONDS = 3600  # after which an unfinished file has no writer any more
 DAY = 86400  # seconds; an entry's time of use is right to one
-SWEEP = 512  # entries that a process writes until it looks at the folder's size again
+ENTRIES_BETWEEN_SWEEPS = 512  # entries written between two checks of the folder's size
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 
 
-class Entry(NamedTuple):
-    """One entry as `Cache.list` shows it: size in bytes, time of writing (or use, to a day) in seconds since 1970."""
+class CacheEntry(NamedTuple):
+    """One entry of `Cache.list`: size in bytes, time of writing (or last use, to a day) in seconds since 1970."""
 
     key: str
     size: int
@@ -48,52 +48,53 @@ class Entry(NamedTuple):
 def cache_key(**parts: Any) -> str:
     """The sha256 of the versions in use and `parts` (numbers, strings, lists, mappings), in canonical JSON.
 
-    Say everything that the binary depends on: text or source, architecture, flags.
+    `parts` must contain everything that the entry depends on: text or source, architecture, flags.
     """
     whole = {"format": FORMAT, "versions": versions(), "parts": parts}
     text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+# measured: reading the versions takes 50 ms
 @cache
 def versions() -> dict[str, str]:
-    """The versions of what makes binaries, and a digest of our own sources; none of them is imported.
+    """The versions of the packages that make binaries, and a digest of our own sources; none of them is imported.
 
-    Finding out takes 50 ms, so that it is kept on disk for as long as the file system says that no file has changed.
+    The result is kept on disk for as long as no file's state has changed.
     """
     try:
         state = _file_states()
     except OSError:
-        return _found_versions()
-    known, key = Cache(), hashlib.sha256(repr((FORMAT, state)).encode()).hexdigest()
-    entry = known.get(key)
+        return _read_versions()
+    disk_cache, key = Cache(), hashlib.sha256(repr((FORMAT, state)).encode()).hexdigest()
+    entry = disk_cache.get(key)
     if entry is None:
-        entry = ({"versions": _found_versions()}, b"")
-        known.put(key, entry[0])
+        entry = ({"versions": _read_versions()}, b"")
+        disk_cache.put(key, entry[0])
     return entry[0]["versions"]
 
 
-def _found_versions() -> dict[str, str]:
+def _read_versions() -> dict[str, str]:
     from importlib import metadata
 
-    found = {"source": _own_digest()}
+    versions_ = {"source": _own_digest()}
     for name in ("fusedsl", "numba", "numba-cuda", "llvmlite"):
         try:
-            found[name] = metadata.version(name)
+            versions_[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = ""
-    return found
+            versions_[name] = ""
+    return versions_
 
 
 def _file_states() -> str:
-    """A digest of what tells that a file of ours, or of a package that makes binaries, is another one than before.
+    """A digest of file states (size, times, inode): of our sources, and of the packages that make binaries.
 
-    Nothing is gathered on the way: a new process would start to collect garbage, which takes longer than all this.
+    Lists are avoided: allocations would start a garbage collection in a new process, which takes longer than all this.
     """
     digest = hashlib.sha256()
     for name in ("numba", "numba_cuda", "llvmlite"):
         spec = None
-        with contextlib.suppress(ImportError, ValueError):  # of whoever forbids the import
+        with contextlib.suppress(ImportError, ValueError):  # an import hook may forbid the lookup
             spec = find_spec(name)
         if spec is not None and spec.origin:
             _digest_state(digest, spec.origin, os.stat(spec.origin))
@@ -102,8 +103,8 @@ def _file_states() -> str:
 
 
 def _digest_states(digest: Any, folder: str) -> None:
-    with os.scandir(folder) as found:
-        entries = sorted(found, key=attrgetter("name"))
+    with os.scandir(folder) as scan:
+        entries = sorted(scan, key=attrgetter("name"))
     for entry in entries:
         if entry.is_dir():
             if entry.name != "__pycache__":
@@ -133,8 +134,8 @@ def _own_digest() -> str:
 class Cache:
     """Entries (a JSON mapping and bytes) by key, in a folder that only its owner can write.
 
-    Processes and threads share it freely: an entry is written to a file of its own and renamed into place, and
-    checked against its digest when read. Where the folder cannot be trusted or written, entries live in memory.
+    Processes and threads share it: an entry is written to a file of its own and renamed into place, and checked against
+    its digest when it is read. If the folder cannot be trusted or written, entries live in memory.
     """
 
     def __init__(self, folder: Path | str | None = None) -> None:
@@ -142,26 +143,26 @@ class Cache:
         self._lock = threading.Lock()
         self._memory: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._usable: bool | None = None
-        self._unswept = 0  # entries to write until the folder is looked at
+        self._unswept = 0  # entries to write until the next sweep
 
     def get(self, key: str) -> tuple[dict, bytes] | None:
-        """The entry of this key, exactly as it was put; None where there is none or it is damaged."""
+        """The entry of this key, exactly as it was put; None if there is none or it is damaged."""
         _check_key(key)
         if self._writable():
             path = self._path(key)
             data = _read(path, touch=True)
             if data is not None:
-                found = _unpack(key, data)
-                if found is None:
+                entry = _unpack(key, data)
+                if entry is None:
                     _remove(path)
                 else:
-                    return found
+                    return entry
         with self._lock:
-            kept = self._memory.get(key)
-        return None if kept is None else (json.loads(kept[0]), kept[1])
+            stored = self._memory.get(key)
+        return None if stored is None else (json.loads(stored[0]), stored[1])
 
     def put(self, key: str, facts: Mapping[str, Any], binary: bytes = b"") -> None:
-        """Keep an entry, replacing what the key had. `facts` is what JSON can hold."""
+        """Store an entry, replacing the key's last one. `facts` must be JSON."""
         _check_key(key)
         text = json.dumps(facts, sort_keys=True, separators=(",", ":"))
         self._sweep()
@@ -169,21 +170,21 @@ class Cache:
             return
         with self._lock:
             self._memory[key] = (text, bytes(binary))
-            while len(self._memory) > REMEMBERED:
+            while len(self._memory) > MAX_ENTRIES_IN_MEMORY:
                 self._memory.popitem(last=False)
 
-    def list(self) -> list[Entry]:
-        """What is on disk, newest first."""
+    def list(self) -> list[CacheEntry]:
+        """The entries on disk, newest first."""
         entries = []
         for path in self._files():
             if path.suffix == SUFFIX and _KEY.fullmatch(path.stem):
                 with contextlib.suppress(OSError):
                     facts = path.lstat()
-                    entries.append(Entry(path.stem, facts.st_size, facts.st_mtime))
+                    entries.append(CacheEntry(path.stem, facts.st_size, facts.st_mtime))
         return sorted(entries, key=lambda entry: (-entry.written, entry.key))
 
     def clear(self) -> int:
-        """Forget entries, sources and what interrupted writers left. Returns how many entries there were."""
+        """Remove entries, sources and unfinished files. Returns how many entries there were."""
         count = len(self.list())
         with self._lock:
             count += len(self._memory)
@@ -194,7 +195,7 @@ class Cache:
         return count
 
     def source_path(self, name: str) -> Path:
-        """Where the generated source of this name stands, or would."""
+        """The path of the generated source of this name, whether it exists or not."""
         if not _NAME.fullmatch(name):
             raise ValueError(f"not a name for a source file: {name!r}")
         return self.folder / f"{name}.py"
@@ -202,7 +203,7 @@ class Cache:
     def write_source(self, name: str, text: str) -> str:
         """Write generated source where tracebacks and debuggers find it; returns its file name.
 
-        Where there is no disk the name is made up and only this process's tracebacks know its lines.
+        Without a disk the name is made up, and only this process's tracebacks know its lines.
         """
         path = self.source_path(name)
         data = text.encode()
@@ -213,18 +214,20 @@ class Cache:
         return made_up
 
     def _sweep(self) -> None:
-        """Before the first entry is written, and now and then: remove what writers left that were killed, an hour ago
-        or more; where the folder holds more than it may, also what was unused for longest, down to three quarters.
+        """Remove unfinished files of killed writers, an hour old or more; and old entries, if the folder is too large.
+
+        It runs before the first entry is written and after every ENTRIES_BETWEEN_SWEEPS. The least recently used files
+        are removed until the folder is at three quarters of its limit.
         """
         self._unswept -= 1
         if self._unswept > 0:
             return
-        self._unswept = SWEEP
+        self._unswept = ENTRIES_BETWEEN_SWEEPS
         files, limit = [], config.cache_megabytes() * 1_000_000
         for path in self._files():
             with contextlib.suppress(OSError):
                 facts = path.lstat()
-                if path.suffix == PART and time.time() - facts.st_mtime > LEFT_BEHIND:
+                if path.suffix == PART and time.time() - facts.st_mtime > STALE_PART_SECONDS:
                     _remove(path)
                 elif path.suffix in (SUFFIX, ".py"):
                     files.append((facts.st_mtime, getattr(facts, "st_blocks", 0) * 512 or facts.st_size, path))
@@ -244,14 +247,14 @@ class Cache:
                 yield from sorted(self.folder.iterdir())
 
     def _writable(self) -> bool:
-        """Whether the folder is ours alone; asked once, with a warning where it is not."""
+        """Whether the folder is ours alone; checked once, with a warning if it is not."""
         if self._usable is None:
             fault = _folder_fault(self.folder)
             self._usable = fault is None
             if fault:
                 message = f"fusedsl keeps compiled kernels in memory only: {self.folder} {fault}"
-                with contextlib.suppress(RuntimeWarning):  # where warnings are errors, this one ends no call
-                    warnings.warn(message, RuntimeWarning, stacklevel=outside())
+                with contextlib.suppress(RuntimeWarning):  # if warnings are errors, this one must not end the call
+                    warnings.warn(message, RuntimeWarning, stacklevel=caller_stacklevel())
         return self._usable
 
 
@@ -267,7 +270,7 @@ def _check_key(key: str) -> None:
 
 
 def _folder_fault(folder: Path) -> str | None:
-    """Why a folder cannot be used, None where it can; makes it where it is missing."""
+    """Why a folder cannot be used, or None; creates a missing folder."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
@@ -321,7 +324,7 @@ _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr
 
 
 def _read(path: Path, touch: bool = False) -> bytes | None:
-    """The bytes of a file of ours, None where there is none; `touch` keeps its time right to a day."""
+    """The bytes of a file of ours, or None; `touch` keeps its time right to a day."""
     try:
         number = os.open(path, os.O_RDONLY | _NO_LINKS | getattr(os, "O_NONBLOCK", 0))
         with open(number, "rb") as file:
@@ -337,7 +340,7 @@ def _read(path: Path, touch: bool = False) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> bool:
-    """Write for the owner alone; False where that fails."""
+    """Write for the owner alone; False if that fails."""
     try:
         write_whole(path, data, 0o600)
         return True

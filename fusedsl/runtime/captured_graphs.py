@@ -1,8 +1,8 @@
-"""Graphs of calls that are made again and again: the driver launches one in a third of the time that a kernel takes.
+"""CUDA graphs of repeated calls: the driver launches a graph in a third of the time that a kernel takes.
 
-A call that is repeated on one stream gets a graph, whose parameters are changed in place where they differ. Machine
-code (entry.py) launches it where nothing is against it: on its own stream, which is not captured, and while no other
-thread does so. Anything else is a launch of kernels, as before.
+A call that is repeated on one stream gets a graph, whose parameters are updated in place if they differ. Machine code
+(native_entry.py) launches it if the stream is the graph's own and is not captured, and no other thread launches it at
+the same time. Any other call launches its kernels, as before.
 
 Sources: CUDA driver API, "Graph Management" and "Stream Management" (capture).
 """
@@ -21,33 +21,37 @@ from ..config import launch_graphs
 from ..errors import FusedslError
 from .driver import Driver
 
-CALLS = 64  # of a call until it has a graph
-MOST = 128  # graphs of a process: each takes 110 KB of the device
-RENEWED = 1 << 14  # launches until a graph is made anew: what the driver keeps of them goes with it
-_HEAD = 12  # words before the block, as entry.py has them
+CALLS_BEFORE_CAPTURE = 64  # calls on one stream until a graph is made
+MAX_GRAPHS = 128  # graphs per process; each takes 110 KB of device memory
+LAUNCHES_BEFORE_RENEWAL = 1 << 14  # the driver's memory of a graph's launches is freed with the graph
+_HEAD = 12  # words before the block; see %graph in native_entry_ir.py
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _THREAD_LOCAL = 1  # CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
 _FUNCTIONS = ("cuGraphLaunch", "cuStreamIsCapturing", "cuGraphExecKernelNodeSetParams_v2")
 _lock = threading.Lock()
-_alive = 0
+_live_graphs = 0
 
 
-class Graph:
-    """Room for a graph, which machine code knows by its `address`; there is one once `record` or `adopt` is called.
+class CapturedGraph:
+    """A CUDA graph and the memory by whose `address` machine code launches it; `capture_kernel` or `capture` makes it.
 
-    `block` is the size in bytes of the parameters that may differ from call to call. After `renewed` launches it is
-    retired (0: never, None: RENEWED).
+    `block` is the size in bytes of the parameters that may differ from call to call. After `renewed` launches the graph
+    is retired (0: never, None: LAUNCHES_BEFORE_RENEWAL).
     """
 
     def __init__(self, driver: Driver, device: int, block: int = 0, renewed: int | None = None):
         self.driver, self.device = driver, device
         self.words = (c_uint64 * (_HEAD + block // 8))()
         self.address = ctypes.addressof(self.words)
-        self.words[4], self.words[10], self.words[11] = CALLS, RENEWED if renewed is None else renewed, block
-        self._graph = self._made = 0
+        self.words[4], self.words[10], self.words[11] = (
+            CALLS_BEFORE_CAPTURE,
+            LAUNCHES_BEFORE_RENEWAL if renewed is None else renewed,
+            block,
+        )
+        self._graph = self._executable = 0
         self._counted = False
 
-    def record(self, function: int, head: bytes, block: bytes, stream: int) -> None:
+    def capture_kernel(self, function: int, head: bytes, block: bytes, stream: int) -> None:
         """Make the graph of one kernel with this launch configuration and parameter block, for a stream."""
         at, d = self.address + 8 * _HEAD, self.driver
         self._destroy()
@@ -57,57 +61,57 @@ class Graph:
         self._size = c_size_t(len(block))
         self._extra = (c_uint64 * 5)(1, at, 2, ctypes.addressof(self._size), 0)
         # struct CUDA_KERNEL_NODE_PARAMS: function, grid, block, shared bytes, kernelParams, extra, kernel, context
-        told = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
-        self._told = (ctypes.c_char * len(told)).from_buffer_copy(told)
-        graph, node, made = c_void_p(), c_void_p(), c_void_p()
+        parameters = struct.pack("<Q28s4x4Q", function, head[:28], 0, ctypes.addressof(self._extra), 0, 0)
+        self._told = (ctypes.c_char * len(parameters)).from_buffer_copy(parameters)
+        graph, node, executable = c_void_p(), c_void_p(), c_void_p()
         with d.on(self.device), d.relaxed_capture():
             d.call("cuGraphCreate", byref(graph), c_uint(0))
             self._graph = graph.value or 0
             d.call("cuGraphAddKernelNode_v2", byref(node), graph, None, c_size_t(0), byref(self._told))
-            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+            d.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
         self.words[8], self.words[9] = node.value or 0, ctypes.addressof(self._told)
-        self.publish(stream, made.value or 0)
+        self.publish(stream, executable.value or 0)
 
-    def adopt(self, fire: Callable[[int], None], stream: int) -> None:
-        """Make the graph of what this function launches, for a stream."""
+    def capture(self, fire: Callable[[int], None], stream: int) -> None:
+        """Make the graph of what `fire` launches, for a stream."""
         self._destroy()
         if self._count():
             with self.driver.on(self.device):
-                self.publish(stream, captured(self.driver, [fire]))
+                self.publish(stream, capture_graph(self.driver, [fire]))
 
     @property
-    def retired(self) -> bool:
+    def is_retired(self) -> bool:
         """Whether there was a graph that is not launched any more."""
-        return self._made != 0 and not self.words[2]
+        return self._executable != 0 and not self.words[2]
 
-    def publish(self, stream: int, made: int) -> None:
-        """From now on this executable graph is launched; it belongs to this object."""
-        self._made = made
+    def publish(self, stream: int, executable: int) -> None:
+        """Launch this executable graph from now on; it belongs to this object."""
+        self._executable = executable
         self.words[1], self.words[3] = stream, 0
-        for place, name in enumerate(_FUNCTIONS, 5):
-            self.words[place] = self.driver.address(name) if self.driver.entry.value else 0
-        self.words[2] = made  # last
+        for word, name in enumerate(_FUNCTIONS, 5):
+            self.words[word] = self.driver.address(name) if self.driver.launch_address.value else 0
+        self.words[2] = executable  # last
 
     def _count(self) -> bool:
-        """Whether there may be one more."""
-        global _alive
+        """Whether the process may have one more graph; it is counted."""
+        global _live_graphs
         with _lock:
-            self._counted = _alive < MOST and launch_graphs()
-            _alive += self._counted
+            self._counted = _live_graphs < MAX_GRAPHS and launch_graphs()
+            _live_graphs += self._counted
         return self._counted
 
     def _destroy(self) -> None:
-        """Let the driver forget the graph, once it has run."""
-        global _alive
+        """Destroy the graph; the driver does so once it has run."""
+        global _live_graphs
         with _lock:
-            _alive -= self._counted
-        made, graph, self._made, self._graph, self._counted = self._made, self._graph, 0, 0, False
-        if not (made or graph):
+            _live_graphs -= self._counted
+        executable, graph, self._executable, self._graph, self._counted = self._executable, self._graph, 0, 0, False
+        if not (executable or graph):
             return
         self.words[2] = 0
         with contextlib.suppress(FusedslError), self.driver.on(self.device), self.driver.relaxed_capture():
-            if made:
-                self.driver.attempt("cuGraphExecDestroy", c_void_p(made))
+            if executable:
+                self.driver.attempt("cuGraphExecDestroy", c_void_p(executable))
             if graph:
                 self.driver.attempt("cuGraphDestroy", c_void_p(graph))
 
@@ -116,9 +120,9 @@ class Graph:
             self._destroy()
 
 
-def captured(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
+def capture_graph(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
     """The handle of an executable graph of these launches, each after the one before it."""
-    stream, graph, made = c_void_p(), c_void_p(), c_void_p()
+    stream, graph, executable = c_void_p(), c_void_p(), c_void_p()
     with d.relaxed_capture():  # the caller may be capturing: nothing here is part of that
         d.call("cuStreamCreate", byref(stream), c_uint(_NON_BLOCKING))
     try:
@@ -131,10 +135,10 @@ def captured(d: Driver, calls: Sequence[Callable[[int], None]]) -> int:
         if ended:
             raise d.fault(ended, "cuStreamEndCapture")
         with d.relaxed_capture():
-            d.call("cuGraphInstantiateWithFlags", byref(made), graph, c_uint64(0))
+            d.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
     finally:
         if graph.value:
             d.attempt("cuGraphDestroy", graph)
         with d.relaxed_capture():
             d.attempt("cuStreamDestroy_v2", stream)
-    return made.value or 0
+    return executable.value or 0

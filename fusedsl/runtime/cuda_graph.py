@@ -1,4 +1,4 @@
-"""The launches of bound calls as one CUDA graph, whatever their number: what Kernel.graph returns."""
+"""The launches of several bound calls as one CUDA graph, as Kernel.graph returns it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,34 @@ from ctypes import c_void_p
 from typing import Any
 
 from ..errors import ArgumentError, DeviceError
-from .bound_call import BoundCall, Fixed
-from .captured_graphs import Graph, captured
+from .bound_call import BoundCall, CapturableLaunch
+from .captured_graphs import CapturedGraph, capture_graph
 from .driver import driver
-from .native_entry import Entry, graph_launcher
+from .native_entry import NativeEntry, graph_launcher
 from .outputs import version_counter
 
 
 class GraphCall:
     """Bound calls, one after another, launched together: `graph()`.
 
-    A call returns `result`, that of the last one. Runs on the caller's current stream; on the CPU the calls are simply
-    made in turn. Threads may call at once, and a graph may be captured into another library's.
+    A call returns `result`, that of the last bound call. It runs on the caller's current stream; on the CPU the calls
+    are made in turn. Threads may call at once, and a graph may be captured into another library's.
     """
 
     def __init__(self, steps: Sequence[BoundCall]):
         self._steps = tuple(steps)
         self.result = self._steps[-1].result
-        fixed = [step.fixed for step in self._steps]
+        fixed = [step.capturable for step in self._steps]
         devices = {one.device for one in fixed}
         if len(devices) > 1:
             named = " and ".join("the CPU" if d is None else f"cuda:{d}" for d in sorted(devices, key=str))
             raise DeviceError(f"a graph runs in one place, and its calls are on {named}", "device.mixed",
                               help="record one graph for each device")  # fmt: skip
         on_device = devices != {None}
-        self._run = _launcher(_Recorded(fixed)) if on_device else self._run_in_turn
+        self._run = _launcher(_InstantiatedGraph(fixed)) if on_device else self._run_in_turn
 
     def then(self, kernel: Any, /, *args: Any, out: Any = None, **named: Any) -> GraphCall:
-        """A graph that goes on with another kernel's call; what that is given is as in `Kernel.bind`."""
+        """A graph with another kernel's call added; the arguments are those of `Kernel.bind`."""
         if not hasattr(kernel, "bind"):
             raise ArgumentError(f"a graph goes on with a kernel, not with {type(kernel).__name__}", "argument.kernel",
                                 help='graph.then(fd.kernel("2 * y"), y, out=y)')  # fmt: skip
@@ -50,17 +50,17 @@ class GraphCall:
             step()
 
     def __len__(self) -> int:
-        """How many calls it holds."""
+        """The number of its bound calls."""
         return len(self._steps)
 
     def __repr__(self) -> str:
         return f"<fusedsl.GraphCall of {len(self)}>"
 
 
-class _Recorded:
-    """A graph of the driver's. It keeps what its launches use."""
+class _InstantiatedGraph:
+    """An executable graph of the driver. It keeps alive what its launches use."""
 
-    def __init__(self, calls: Sequence[Fixed]):
+    def __init__(self, calls: Sequence[CapturableLaunch]):
         if any(one.fire is None for one in calls):
             help = "bind it instead, or pass arrays that kernels can read and write as they are"
             raise ArgumentError("this call copies some of its arrays each time, and cannot be recorded",
@@ -69,22 +69,25 @@ class _Recorded:
         self.fires = [one.fire for one in calls if one.fire is not None]
         self.device = calls[0].device or 0
         with driver().on(self.device):
-            self.handle = captured(driver(), [one.record for one in calls if one.record is not None])
-        self.graph = Graph(driver(), self.device, renewed=0)
+            self.handle = capture_graph(driver(), [one.record for one in calls if one.record is not None])
+        self.graph = CapturedGraph(driver(), self.device, renewed=0)
         self.graph.publish(0, self.handle)
 
 
-def _launcher(recorded: _Recorded) -> Callable[[], None]:
-    """What launches a graph on the caller's current stream. Where that is captured, which takes no graphs, or another
-    thread launches it just now, it is the launches one by one."""
+def _launcher(recorded: _InstantiatedGraph) -> Callable[[], None]:
+    """A function that launches a graph on the caller's current stream.
+
+    If that stream is captured, or another thread launches the graph at the same time, it launches the kernels one by
+    one.
+    """
     read_stream = recorded.calls[0].stream
     assert read_stream is not None
     written = tuple(tensor for one in recorded.calls for tensor in one.written)
     mark = version_counter() if written else None
-    entry = graph_launcher(ctypes.addressof(driver().entry), recorded.graph.address)
-    launch = entry if driver().entry.value and entry else _by_ctypes(recorded)
+    entry = graph_launcher(ctypes.addressof(driver().launch_address), recorded.graph.address)
+    launch = entry if driver().launch_address.value and entry else _ctypes_launcher(recorded)
 
-    def run(kept: _Recorded = recorded) -> None:
+    def run(kept: _InstantiatedGraph = recorded) -> None:
         stream = read_stream()
         if launch(stream):
             for fire in kept.fires:
@@ -95,8 +98,8 @@ def _launcher(recorded: _Recorded) -> Callable[[], None]:
     return run
 
 
-def _by_ctypes(recorded: _Recorded) -> Entry:
-    """The builtin where there is none."""
+def _ctypes_launcher(recorded: _InstantiatedGraph) -> NativeEntry:
+    """The launcher through ctypes, if builtins are not available."""
 
     def launch(stream: int) -> int:
         if driver().is_capturing(stream):

@@ -1,4 +1,4 @@
-"""The current CUDA stream of a library, and which library stands in for arrays that belong to none."""
+"""The current CUDA stream of each library, and the library that allocates for arrays of protocols alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def current_stream(library: str, device: tuple[str, int]) -> int:
 
 
 def stream_reader(library: str, device: tuple[str, int]) -> Callable[[], int]:
-    """A function that returns `current_stream(library, device)`: a launch record keeps it for its hot path."""
+    """A function that returns `current_stream(library, device)`, for the hot path of a launch record."""
     kind, index = device
     if kind == "cpu" or library == "numpy":
         return lambda: 0
@@ -27,7 +27,7 @@ def stream_reader(library: str, device: tuple[str, int]) -> Callable[[], int]:
         import cupy
 
         return CupyStream(cupy.cuda.get_current_stream, index)
-    return stream_reader(stand_in(), device)
+    return stream_reader(allocating_gpu_library(), device)
 
 
 class CupyStream:
@@ -40,8 +40,8 @@ class CupyStream:
         return self.get(self.index).ptr
 
 
-def stream_text(read: Callable[[], int], name: Callable[[Any], str]) -> str:
-    """What generated lines say for a call of a stream reader; `name` gives constants their names."""
+def stream_expression(read: Callable[[], int], name: Callable[[Any], str]) -> str:
+    """The expression by which generated code calls a stream reader; `name` gives constants their names."""
     if isinstance(read, CupyStream):
         return f"{name(read.get)}({read.index}).ptr"
     if isinstance(read, partial):
@@ -52,20 +52,20 @@ def stream_text(read: Callable[[], int], name: Callable[[Any], str]) -> str:
 def _torch_reader(index: int) -> Callable[[], int]:
     import torch
 
-    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # what torch's own generated code calls: 0.1 µs
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # torch's own generated code calls it; measured: 0.1 µs
     if raw is not None:
         return partial(raw, index)
     return lambda: torch.cuda.current_stream(index).cuda_stream
 
 
 def imported_streams(device: int) -> list[int]:
-    """The current streams of all the array libraries that are imported, or the default stream alone."""
-    found = [current_stream(name, ("cuda", device)) for name in ("cupy", "torch") if _has_cuda(name)]
-    return list(dict.fromkeys(found)) or [0]
+    """The current streams of all imported array libraries, or the default stream alone."""
+    streams = [current_stream(name, ("cuda", device)) for name in ("cupy", "torch") if _has_cuda(name)]
+    return list(dict.fromkeys(streams)) or [0]
 
 
-def stand_in() -> str:
-    """The library that allocates and orders for CUDA arrays known through a protocol only."""
+def allocating_gpu_library() -> str:
+    """The library that allocates and orders for CUDA arrays known through a protocol alone."""
     for name in ("cupy", "torch"):
         if _has_cuda(name):
             return name

@@ -1,19 +1,16 @@
-"""What the driver says about a device."""
+"""The properties of a CUDA device, as the driver reports them."""
 
 from __future__ import annotations
 
 import ctypes
 from ctypes import byref, c_int, c_size_t
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .driver import Driver
+from typing import Any
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What the driver says about one device; sizes in bytes."""
+    """The driver's properties of one device; sizes in bytes."""
 
     index: int
     name: str
@@ -39,7 +36,7 @@ _FACTS = {
 _CC = (75, 76)  # major, minor
 
 
-def facts_of(driver: Driver, device: int) -> DeviceFacts:
+def device_facts(driver: Any, device: int) -> DeviceFacts:
     """Name, compute capability and sizes of a device."""
     name, memory, handle = ctypes.create_string_buffer(256), c_size_t(), driver.handle(device)
     driver.call("cuDeviceGetName", name, 256, handle)

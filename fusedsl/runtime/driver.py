@@ -1,4 +1,4 @@
-"""The CUDA driver through ctypes: contexts, modules, functions and the facts of a device; nothing happens at import."""
+"""The CUDA driver through ctypes: contexts, modules, functions, device properties. Nothing happens at import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import DeviceError, FusedslError
-from .device_facts import DeviceFacts, facts_of
+from .device_facts import DeviceFacts, device_facts
 from .driver_errors import fault
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -24,8 +24,8 @@ _NO_CONTEXT, _WRONG_HANDLE, _INVALID_VALUE = 201, 400, 1
 
 
 @dataclass(frozen=True)
-class Function:
-    """A loaded kernel, and what the driver says of it. Its module stays loaded as long as the process lives.
+class CudaFunction:
+    """A loaded kernel with the driver's attributes. Its module stays loaded as long as the process lives.
 
     `registers` and `local` (bytes of spills and stack) are per thread; `shared` is static bytes a block.
     """
@@ -45,9 +45,9 @@ _MAX_DYNAMIC_SHARED, _NON_PORTABLE_CLUSTER = 8, 14
 
 
 class Driver:
-    """One process's view of libcuda; `library` stands in for it in tests.
+    """One process's access to libcuda; `library` replaces it in tests.
 
-    Methods raise DeviceError where there is no driver or device, and after a fork of a process that used CUDA.
+    Methods raise DeviceError if there is no driver or device, and after a fork of a process that used CUDA.
     """
 
     def __init__(self, library: Any = None) -> None:
@@ -55,16 +55,16 @@ class Driver:
         self._lock = threading.RLock()
         self._contexts: dict[int, int] = {}
         self._facts: dict[int, DeviceFacts] = {}
-        self._loaded: dict[tuple[bytes, str, int], Function] = {}
+        self._loaded: dict[tuple[bytes, str, int], CudaFunction] = {}
         self._count: int | None = None
         self.forked = False
-        self.launch: Any = None  # cuLaunchKernelEx once initialised, of what `pointer` and `byref` make
-        self.entry = c_uint64(0)  # its address, for machine code; 0 where it may not be called, or is a stand-in's
+        self.launch: Any = None  # cuLaunchKernelEx once initialised; takes the results of `pointer` and `byref`
+        self.launch_address = c_uint64(0)  # its address, for machine code; 0 after a fork, or of a test library
 
     # ---- calls
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a driver function; raises what its CUresult means."""
+        """Call a driver function; raises the error of a nonzero CUresult."""
         code = self.attempt(name, *arguments)
         if code:
             raise self.fault(code, name)
@@ -78,16 +78,16 @@ class Driver:
         return getattr(self._library, name)(*arguments)
 
     def function(self, name: str) -> Any:
-        """A driver function, of what `pointer` and `byref` make, that returns its CUresult: for where 1 µs matters."""
+        """A driver function that takes results of `pointer` and `byref` and returns its CUresult: the fast path."""
         if self.launch is None:
             self.initialise()
         if self.forked:
             return _refuse
-        found = getattr(self._library, name)
-        return found if isinstance(self._library, ctypes.CDLL) else _with_values(found)
+        function = getattr(self._library, name)
+        return function if isinstance(self._library, ctypes.CDLL) else _with_values(function)
 
     def address(self, name: str) -> int:
-        """Where a driver function stands, for machine code; DeviceError where this driver lacks it."""
+        """The address of a driver function, for machine code; DeviceError if this driver lacks it."""
         try:
             return ctypes.cast(getattr(self._library, name), c_void_p).value or 0
         except (AttributeError, ctypes.ArgumentError):
@@ -109,7 +109,7 @@ class Driver:
         return f"{' ('.join(words)})" if len(words) == 2 else f"CUresult {code}"
 
     def initialise(self) -> None:
-        """Load libcuda and start it, if that was not done before: from then on `launch` is there."""
+        """Load libcuda and initialise it, once; `launch` is set afterwards."""
         with self._lock:
             if self.launch is not None:
                 return
@@ -122,33 +122,33 @@ class Driver:
             launch = self._library.cuLaunchKernelEx if real else _with_numbers(self._library.cuLaunchKernelEx)
             _mark_after_fork(self)
             if real:
-                self.entry.value = ctypes.cast(launch, c_void_p).value or 0
+                self.launch_address.value = ctypes.cast(launch, c_void_p).value or 0
             self.launch = launch
 
     # ---- devices and contexts
 
     def device_count(self) -> int:
-        """How many devices this process sees."""
+        """The number of devices that this process sees."""
         if self._count is None:
-            found = c_int()
-            self.call("cuDeviceGetCount", byref(found))
-            self._count = found.value
+            count = c_int()
+            self.call("cuDeviceGetCount", byref(count))
+            self._count = count.value
         return self._count
 
     def version(self) -> int:
         """The newest CUDA version that the driver knows: 12010 is 12.1."""
-        found = c_int()
-        self.call("cuDriverGetVersion", byref(found))
-        return found.value
+        version = c_int()
+        self.call("cuDriverGetVersion", byref(version))
+        return version.value
 
     def facts(self, device: int = 0) -> DeviceFacts:
-        """Name, compute capability and sizes of a device (remembered)."""
+        """Name, compute capability and sizes of a device (cached)."""
         if device not in self._facts:
-            self._facts[device] = facts_of(self, device)
+            self._facts[device] = device_facts(self, device)
         return self._facts[device]
 
     def handle(self, device: int) -> int:
-        """The driver's own number of a device."""
+        """The driver's handle of a device."""
         handle = c_int()
         self.call("cuDeviceGet", byref(handle), device)
         return handle.value
@@ -166,13 +166,13 @@ class Driver:
             return self._contexts[device]
 
     def current_context(self) -> int:
-        """This thread's context; 0 where there is none."""
+        """This thread's context; 0 if there is none."""
         context = c_void_p()
         self.call("cuCtxGetCurrent", byref(context))
         return context.value or 0
 
     def current_device(self) -> int:
-        """The device of this thread's context; 0 where there is none, as in the CUDA run time."""
+        """The device of this thread's context; 0 if there is none, as in the CUDA runtime."""
         if not self.current_context():
             return 0
         device = c_int()
@@ -181,7 +181,7 @@ class Driver:
 
     @contextmanager
     def on(self, device: int) -> Iterator[None]:
-        """Make the primary context of `device` current, and put back what was."""
+        """Make the primary context of `device` current, and restore the last one."""
         context = self.primary_context(device)
         if self.current_context() == context:
             yield
@@ -194,7 +194,7 @@ class Driver:
 
     # ---- kernels
 
-    def load(self, image: bytes, name: str, device: int = 0) -> Function:
+    def load(self, image: bytes, name: str, device: int = 0) -> CudaFunction:
         """Load a cubin into the device's primary context and find its kernel; legal while a stream is captured."""
         with self.on(device), self.relaxed_capture():
             module, function = c_void_p(), c_void_p()
@@ -203,13 +203,13 @@ class Driver:
             if hasattr(self._library, "cuFuncLoad"):  # CUDA 12.4: now, rather than at the first launch
                 self.call("cuFuncLoad", function)
             numbers = {key: self._function_attribute(number, function) for key, number in _ATTRIBUTES.items()}
-        return Function(function.value or 0, name, device, **numbers)
+        return CudaFunction(function.value or 0, name, device, **numbers)
 
-    def loaded(self, image: bytes, name: str, device: int = 0) -> Function:
+    def loaded(self, image: bytes, name: str, device: int = 0) -> CudaFunction:
         """The kernel of a cubin on a device, loaded once."""
         key = hashlib.sha256(image).digest(), name, device
-        found = self._loaded.get(key)
-        return found if found is not None else self._loaded.setdefault(key, self.load(image, name, device))
+        function = self._loaded.get(key)
+        return function if function is not None else self._loaded.setdefault(key, self.load(image, name, device))
 
     def _function_attribute(self, number: int, function: c_void_p) -> int:
         value = c_int()
@@ -218,7 +218,7 @@ class Driver:
 
     @contextmanager
     def relaxed_capture(self) -> Iterator[None]:
-        """Allow what a capture of this thread would forbid, such as loading a module or allocating."""
+        """Allow calls that a capture of this thread would forbid, such as loading a module or allocating."""
         mode = c_int(2)  # CU_STREAM_CAPTURE_MODE_RELAXED
         self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
         try:
@@ -226,18 +226,18 @@ class Driver:
         finally:
             self.call("cuThreadExchangeStreamCaptureMode", byref(mode))
 
-    def allow_shared(self, function: Function, size: int) -> None:
-        """Let `function` be launched with up to `size` bytes of dynamic shared memory."""
+    def allow_shared(self, function: CudaFunction, size: int) -> None:
+        """Allow launches of `function` with up to `size` bytes of dynamic shared memory."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _MAX_DYNAMIC_SHARED, size)
 
-    def allow_cluster(self, function: Function) -> None:
-        """Let `function` be launched in clusters of more than eight blocks."""
+    def allow_cluster(self, function: CudaFunction) -> None:
+        """Allow launches of `function` in clusters of more than eight blocks."""
         with self.on(function.device):
             self.call("cuFuncSetAttribute", c_void_p(function.handle), _NON_PORTABLE_CLUSTER, 1)
 
     def is_capturing(self, stream: int) -> bool:
-        """Whether work on the stream is recorded into a graph; a thread without a context records nothing."""
+        """Whether work on the stream is captured into a graph; a thread without a context captures nothing."""
         status = c_int()
         code = self.function("cuStreamIsCapturing")(pointer(stream), byref(status))
         if code not in (0, _NO_CONTEXT):
@@ -245,19 +245,19 @@ class Driver:
         return status.value != 0
 
     def stream_id(self, stream: int) -> int:
-        """A number that no other stream of the process has or had; its handle where CUDA is older than 12."""
-        found = c_uint64()
+        """A number that no other stream of the process has or had; its handle before CUDA 12."""
+        number = c_uint64()
         try:
-            code = self.function("cuStreamGetId")(pointer(stream), byref(found))
+            code = self.function("cuStreamGetId")(pointer(stream), byref(number))
         except AttributeError:
             return stream
-        return stream if code else found.value
+        return stream if code else number.value
 
     def zero(self, address: int, words: int, stream: int) -> None:
-        """Set 32-bit words to 0, in the order of the stream."""
+        """Set 32-bit words to 0, in stream order."""
         self.call("cuMemsetD32Async", c_uint64(address), 0, c_size_t(words), c_void_p(stream))
 
-    def occupancy(self, function: Function, threads: int, shared: int = 0) -> int:
+    def occupancy(self, function: CudaFunction, threads: int, shared: int = 0) -> int:
         """Blocks of `threads` threads and `shared` dynamic bytes that one multiprocessor holds."""
         blocks = c_int()
         with self.on(function.device):
@@ -265,21 +265,21 @@ class Driver:
             self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", *arguments)
         return blocks.value
 
-    def clusters(self, function: Function, config: bytes) -> int:
+    def clusters(self, function: CudaFunction, config: bytes) -> int:
         """Clusters of a launch (struct CUlaunchConfig) that the device holds at once."""
-        found = c_int()
+        count = c_int()
         with self.on(function.device):
-            self.call("cuOccupancyMaxActiveClusters", byref(found), c_void_p(function.handle), ctypes.c_char_p(config))
-        return found.value
+            self.call("cuOccupancyMaxActiveClusters", byref(count), c_void_p(function.handle), ctypes.c_char_p(config))
+        return count.value
 
-    def launch_elsewhere(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
-        """Launch again with the right context where `code` says that this thread has none, or another device's.
+    def launch_in_context(self, code: int, device: int, launch: Callable[[], int | None]) -> int | None:
+        """Launch again in the right context, if `code` says that this thread has none or another device's.
 
-        What `launch` returns, or else `code`: nonzero where it failed.
+        Returns the result of `launch`, or `code` if the context was right: nonzero if it failed.
         """
         if self.forked or code not in (_NO_CONTEXT, _WRONG_HANDLE):
             return code
-        if code == _NO_CONTEXT:  # as the CUDA run time would: the thread keeps it
+        if code == _NO_CONTEXT:  # as the CUDA runtime does: it stays current
             self.call("cuCtxSetCurrent", c_void_p(self.primary_context(device)))
             return launch()
         with self.on(device):
@@ -288,7 +288,7 @@ class Driver:
     # ---- memory and streams
 
     def pointer_device(self, pointer: int) -> int | None:
-        """The device that owns an address; None where CUDA knows no such allocation."""
+        """The device that owns an address; None if CUDA knows no such allocation."""
         device = c_int()
         code = self.attempt("cuPointerGetAttribute", byref(device), 9, c_void_p(pointer))
         if code == _INVALID_VALUE:
@@ -298,7 +298,7 @@ class Driver:
         return device.value
 
     def order(self, producer: int, consumer: int) -> None:
-        """Make what comes next on stream `consumer` wait for what is queued on stream `producer`."""
+        """Make later work on stream `consumer` wait for the work queued on stream `producer`."""
         if producer == consumer:
             return
         event = c_void_p()
@@ -315,21 +315,21 @@ class Driver:
 
 
 def pointer(address: int) -> Any:
-    """An address as ctypes passes it on without converting anything: 0.3 µs a launch less than a number."""
+    """An address in the form that ctypes passes without conversion: 0.3 µs a launch faster than a number."""
     return byref(ctypes.c_char.from_address(address))
 
 
 def _with_numbers(launch: Any) -> Any:
-    """cuLaunchKernelEx of a stand-in, which takes addresses as numbers."""
+    """cuLaunchKernelEx of a test library, which takes addresses as numbers."""
     return lambda config, function, parameters, extra: launch(
         ctypes.addressof(config._obj), ctypes.addressof(function._obj), parameters, ctypes.addressof(extra._obj)
     )
 
 
 def _with_values(function: Any) -> Any:
-    """Another function of a stand-in, which takes handles as c_void_p."""
-    return lambda *told: function(
-        *(c_void_p(ctypes.addressof(t._obj)) if type(t._obj) is ctypes.c_char else t for t in told)
+    """Another function of a test library, which takes handles as c_void_p."""
+    return lambda *arguments: function(
+        *(c_void_p(ctypes.addressof(a._obj)) if type(a._obj) is ctypes.c_char else a for a in arguments)
     )
 
 
@@ -344,18 +344,18 @@ def _load_library() -> ctypes.CDLL:
 def _mark_after_fork(driver: Driver) -> None:
     if not hasattr(os, "register_at_fork"):
         return
-    found = weakref.ref(driver)
+    reference = weakref.ref(driver)
 
     def mark() -> None:
-        driver = found()
+        driver = reference()
         if driver is not None:
             driver.forked = True
-            driver.launch, driver.entry.value = _refuse, 0
+            driver.launch, driver.launch_address.value = _refuse, 0
 
     os.register_at_fork(after_in_child=mark)
 
 
-def _refuse(*told: Any) -> int:
+def _refuse(*arguments: Any) -> int:
     return 3  # CUDA_ERROR_NOT_INITIALIZED
 
 

@@ -1,10 +1,10 @@
-"""What the driver's answers mean, as our errors."""
+"""The errors that CUresult codes of the driver stand for."""
 
 from __future__ import annotations
 
 from ..errors import CompileError, DeviceError, FusedslError, MemoryLimitError
 
-# CUresult codes that call for other words than the driver's own: (class, help). CUDA driver API, "enum CUresult".
+# CUresult codes with an error class and a help of their own: (class, help). CUDA driver API, "enum CUresult".
 MEANING: dict[int, tuple[type[FusedslError], str]] = {
     2: (MemoryLimitError, "free arrays, or what CuPy's or torch's pool holds (torch.cuda.empty_cache())"),
     3: (DeviceError, 'CUDA cannot be used in a forked child: start it with multiprocessing.get_context("spawn")'),

@@ -1,4 +1,4 @@
-"""Whether torch compiles the code that asks, instead of Python's running it, or records what is done to tensors."""
+"""Whether torch compiles the calling code (instead of Python running it), or records operations on tensors."""
 
 from __future__ import annotations
 
@@ -14,34 +14,36 @@ reads: Callable[[], bool] = bool  # False as long as torch is not imported
 
 
 def watch() -> None:
-    """Look for torch; asked for where there is time, so that calls need not."""
+    """Look for torch; called off the hot path, so that calls need not look."""
     global reads
     if reads is bool and "torch" in sys.modules:
         reads = sys.modules["torch"].compiler.is_dynamo_compiling
 
 
 def records() -> bool:
-    """Whether torch hands all that is done to tensors to somebody (make_fx, torch.export, torch.jit, fake tensors):
-    a launch behind its back would be missing there."""
+    """Whether torch dispatches all operations to a recorder (make_fx, torch.export, torch.jit, fake tensors).
+
+    A launch outside of the dispatcher would be missing there.
+    """
     torch = sys.modules.get("torch")
     return torch is not None and (torch._C._len_torch_dispatch_stack() > 0 or torch._C._get_tracing_state() is not None)
 
 
 def compiles() -> bool:
-    """What `reads` says, whether torch was looked for or not."""
+    """`reads`, whether `watch` was called or not."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.compiler.is_dynamo_compiling()
 
 
 def traces() -> bool:
-    """Whether torch compiles or records what is done."""
+    """Whether torch compiles or records."""
     return compiles() or records()
 
 
 def constant(function: Made) -> Made:
-    """Mark a function of constants: torch.compile calls it when it compiles, and takes what it returns as it is.
+    """Mark a function of constants: torch.compile calls it at compile time and takes its result as a constant.
 
-    As torch.compiler.assume_constant_result does; but torch need not be there.
+    It is torch.compiler.assume_constant_result without an import of torch.
     """
     function._dynamo_marked_constant = True  # type: ignore[attr-defined]
     return function
@@ -52,12 +54,12 @@ _numbers = itertools.count()
 
 
 def name(thing: Any) -> str:
-    """A new name for an object, by which functions of constants take it."""
-    found = str(next(_numbers))
-    _named[found] = thing
-    return found
+    """A new name for an object, by which functions marked `constant` take it."""
+    new = str(next(_numbers))
+    _named[new] = thing
+    return new
 
 
-def named(found: str) -> Any:
+def named(key: str) -> Any:
     """The object of a name."""
-    return _named[found]
+    return _named[key]

@@ -1,6 +1,6 @@
-"""How much memory is left to the process, and the error for what does not fit: asked before anything is computed.
+"""How much memory the process can still use, and the error for an allocation beyond it: checked before any work.
 
-Systems promise more memory than they have, and end a process that uses it: an allocation that succeeds says little.
+Systems overcommit memory, and kill a process that then uses it: a successful allocation proves little.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ from pathlib import Path
 
 from ..errors import MemoryLimitError
 
-ASKED = 1 << 26  # bytes that are allocated without being asked for: less than it takes to ask
+UNCHECKED_BYTES = 1 << 26  # allocations below this are not checked: the check would take longer
 GROUPS = Path("/sys/fs/cgroup")
 
 
 def require(size: int, what: str) -> None:
-    """MemoryLimitError where `size` bytes, which `what` takes, are more than the process can have."""
-    if size < ASKED:
+    """MemoryLimitError if `size` bytes of `what` are more than the process can have."""
+    if size < UNCHECKED_BYTES:
         return
-    found = available()
-    if found is not None and size > found:
-        raise exhausted(size, what, found)
+    left = available()
+    if left is not None and size > left:
+        raise exhausted(size, what, left)
 
 
-def exhausted(size: int, what: str, found: int | None = None) -> MemoryLimitError:
-    """The error for memory that is not there."""
-    left = "" if found is None else f", and {found / 1e9:.3g} GB are available"
+def exhausted(size: int, what: str, free: int | None = None) -> MemoryLimitError:
+    """The error for an allocation that does not fit; `available` is how many bytes are left, if known."""
+    left = "" if free is None else f", and {free / 1e9:.3g} GB are available"
     help = "compute in parts, or reduce inside the expression"
     return MemoryLimitError(f"no memory for {size / 1e9:.3g} GB of {what}{left}", "limit.memory", help=help)
 
 
 def available() -> int | None:
-    """Bytes that the process can still use; None where the system does not say."""
-    found = [*_of_system(), *_of_groups(), *_of_process()]
-    return max(0, min(found)) if found else None
+    """Bytes that the process can still use; None if the system does not report it."""
+    limits = [*_system_memory(), *_cgroup_memory(), *_address_space()]
+    return max(0, min(limits)) if limits else None
 
 
-def _of_system() -> Iterator[int]:
-    """What the kernel would give without swapping others out, and free swap."""
+def _system_memory() -> Iterator[int]:
+    """Memory that is available without swapping, and free swap."""
     with contextlib.suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text().splitlines()
-        told = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
-        yield told["MemAvailable"] + told.get("SwapFree", 0)
+        values = {name: int(value.split()[0]) * 1024 for name, _, value in (line.partition(":") for line in lines)}
+        yield values["MemAvailable"] + values.get("SwapFree", 0)
 
 
-def _of_groups() -> Iterator[int]:
-    """What the process's control groups, and those around them, leave: containers and schedulers set such limits."""
+def _cgroup_memory() -> Iterator[int]:
+    """The headroom of the process's control groups and their parents: containers and schedulers set such limits."""
     with contextlib.suppress(OSError, ValueError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, name = line.split(":", 2)
             if not controllers:
-                yield from _left(GROUPS, name, "memory.max", "memory.current", "inactive_file")
+                yield from _cgroup_headroom(GROUPS, name, "memory.max", "memory.current", "inactive_file")
             elif "memory" in controllers.split(","):
                 names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-                yield from _left(GROUPS / "memory", name, *names)
+                yield from _cgroup_headroom(GROUPS / "memory", name, *names)
 
 
-def _left(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
-    """What a group and those around it leave, with the page cache that they would give up."""
+def _cgroup_headroom(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iterator[int]:
+    """The headroom of a group and of its parents, reclaimable page cache included."""
     inner = root / name.lstrip("/")
     for group in (inner, *inner.parents):
         if not group.is_relative_to(root):
@@ -71,8 +71,8 @@ def _left(root: Path, name: str, limit: str, usage: str, reclaimed: str) -> Iter
                 yield int(most) - int((group / usage).read_text()) + int(stats.get(reclaimed, 0))
 
 
-def _of_process() -> Iterator[int]:
-    """What the limit of the address space leaves (ulimit -v)."""
+def _address_space() -> Iterator[int]:
+    """The headroom under the limit of the address space (ulimit -v)."""
     with contextlib.suppress(ImportError, OSError, ValueError, IndexError):
         import resource
 

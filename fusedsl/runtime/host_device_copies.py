@@ -1,4 +1,4 @@
-"""NumPy arrays on a CUDA device for the length of one call (`device="cuda"`), with the driver's own memory."""
+"""NumPy arrays on a CUDA device for the length of one call (`device="cuda"`), in memory of the driver."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 from ..config import Options
 from ..errors import FusedslError
 from ..ir.types import DType, numpy_dtype
-from .arrays import CPU, Array, Facts
+from .arrays import CPU, ArrayFacts, Facts
 from .driver import driver
-from .outputs import place, strides_in
+from .outputs import library_and_device, packed_strides
 
 
-def is_away(options: Options, facts: Facts) -> bool:
-    """Whether NumPy arrays are computed on a CUDA device; numbers alone stay where they are."""
-    if not (options.device or "").startswith("cuda") or place(facts) != ("numpy", CPU):
+def runs_on_other_device(options: Options, facts: Facts) -> bool:
+    """Whether NumPy arrays are computed on a CUDA device; a call of numbers alone stays on the CPU."""
+    if not (options.device or "").startswith("cuda") or library_and_device(facts) != ("numpy", CPU):
         return False
-    return any(isinstance(a, Array) and not a.by_value for a in facts.values())
+    return any(isinstance(a, ArrayFacts) and not a.by_value for a in facts.values())
 
 
-class Buffer:
+class DeviceBuffer:
     """Device memory that is freed with this object, after the work that uses it (cuMemFree waits)."""
 
     def __init__(self, size: int, device: int) -> None:
@@ -41,17 +41,17 @@ class Buffer:
                 driver().attempt("cuMemFree_v2", c_uint64(address))
 
 
-def device_empty(shape: Sequence[int], dtype: DType, device: int, order: Sequence[int] | None = None) -> Array:
-    """A packed array in new device memory; `download` brings it home."""
+def device_empty(shape: Sequence[int], dtype: DType, device: int, order: Sequence[int] | None = None) -> ArrayFacts:
+    """A packed array in new device memory; `download` copies it back."""
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    buffer = Buffer(size, device)
+    buffer = DeviceBuffer(size, device)
     place = ("cuda", device)
-    return Array("numpy", dtype, tuple(shape), strides_in(shape, order), buffer.address, place, False, buffer)
+    return ArrayFacts("numpy", dtype, tuple(shape), packed_strides(shape, order), buffer.address, place, False, buffer)
 
 
-def upload(array: Array, device: int) -> Array:
+def upload(array: ArrayFacts, device: int) -> ArrayFacts:
     """A described NumPy array, copied to a device in the same memory order."""
     axes = range(array.rank)
     order = sorted(axes, key=lambda axis: (-abs(array.strides[axis]), axis))
@@ -64,7 +64,7 @@ def upload(array: Array, device: int) -> Array:
     return there
 
 
-def download(array: Array, into: Any = None) -> Any:
+def download(array: ArrayFacts, into: Any = None) -> Any:
     """The NumPy array that a device array holds, once the default stream is done; written to `into` if given."""
     import numpy as np
 
@@ -82,7 +82,7 @@ def download(array: Array, into: Any = None) -> Any:
 
 
 def _packed(x: Any, order: Sequence[int]) -> Any:
-    """The elements one after another in memory order."""
+    """The elements, contiguous in this order of axes."""
     import numpy as np
 
     return np.ascontiguousarray(x.transpose(order))

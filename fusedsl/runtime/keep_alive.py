@@ -1,8 +1,8 @@
-"""Arrays that stay alive until the work that reads them is done, where their own library does not know of it.
+"""Keeps arrays alive until the launches that read them are done, if their own library does not do so.
 
-CuPy and torch reuse memory in the order of their streams, and our launches are on these. An array that is known through
-DLPack or `__cuda_array_interface__` alone belongs to a library that would reuse it as soon as Python drops it, such as
-JAX; its owner is held until an event behind the launches has passed.
+CuPy and torch reuse memory in stream order, and our launches are on their streams. An array that is known through
+DLPack or `__cuda_array_interface__` alone belongs to another library (JAX, for example), which reuses the memory as
+soon as Python drops the array. Its owner is held until an event behind the launches has completed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _held: deque[tuple[c_void_p, int, Any]] = deque()  # (event, device, owners), ol
 _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 
 
-def retain(owners: Sequence[Any], stream: int, device: int) -> None:
-    """Keep `owners` until what is queued on the stream now is done; those of earlier calls that are done are let go.
+def keep_alive(owners: Sequence[Any], stream: int, device: int) -> None:
+    """Hold `owners` until the work queued on the stream is done; owners of earlier calls that are done are released.
 
-    In a capture nothing is held: what a graph reads is its maker's to keep.
+    Under capture nothing is held: whoever captures the graph keeps its arrays alive.
     """
-    release()
+    release_finished()
     if driver().is_capturing(stream):
         return
     event = c_void_p()
@@ -33,16 +33,16 @@ def retain(owners: Sequence[Any], stream: int, device: int) -> None:
     _held.append((event, device, owners))
 
 
-def release() -> None:
-    """Let go of what no launch reads any more."""
+def release_finished() -> None:
+    """Release the owners whose launches are done."""
     for _ in range(len(_held)):
         try:
-            one = _held.popleft()
-        except IndexError:  # another thread was faster
+            entry = _held.popleft()
+        except IndexError:  # another thread has released it
             return
-        event, device, _ = one
+        event, device, _ = entry
         with driver().on(device):
             if driver().attempt("cuEventQuery", event):  # not ready, or the device is lost
-                _held.append(one)
+                _held.append(entry)
             else:
                 driver().attempt("cuEventDestroy_v2", event)

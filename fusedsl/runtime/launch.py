@@ -1,12 +1,9 @@
-"""Launch records: everything about one kernel at one set of shapes, so that a call only fills in pointers and scalars.
+"""Launch records: one kernel at one set of shapes, prepared so that a call only fills in pointers and scalars.
 
-A record is immutable and may be fired by many threads at once. What a launch writes (configuration and parameter
-block) goes to a scratch area taken from a free list and put back after the call: nothing grows with calls, and a
-call made by a signal handler or finaliser in the middle of another finds its own area. Generated lines, which repeat a
-call, use a builtin of its own for each record instead (entry.py).
-
-Measured on CPython 3.11, two cloud cores, around a driver function that does nothing, for four pointers: 0.8 µs fired,
-0.1 by a builtin.
+A record is immutable and many threads may fire it at once. Each launch writes its configuration and parameter block to
+a scratch buffer from a free list, and returns the buffer after the call. A signal handler or finaliser that calls in
+the middle of another call takes its own buffer. Generated code that repeats a call uses a builtin per record instead
+(native_entry.py).
 """
 
 from __future__ import annotations
@@ -20,22 +17,29 @@ from typing import Any, NamedTuple
 
 from ..errors import DeviceError, FusedslError, LimitError
 from ..kernel_ir.launch_config import LaunchConfig
-from .captured_graphs import Graph
-from .driver import Driver, Function, pointer
-from .native_entry import MISPLACED, NOTHING, Place, Watch, available, launcher, runner
-from .parameter_block import BLOCK_BYTES, Layout, Namer, PointerSlot, ScalarSlot
+from .captured_graphs import CapturedGraph
+from .driver import CudaFunction, Driver, pointer
+from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
+from .parameter_block import BLOCK_BYTES, BlockLayout, Namer, PointerSlot, ScalarSlot
 
-MOST_BLOCKS = 2**31 - 1  # of a launch along its first axis, on every architecture
+# measured: on CPython 3.11, two cloud cores, around a driver function that does nothing, for four pointers: 0.8 µs
+# by `fire`, 0.1 µs by a builtin.
+
+MAX_GRID_BLOCKS = 2**31 - 1  # along x, on every architecture
 _CONFIG, _SIZE, _BLOCK = 0, 56, 64  # offsets in a scratch area: CUlaunchConfig, the block's size, the block
-_COOPERATIVE, _CLUSTER, _FOLLOWS = 2, 4, 6  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
+_COOPERATIVE, _CLUSTER, _PROGRAMMATIC_STREAM_SERIALIZATION = (
+    2,
+    4,
+    6,
+)  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE, …_CLUSTER_DIMENSION,
 # …_PROGRAMMATIC_STREAM_SERIALIZATION
-UNASKED_SHARED = 48 << 10  # bytes of shared memory of a block, static and dynamic, for which nobody has to ask
-OVERLAP = (9, 0)  # from here on a kernel can begin while the one before it ends
+DEFAULT_SHARED_LIMIT = 48 << 10  # bytes of shared memory of a block, static and dynamic, without opt-in
+DEPENDENT_LAUNCH_CC = (9, 0)  # the first with programmatic dependent launch
 PORTABLE_CLUSTER = 8  # blocks of a cluster that every device with clusters takes
 
 
 class _Scratch(NamedTuple):
-    """Where one launch is assembled: CUlaunchConfig, block size, block, and the `extra` array that names them."""
+    """The buffer of one launch: CUlaunchConfig, block size, block, and the `extra` array that points to them."""
 
     buffer: ctypes.Array
     address: int  # of the buffer
@@ -54,46 +58,46 @@ class _Scratch(NamedTuple):
 _free: list[_Scratch] = []
 
 
-class MadeOf(NamedTuple):
+class CodeIdentity(NamedTuple):
     """The machine code of a record: its key in the cache, its sha256, its functions."""
 
-    entry: str
+    cache_key: str
     digest: str
     symbols: tuple[str, ...]
 
 
-class Launch:
+class LaunchRecord:
     """One kernel on one CUDA device with its grid and block fixed.
 
-    `template` is the parameter block (kernel_ir/parameters.py) with extents, strides and magics filled in.
-    `names` are the arguments' names, for the message about a number that does not fit.
-    `fire(payloads, stream)` launches and does not wait: payloads are, by argument, an address or a Python number.
-    `follow` does the same right behind another launch of the call, whose end it may overlap.
+    `template` is the parameter block (kernel_ir/parameters.py) with extents, strides and magic numbers filled in.
+    `names` are the arguments' names, for the error about a number that does not fit. `fire(payloads, stream)` launches
+    without waiting; payloads are, by argument, an address or a Python number. `fire_overlapped` launches so that the
+    kernel may start before the call's last launch has ended (programmatic dependent launch).
     """
 
     def __init__(
         self,
         driver: Driver,
-        function: Function,
+        function: CudaFunction,
         geometry: LaunchConfig,
         template: bytes,
         pointers: Sequence[PointerSlot],
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
-        made_of: MadeOf | None = None,
+        code_identity: CodeIdentity | None = None,
     ) -> None:
-        self.layout = layout = Layout(template, pointers, scalars, names)
-        self.asked, self.made_of = geometry, made_of
+        self.layout = layout = BlockLayout(template, pointers, scalars, names)
+        self.requested_geometry, self.code_identity = geometry, code_identity
         shared, cluster = geometry.shared, geometry.cluster
-        if geometry.blocks > MOST_BLOCKS:
+        if geometry.blocks > MAX_GRID_BLOCKS:
             help = "compute in parts, or reduce inside the expression"
             raise LimitError(f"a launch of {geometry.blocks:,} blocks", "limit.elements", help=help)
-        if shared and shared + function.shared > UNASKED_SHARED:
+        if shared and shared + function.shared > DEFAULT_SHARED_LIMIT:
             driver.allow_shared(function, shared)
         if cluster > PORTABLE_CLUSTER:
             driver.allow_cluster(function)
         if (geometry.cooperative or geometry.persistent) and geometry.blocks:
-            geometry = _resident(driver, function, geometry)
+            geometry = _fit_resident_blocks(driver, function, geometry)
         self.geometry = geometry
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         side = geometry.threads // geometry.block_dim_y
@@ -102,45 +106,48 @@ class Launch:
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
-        self.plain = cluster == 1 and not geometry.cooperative  # what a graph's node says without attributes
-        self.fire = self.follow = _nothing
+        self.plain = cluster == 1 and not geometry.cooperative  # a graph's kernel node needs no attributes
+        self.fire = self.fire_overlapped = _nothing
         if geometry.blocks:
-            self.fire = self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
-        if geometry.blocks and geometry.programmatic_launch and driver.facts(self.device).cc >= OVERLAP:
+            self.fire = self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
+        if geometry.blocks and geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC:
             tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
-            self.follow = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
+            self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """Whether `repeat_lines` can look at what is watched, by payload."""
-        builtin = self.geometry.blocks and self.driver.entry.value and available()
-        return bool(builtin) and self.layout.told(b"", constants).watches(watch)
+        """Whether the builtin of `repeat_lines` can check this watch, by payload."""
+        builtin = self.geometry.blocks and self.driver.launch_address.value and available()
+        return bool(builtin) and self.layout.entry_layout(b"", constants).watches(watch)
 
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
     ) -> tuple[list[str], list[str]]:
-        """Lines that pack numbers, where struct.error and OverflowError say that one does not fit, and lines that
-        launch, given the text of each payload and `stream`; they return None where `watch` finds something.
+        """(lines that pack numbers, lines that launch), given the expression of each payload and `stream`.
 
-        `constants` are payloads that are always the same; DTypeError for one that does not fit its parameter.
+        Packing raises struct.error or OverflowError for a number that does not fit. The launch lines return None if
+        `watch` is violated. `constants` are payloads that never change; DTypeError for one that does not fit its
+        parameter.
         """
         if not self.geometry.blocks:
             return [], []
         payloads = f"({', '.join(words)},), stream"
-        told = self.layout.told(self.head + bytes(8) + self.tail, constants)
-        entry, graph = None, Graph(self.driver, self.device, len(self.layout.template)) if self.plain else None
-        if self.driver.entry.value:
-            places, at = [*told.places, Place(len(self.head) // 8)], graph.address if graph else 0
-            cell = ctypes.addressof(self.driver.entry)
-            entry = launcher(cell, self.number, told.memory, places, told.start, at, told.watch(watch))
+        entry_layout = self.layout.entry_layout(self.head + bytes(8) + self.tail, constants)
+        entry, graph = None, CapturedGraph(self.driver, self.device, len(self.layout.template)) if self.plain else None
+        if self.driver.launch_address.value:
+            places, at = [*entry_layout.address_slots, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
+            cell = ctypes.addressof(self.driver.launch_address)
+            entry = launcher(
+                cell, self.number, entry_layout.memory, places, entry_layout.start, at, entry_layout.watch(watch)
+            )
         if entry is None:
-            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}({payloads})"]
-        told = told._replace(given=(*told.given, len(words)))
-        packs, call = self.layout.call_lines(name(entry), told, [*words, "stream"], name)
-        judged = [f"    if code == {MISPLACED}:", "        return None"] if watch.remainders else []
+            return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}({payloads})"]
+        entry_layout = entry_layout._replace(pointer_payloads=(*entry_layout.pointer_payloads, len(words)))
+        packs, call = self.layout.call_lines(name(entry), entry_layout, [*words, "stream"], name)
+        judged = [f"    if code == {GUARD_FAILED}:", "        return None"] if watch.remainders else []
         return packs, [f"if code := {call}:", *judged, f"    {name(self.again)}(code, {payloads}, {name(graph)})"]
 
-    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: Graph | None) -> None:
-        """After a launch that failed with `code`: once more, where the context was at fault; else raises its error.
+    def again(self, code: int, payloads: Sequence[Any], stream: int, graph: CapturedGraph | None) -> None:
+        """Handle the nonzero result `code` of a builtin: launch in the right context, or raise the error.
 
         -1 asks for a graph to be recorded.
         """
@@ -148,29 +155,29 @@ class Launch:
             self.fire(payloads, stream)
             if not self.driver.is_capturing(stream):
                 with contextlib.suppress(FusedslError):
-                    graph.record(self.number, self.head, self.layout.block(payloads), stream)
-        elif self.driver.launch_elsewhere(code, self.device, lambda: self.fire(payloads, stream)):
+                    graph.capture_kernel(self.number, self.head, self.layout.block(payloads), stream)
+        elif self.driver.launch_in_context(code, self.device, lambda: self.fire(payloads, stream)):
             raise self.driver.fault(code, "cuLaunchKernelEx")
 
 
-def _resident(driver: Driver, function: Function, geometry: LaunchConfig) -> LaunchConfig:
-    """A launch with no more blocks than the device holds at once, whatever was expected of it."""
+def _fit_resident_blocks(driver: Driver, function: CudaFunction, geometry: LaunchConfig) -> LaunchConfig:
+    """A launch with no more blocks than the device holds at once, as the driver reports it."""
     threads, shared, cluster = geometry.threads, geometry.shared, geometry.cluster
     if geometry.persistent:
         attributes = _attributes(cluster, False)
-        told = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
-        room = driver.clusters(function, struct.pack("<7I4xQQI4x", *told)) * cluster
+        config = (geometry.blocks, 1, 1, threads, 1, 1, shared, 0, ctypes.addressof(attributes), 1)
+        room = driver.clusters(function, struct.pack("<7I4xQQI4x", *config)) * cluster
     else:
         room = driver.occupancy(function, threads, shared) * driver.facts(function.device).sms
-    found = geometry.clamped(room)
-    if not found.blocks:
+    fitted = geometry.clamped(room)
+    if not fitted.blocks:
         message = f"the device does not hold {geometry.grid_multiple} blocks of kernel {function.name} at once"
         raise DeviceError(message, "device.resident", help='compute on another device, or on the CPU: device="cpu"')
-    return found
+    return fitted
 
 
-def _launcher(driver: Driver, handle: Any, device: int, layout: Layout, head: bytes, tail: bytes) -> Callable:
-    """Launch.fire, as a closure: local variables instead of attributes, for a microsecond matters here."""
+def _launcher(driver: Driver, handle: Any, device: int, layout: BlockLayout, head: bytes, tail: bytes) -> Callable:
+    """LaunchRecord.fire as a closure: local variables are faster than attributes."""
     pack = struct.Struct(f"<32sQ24s{layout.format}").pack_into
     read, numbers, fixed, fit = layout.pointers, layout.scalars, layout.fixed, layout.fit
     take, put = _free.pop, _free.append
@@ -191,7 +198,7 @@ def _launcher(driver: Driver, handle: Any, device: int, layout: Layout, head: by
                     pack(buffer, 0, head, stream, tail, *read(payloads), fixed, *fit(payloads))
             code = driver.launch(config, handle, None, extra)
             if code:
-                code = driver.launch_elsewhere(code, device, lambda: driver.launch(config, handle, None, extra))
+                code = driver.launch_in_context(code, device, lambda: driver.launch(config, handle, None, extra))
         finally:
             put(scratch)
         if code:
@@ -201,7 +208,7 @@ def _launcher(driver: Driver, handle: Any, device: int, layout: Layout, head: by
 
 
 def _nothing(payloads: Sequence[Any], stream: int) -> None:
-    """Launch nothing: the grid is empty."""
+    """The launch of an empty grid: nothing happens."""
 
 
 _ATTRIBUTE_BYTES = 72
@@ -209,11 +216,11 @@ _ATTRIBUTE_BYTES = 72
 
 @cache
 def _attributes(cluster: int, cooperative: bool, follows: bool = False) -> ctypes.Array:
-    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is kept."""
-    told = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
-    told += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
-    told += struct.pack("<I4xI60x", _FOLLOWS, 1) if follows else b""
-    return (ctypes.c_char * len(told)).from_buffer_copy(told)
+    """struct CUlaunchAttribute: number, padding to 8, 64 bytes of value. There are few, and each is cached."""
+    attributes = struct.pack("<I4x3I52x", _CLUSTER, cluster, 1, 1) if cluster > 1 else b""
+    attributes += struct.pack("<I4xI60x", _COOPERATIVE, 1) if cooperative else b""
+    attributes += struct.pack("<I4xI60x", _PROGRAMMATIC_STREAM_SERIALIZATION, 1) if follows else b""
+    return (ctypes.c_char * len(attributes)).from_buffer_copy(attributes)
 
 
 def _tail(attributes: ctypes.Array, block: int) -> bytes:
@@ -222,12 +229,11 @@ def _tail(attributes: ctypes.Array, block: int) -> bytes:
     return struct.pack("<QI4xQ", address, len(attributes) // _ATTRIBUTE_BYTES, block)
 
 
-class HostLaunch:
-    """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when all is done
-    (runtime/pool.py), and so does `fire(payloads, stream=0)`.
+class HostLaunchRecord:
+    """One compiled CPU kernel with its work divided: `run(address of a parameter block)` returns when it is done.
 
-    `single` is (address of a C function that `run` holds, units of work) where that is one call of it; `work` are the
-    stages (backends/cpu/schedule.py) that `run` runs.
+    `fire(payloads, stream=0)` does the same for payloads (see runtime/pool.py for `run`). `single` is (address of a C
+    function that `run` holds, units of work) if the launch is one call of it; `work` are the stages that `run` runs.
     """
 
     def __init__(
@@ -238,11 +244,11 @@ class HostLaunch:
         scalars: Sequence[ScalarSlot] = (),
         names: Sequence[str] = (),
         single: tuple[int, int] | None = None,
-        made_of: MadeOf | None = None,
+        code_identity: CodeIdentity | None = None,
         work: Any = None,
     ) -> None:
-        self.run, self.single, self.made_of, self.work = run, single, made_of, work
-        self.layout = Layout(template, pointers, scalars, names)
+        self.run, self.single, self.code_identity, self.work = run, single, code_identity, work
+        self.layout = BlockLayout(template, pointers, scalars, names)
         self.pack = struct.Struct("<" + self.layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
@@ -264,19 +270,25 @@ class HostLaunch:
             _free.append(scratch)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
-        """As that of `Launch`."""
-        return self.single is not None and available() and self.layout.told(b"", constants).watches(watch)
+        """See `LaunchRecord.watches`."""
+        return self.single is not None and available() and self.layout.entry_layout(b"", constants).watches(watch)
 
     def repeat_lines(
-        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NOTHING
+        self, words: Sequence[str], constants: Mapping[int, Any], name: Namer, watch: Watch = NO_WATCH
     ) -> tuple[list[str], list[str]]:
-        """As those of `Launch`."""
-        told = self.layout.told(b"", constants)
+        """See `LaunchRecord.repeat_lines`."""
+        entry_layout = self.layout.entry_layout(b"", constants)
         entry = None
         if self.single is not None:
-            entry = runner(*self.single, told.memory, told.places, told.start, told.watch(watch))
+            entry = runner(
+                *self.single,
+                entry_layout.memory,
+                entry_layout.address_slots,
+                entry_layout.start,
+                entry_layout.watch(watch),
+            )
         if entry is None:
-            return self.layout.pack_lines(told, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
-        name(self.run)  # which keeps the machine code that the entry calls by its address
-        packs, call = self.layout.call_lines(name(entry), told, words, name)
+            return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
+        name(self.run)  # keeps alive the machine code that the entry calls by address
+        packs, call = self.layout.call_lines(name(entry), entry_layout, words, name)
         return packs, [f"if {call}:", "    return None"] if watch.remainders else [call]

@@ -1,4 +1,4 @@
-"""The launch records of a call that is prepared: parameter blocks, where arguments go, and memory between launches."""
+"""Makes the launch records of a call: parameter blocks, payload indices, and the workspace between launches."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..kernel_ir.fast_division import magic
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameters import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
-from .bind_shapes import Bound
-from .compile import Built, launch_geometry
-from .launch import HostLaunch, Launch, MadeOf
+from .bind_shapes import BoundKernel
+from .compile import CompiledKernel, launch_geometry
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
 from .layout import ALIGNMENT
 from .parameter_block import FORMAT_OF, PointerSlot, ScalarSlot
 
@@ -27,12 +27,12 @@ TEMPORARY_ALIGNMENT = 256  # bytes
 
 
 @dataclass(frozen=True)
-class Payloads:
-    """Where each thing stands in the list of addresses and numbers that launches read.
+class PayloadLayout:
+    """The index of each payload in the list of addresses and numbers that launches read.
 
-    Arguments, then results, then the workspace (one allocation that holds the temporaries, each at its shift, and at
-    `scratch` what the blocks of one launch leave for each other), then the tickets, then extents that kernels take as
-    numbers.
+    Arguments come first, then results, the workspace, the counters, and extents that kernels take as numbers. The
+    workspace is one allocation: the temporaries, each at its offset, and from `scratch` on the global scratch of a
+    single launch.
     """
 
     arguments: int
@@ -60,9 +60,9 @@ class Payloads:
 def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list[int]]:
     """(bytes, offset of each temporary) of a call's one allocation.
 
-    Those that no launch needs at the same time share memory: the largest are placed first, each as low as it fits.
+    Temporaries with disjoint live ranges share memory: the largest are placed first, each at the lowest free offset.
     """
-    lives = _lives(plan)
+    lives = _live_ranges(plan)
     sizes = [math.prod(evaluate(d, extents) for d in t.shape) * t.dtype.itemsize for t in plan.temporaries]
     sizes = [-(-size // TEMPORARY_ALIGNMENT) * TEMPORARY_ALIGNMENT for size in sizes]
     offsets = [0] * len(sizes)
@@ -76,42 +76,42 @@ def workspace_size(plan: Plan, extents: Mapping[Symbol, int]) -> tuple[int, list
     return max((offset + size for offset, size in zip(offsets, sizes)), default=0), offsets
 
 
-def _lives(plan: Plan) -> list[tuple[int, int]]:
+def _live_ranges(plan: Plan) -> list[tuple[int, int]]:
     """The first and the last launch that use each temporary."""
-    found: dict[int, tuple[int, int]] = {}
+    ranges: dict[int, tuple[int, int]] = {}
     launches = plan.shared
     for number, launch in enumerate(launches):
         for use in (use for k in launch for use in plan.kernels[k].arrays if use.kind == "temporary"):
-            found[use.index] = (found.get(use.index, (number, number))[0], number)
-    return [found.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
+            ranges[use.index] = (ranges.get(use.index, (number, number))[0], number)
+    return [ranges.get(t, (0, len(launches))) for t in range(len(plan.temporaries))]
 
 
 def pointer_slots(
-    plan: KernelPlan, bound: Bound, kernel: KernelIR, where: Payloads, temporaries: Sequence[int]
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout, temporaries: Sequence[int]
 ) -> list[PointerSlot]:
-    """The pointer slots of one kernel: which payload, and how many bytes further."""
-    found = []
+    """The pointer slots of one kernel: payload index and byte offset of each."""
+    pointers = []
     for k, (use, offset) in enumerate(zip(plan.arrays, bound.offsets)):
         shift = offset * bound.kernel.operands[k].dtype.itemsize
         if use.kind == "argument":
-            index = where.argument(use.index)
+            index = payload_layout.argument(use.index)
         elif use.kind == "result":
-            index = where.result(use.index)
+            index = payload_layout.result(use.index)
         else:
-            index, shift = where.workspace, shift + temporaries[use.index]
-        found.append(PointerSlot(8 * k, index, shift))
+            index, shift = payload_layout.workspace, shift + temporaries[use.index]
+        pointers.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
-        found.append(PointerSlot(8 * len(found), where.workspace, where.scratch))
+        pointers.append(PointerSlot(8 * len(pointers), payload_layout.workspace, payload_layout.scratch))
     if kernel.semaphores:
-        found.append(PointerSlot(8 * len(found), where.tickets))
+        pointers.append(PointerSlot(8 * len(pointers), payload_layout.tickets))
     for at, slot in enumerate(kernel_params(kernel)):
         if slot.kind == "window" and slot.axis == 0:
-            found.append(found[kernel.tma_boxes[slot.index].operand]._replace(offset=8 * at))
-    return found
+            pointers.append(pointers[kernel.tma_boxes[slot.index].operand]._replace(offset=8 * at))
+    return pointers
 
 
-def window_words(window: TmaBox, operand: Operand, bound: Bound) -> tuple[int, ...]:
-    """The tensor map of a window but for its address, which a call fills in: the first of its words."""
+def tensor_map_words(window: TmaBox, operand: Operand, bound: BoundKernel) -> tuple[int, ...]:
+    """The tensor map of a TMA box, with a first word of 0: the call fills in the address."""
     from .driver import driver
     from .tensor_map import tensor_map
 
@@ -120,10 +120,10 @@ def window_words(window: TmaBox, operand: Operand, bound: Bound) -> tuple[int, .
     return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
 
 
-def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
-    """The parameter block with extents, strides and magics filled in."""
+def block_template(kernel: KernelIR, bound: BoundKernel, schedule: Any) -> bytes:
+    """The parameter block with extents, strides and magic numbers filled in."""
     magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
-    maps = [window_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
+    maps = [tensor_map_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
     values = []
     for slot in kernel_params(kernel):
         if slot.kind == "extent":
@@ -139,58 +139,68 @@ def template(kernel: KernelIR, bound: Bound, schedule: Any) -> bytes:
     return b"".join(struct.pack("<q" if v < 1 << 63 else "<Q", v) for v in values)
 
 
-def scalar_slots(plan: KernelPlan, kernel: KernelIR, bound: Bound, where: Payloads, numbers: list[int], extents):
+def scalar_slots(
+    plan: KernelPlan, kernel: KernelIR, bound: BoundKernel, payload_layout: PayloadLayout, numbers: list[int], extents
+):
     """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
     first = 8 * (len(kernel_params(kernel)) - len(plan.scalars))
-    found = []
+    scalars = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
-            index = where.argument(use.source)
+            index = payload_layout.argument(use.source)
         else:
-            index = where.number(len(numbers))
+            index = payload_layout.number(len(numbers))
             numbers.append(_number(use, bound, extents))
         form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
-        found.append(ScalarSlot(first + 8 * k, index, form))
-    return found
+        scalars.append(ScalarSlot(first + 8 * k, index, form))
+    return scalars
 
 
-def _number(use: ScalarUse, bound: Bound, extents: Mapping[Symbol, int]) -> int:
-    """The value of a number that is no argument; of a literal, its bytes."""
+def _number(use: ScalarUse, bound: BoundKernel, extents: Mapping[Symbol, int]) -> int:
+    """The value of a scalar that is no argument; of a literal, its bytes."""
     if use.kind == "stride":
         array, axis = use.source
-        return bound.steps[array][axis]
+        return bound.byte_strides[array][axis]
     return use.source if use.kind == "literal" else evaluate(use.source, extents)
 
 
-def made_of(built: Built) -> MadeOf:
-    """What tells a compiled kernel's machine code from any other."""
-    return MadeOf(built.entry, hashlib.sha256(built.code).hexdigest(), built.symbols)
+def code_identity(built: CompiledKernel) -> CodeIdentity:
+    """The identity of a compiled kernel's machine code."""
+    return CodeIdentity(built.cache_key, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
 def cuda_launch(
-    plan: KernelPlan, bound: Bound, built: Built, function: Any, where: Payloads, temporaries, numbers, extents, names
-) -> Launch:
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel,
+    function: Any,
+    payload_layout: PayloadLayout,
+    temporaries,
+    numbers,
+    extents,
+    names,
+) -> LaunchRecord:
     """The launch record of one kernel on one CUDA device."""
     from .driver import driver
 
     needs = launch_geometry(built, bound.extents)
-    block = template(built.kernel, bound, built.schedule)
-    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return Launch(driver(), function, needs, block, pointers, scalars, names, made_of(built))
+    block = block_template(built.kernel, bound, built.schedule)
+    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
+    return LaunchRecord(driver(), function, needs, block, pointers, scalars, names, code_identity(built))
 
 
-def bundle_launch(
-    members: Sequence[tuple[KernelPlan, Bound]],
-    built: Built,
+def combo_launch(
+    members: Sequence[tuple[KernelPlan, BoundKernel]],
+    built: CompiledKernel,
     function: Any,
-    where: Payloads,
+    payload_layout: PayloadLayout,
     temporaries: Sequence[int],
     numbers: list[int],
     extents: Mapping[Symbol, int],
     names: Sequence[str],
-) -> Launch:
-    """The launch record of kernels that share one: the parts of their parameter blocks, and their first blocks."""
+) -> LaunchRecord:
+    """The launch record of a combo kernel: its members' parameter blocks, and their first blocks of the grid."""
     from .driver import driver
 
     bundle, schedule = built.kernel, built.schedule
@@ -200,13 +210,13 @@ def bundle_launch(
     pointers: list[PointerSlot] = []
     scalars: list[ScalarSlot] = []
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
-        block = struct.iter_unpack("<q", template(kernel, bound, one))
+        block = struct.iter_unpack("<q", block_template(kernel, bound, one))
         words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
-        pointers += pointer_slots(plan, bound, kernel, where, temporaries)
-        scalars += scalar_slots(plan, kernel, bound, where, numbers, extents)
+        pointers += pointer_slots(plan, bound, kernel, payload_layout, temporaries)
+        scalars += scalar_slots(plan, kernel, bound, payload_layout, numbers, extents)
     filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
     begin = len(filled) - len(scalars)
-    return Launch(
+    return LaunchRecord(
         driver(),
         function,
         launch,
@@ -214,20 +224,30 @@ def bundle_launch(
         [slot._replace(offset=8 * k) for k, slot in enumerate(pointers)],
         [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(scalars)],
         names,
-        made_of(built),
+        code_identity(built),
     )
 
 
 def cpu_launch(
-    plan: KernelPlan, bound: Bound, built: Built, functions: dict[str, Any], where, temporaries, numbers, extents, names
-) -> HostLaunch:
-    """The launch record of one kernel on the pool."""
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel,
+    functions: dict[str, Any],
+    payload_layout,
+    temporaries,
+    numbers,
+    extents,
+    names,
+) -> HostLaunchRecord:
+    """The launch record of one kernel on the thread pool."""
     from ..backends.cpu import schedule as cpu_schedule
     from . import pool
 
     work = cpu_schedule.launch(built.kernel, built.schedule, bound.extents)
     run = pool.runner(functions, work, len(kernel_params(built.kernel)))
-    block = template(built.kernel, bound, built.schedule)
-    pointers = pointer_slots(plan, bound, built.kernel, where, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, where, numbers, extents)
-    return HostLaunch(run, block, pointers, scalars, names, pool.single(functions, work), made_of(built), work)
+    block = block_template(built.kernel, bound, built.schedule)
+    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
+    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
+    return HostLaunchRecord(
+        run, block, pointers, scalars, names, pool.single_call(functions, work), code_identity(built), work
+    )

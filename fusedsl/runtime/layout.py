@@ -1,4 +1,4 @@
-"""Where the elements of an array are in memory: its strides, through views, along the axes of a kernel."""
+"""The layout of an array in memory: strides through views, along the axes of a kernel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ ALIGNMENT = 16
 
 
 class NeedsCopy(Exception):
-    """A view that these strides cannot give without moving data: the array must be made contiguous first."""
+    """These strides cannot express the view: the array must be made contiguous first."""
 
 
 @dataclass(frozen=True)
-class Layout:
-    """Where an array's elements are: shape, strides and first element (in elements), and the pointer's last digits."""
+class ArrayLayout:
+    """An array's shape, strides and first element (in elements), and its address modulo ALIGNMENT."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -25,17 +25,17 @@ class Layout:
     address: int = 0  # of element 0, modulo ALIGNMENT
 
 
-def contiguous(shape: tuple[int, ...]) -> Layout:
+def contiguous(shape: tuple[int, ...]) -> ArrayLayout:
     """A C-contiguous array at an aligned address."""
     strides, step = [], 1
     for n in reversed(shape):
         strides.append(step)
         step *= max(n, 1)
-    return Layout(shape, tuple(reversed(strides)))
+    return ArrayLayout(shape, tuple(reversed(strides)))
 
 
-def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The layout after host-side views; NeedsCopy where the strides do not allow one."""
+def view(layout: ArrayLayout, views: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
+    """The layout after host-side views; NeedsCopy if the strides do not allow one."""
     for kind, how in views:
         if kind == "index":
             layout = _index(layout, how, extents)
@@ -44,8 +44,8 @@ def view(layout: Layout, views: tuple, extents: Mapping[Symbol, int]) -> Layout:
     return layout
 
 
-def _index(layout: Layout, key: tuple, extents: Mapping[Symbol, int]) -> Layout:
-    """The elements that a basic index leaves."""
+def _index(layout: ArrayLayout, key: tuple, extents: Mapping[Symbol, int]) -> ArrayLayout:
+    """The layout after a basic index."""
     shape, strides, offset = [], [], layout.offset
     axes = iter(layout.strides)
     for entry in key:
@@ -54,13 +54,13 @@ def _index(layout: Layout, key: tuple, extents: Mapping[Symbol, int]) -> Layout:
         if entry[0] != "int":
             shape.append(1 if entry[0] == "new" else evaluate(entry[3], extents))
             strides.append(stride if entry[0] == "new" else entry[2] * stride)
-    return Layout(tuple(shape), tuple(strides), offset, layout.address)
+    return ArrayLayout(tuple(shape), tuple(strides), offset, layout.address)
 
 
-def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
+def _reshape(layout: ArrayLayout, shape: tuple[int, ...]) -> ArrayLayout:
     """The same elements under another shape, by matching runs of axes that multiply to the same extent."""
     if 0 in shape:
-        return Layout(shape, contiguous(shape).strides, layout.offset, layout.address)
+        return ArrayLayout(shape, contiguous(shape).strides, layout.offset, layout.address)
     old = [(n, s) for n, s in zip(layout.shape, layout.strides) if n != 1]
     strides = [0] * len(shape)
     i, place = 0, 0
@@ -86,12 +86,13 @@ def _reshape(layout: Layout, shape: tuple[int, ...]) -> Layout:
             strides[a] = step
             step *= shape[a]
         place += 1
-    return Layout(shape, tuple(strides), layout.offset, layout.address)
+    return ArrayLayout(shape, tuple(strides), layout.offset, layout.address)
 
 
-def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
-    """(stride along each iteration axis, offset of the first element) of one array. A result has none of 0, which an
-    axis of 1 element may have: every element would be stored to one place.
+def bound_strides(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, ...], int]:
+    """(stride along each iteration axis, offset of the first element) of one array.
+
+    A result's stride along an axis of 1 element is never 0: all elements would be stored to one address.
     """
     layout = view(layouts[use.kind, use.index], use.views, extents)
     strides, offset = [0] * axes, layout.offset
@@ -102,8 +103,8 @@ def place_array(use: ArrayUse, layouts, extents, axes: int) -> tuple[tuple[int, 
     return tuple(strides), offset if all(layout.shape) else 0
 
 
-def byte_steps(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
-    """Bytes between neighbours along each axis of an array whose addresses a kernel computes; nothing of others."""
+def byte_strides(use: ArrayUse, layouts, extents) -> tuple[int, ...]:
+    """Byte strides along each axis of an array whose addresses a kernel computes; () for others."""
     if use.gathered is None:
         return ()
     return tuple(s * use.dtype.itemsize for s in view(layouts[use.kind, use.index], use.views, extents).strides)

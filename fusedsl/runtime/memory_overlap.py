@@ -1,14 +1,14 @@
-"""Which bytes arrays span, and whether they share some: by their addresses, shapes and strides alone."""
+"""The byte span of arrays, and whether they share bytes: from addresses, shapes and strides alone."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .arrays import Array
+from .arrays import ArrayFacts
 
 
-def span(array: Array) -> tuple[int, int]:
-    """Bytes from the array's address to its first byte, and to one past its last: the hot path's test of overlap."""
+def span(array: ArrayFacts) -> tuple[int, int]:
+    """The offsets of the array's first byte and of one past its last, from its address: the hot path's overlap test."""
     if 0 in array.shape:
         return 0, 0
     reach = [step * (extent - 1) for extent, step in zip(array.shape, array.strides)]
@@ -16,42 +16,42 @@ def span(array: Array) -> tuple[int, int]:
     return size * sum(r for r in reach if r < 0), size * (sum(r for r in reach if r > 0) + 1)
 
 
-def overlap(a: Array, b: Array) -> str | None:
-    """None where no byte is shared, "same" for the very same elements in the same places, else "partial"."""
-    if not _meet(a, b):
+def overlap(a: ArrayFacts, b: ArrayFacts) -> str | None:
+    """None if no byte is shared, "same" for the same elements at the same positions, else "partial"."""
+    if not _spans_overlap(a, b):
         return None
-    if a.pointer == b.pointer and alike(a, b):
+    if a.pointer == b.pointer and same_elements(a, b):
         return "same"
-    return "partial" if _share(a, b) else None
+    return "partial" if _elements_overlap(a, b) else None
 
 
-def interleave(a: Array, b: Array) -> bool:
-    """Whether two arrays share no byte, and one has bytes among those that the other spans."""
-    return _meet(a, b) and overlap(a, b) is None
+def interleave(a: ArrayFacts, b: ArrayFacts) -> bool:
+    """Whether two arrays share no byte although their spans overlap."""
+    return _spans_overlap(a, b) and overlap(a, b) is None
 
 
-def _meet(a: Array, b: Array) -> bool:
-    """Whether what two arrays span has bytes in common."""
+def _spans_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
+    """Whether the byte spans of two arrays overlap."""
     if a.device != b.device or 0 in a.shape or 0 in b.shape:
         return False
     (a_low, a_high), (b_low, b_high) = span(a), span(b)
     return a.pointer + a_high > b.pointer + b_low and b.pointer + b_high > a.pointer + a_low
 
 
-def alike(a: Array, b: Array) -> bool:
-    """Whether two arrays at one address are the very same elements in the same places."""
+def same_elements(a: ArrayFacts, b: ArrayFacts) -> bool:
+    """Whether two arrays at one address have the same elements at the same positions."""
     return (a.dtype, a.shape, _steps(a)) == (b.dtype, b.shape, _steps(b))
 
 
-def _steps(array: Array) -> list[tuple[int, int]]:
+def _steps(array: ArrayFacts) -> list[tuple[int, int]]:
     """(extent, stride) of the axes that have more than one element."""
     return [(n, s) for n, s in zip(array.shape, array.strides) if n > 1]
 
 
 class _Bounds:
-    """An address range in NumPy's terms, for its exact overlap test, which computes with addresses and reads none."""
+    """An array interface for NumPy's exact overlap test, which computes with addresses and reads none."""
 
-    def __init__(self, array: Array) -> None:
+    def __init__(self, array: ArrayFacts) -> None:
         size = array.dtype.itemsize
         self.__array_interface__ = {
             "version": 3,
@@ -62,7 +62,7 @@ class _Bounds:
         }
 
 
-def _share(a: Array, b: Array) -> bool:
+def _elements_overlap(a: ArrayFacts, b: ArrayFacts) -> bool:
     import numpy as np
 
     work: Any = 100_000  # candidates; 0.1 ms or so
@@ -72,8 +72,8 @@ def _share(a: Array, b: Array) -> bool:
         return True
 
 
-def overlaps_itself(array: Array) -> bool:
-    """Whether two elements may share memory: some axis steps no further than the axes inside it reach."""
+def overlaps_itself(array: ArrayFacts) -> bool:
+    """Whether two elements may share memory: some axis steps no further than its inner axes span."""
     if 0 in array.shape:
         return False
     reach = 0

@@ -1,8 +1,8 @@
-"""Builtin functions that fill in a parameter block and run a kernel with it; made of LLVM, since ctypes costs 0.3 µs.
+"""Builtin functions that fill in a parameter block and launch a kernel, compiled by LLVM.
 
-One piece of machine code serves all kernels. What differs stands in the bytes that a builtin has for its `self`: what
-it calls, the block as far as it is known, and where each argument goes. A call copies the block to the stack, so that
-threads, and calls in the middle of calls, share nothing; the GIL is released while it runs.
+The same machine code serves all kernels. Each builtin's `self` is a bytes record: the function to call, the block as
+far as it is constant, and the slot of each argument. A call copies the block to the stack, so that threads and nested
+calls share no state. The GIL is released while the kernel runs.
 """
 
 from __future__ import annotations
@@ -17,43 +17,55 @@ from typing import NamedTuple
 
 from .native_entry_ir import CODE
 
-Entry = Callable[..., int]
-"""f(*addresses[, numbers as bytes]) → what the driver answered; 0 on the CPU."""
+NativeEntry = Callable[..., int]
+"""f(*addresses[, numbers as bytes]) → the driver's CUresult; 0 on the CPU."""
 
-_ASKED = ("PyLong_AsUnsignedLongLongMask", "PyLong_FromLong", "PyBytes_AsString", "PyBytes_Size", "PyErr_Occurred",
-          "PyEval_SaveThread", "PyEval_RestoreThread")  # fmt: skip
+# measured: a builtin saves the 0.3 µs of a ctypes call
+
+_PYTHON_SYMBOLS = (
+    "PyLong_AsUnsignedLongLongMask",
+    "PyLong_FromLong",
+    "PyBytes_AsString",
+    "PyBytes_Size",
+    "PyErr_Occurred",
+    "PyEval_SaveThread",
+    "PyEval_RestoreThread",
+)
 _BUILTINS = ("launch", "graph", "run", "watch")
-MISPLACED = -2  # an answer: something is wrong with the addresses, and nothing was done
+GUARD_FAILED = -2  # result: the addresses violate the guard, and nothing was launched
 _FASTCALL = 0x80  # METH_FASTCALL: (self, array of arguments, how many)
 
 
-class _Definition(ctypes.Structure):
+class _PyMethodDef(ctypes.Structure):
     """struct PyMethodDef."""
 
     _fields_ = [("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p)]
 
 
-class _Makers(NamedTuple):
-    """What makes builtins of records, by what they do; the rest stays alive with it."""
+class _BuiltinFactories(NamedTuple):
+    """The functions that make builtins from records, by kind; `kept` holds what must stay alive."""
 
-    make: dict[str, Callable[[bytes], Entry]]
+    make: dict[str, Callable[[bytes], NativeEntry]]
     kept: tuple
 
 
 _lock = threading.Lock()
-_makers: _Makers | None = None
+_factories: _BuiltinFactories | None = None
 
 
-class Place(NamedTuple):
-    """An address goes to a word of what is copied, with so much added."""
+class AddressSlot(NamedTuple):
+    """The word of the copied block that an address goes to, and the offset that is added to it."""
 
     word: int
     shift: int = 0
 
 
 class Pair(NamedTuple):
-    """Two addresses by number, the bytes from each to its array's begin and end, and the distances of the first from
-    the second at which their arrays may have bytes in common."""
+    """Two addresses whose arrays may not overlap.
+
+    `begin` and `end` are the bytes from the first address to its array's begin and end, `other_begin` and `other_end`
+    those of the second. `allowed` are distances of the first from the second at which overlapping spans are right.
+    """
 
     first: int
     second: int
@@ -65,25 +77,25 @@ class Pair(NamedTuple):
 
 
 class Watch(NamedTuple):
-    """What is watched of addresses: the remainders by 16 that they leave, by number, and the pairs that may overlap."""
+    """The guard on addresses: their remainders by 16, by index, and the pairs that may not overlap."""
 
     remainders: Mapping[int, int] = {}
     pairs: Sequence[Pair] = ()
 
-    def at(self, places: Mapping[int, int]) -> Watch:
-        """The same with other numbers."""
-        pairs = [pair._replace(first=places[pair.first], second=places[pair.second]) for pair in self.pairs]
-        return Watch({places[k]: remainder for k, remainder in self.remainders.items()}, pairs)
+    def at(self, indices: Mapping[int, int]) -> Watch:
+        """The same guard with other indices."""
+        pairs = [pair._replace(first=indices[pair.first], second=indices[pair.second]) for pair in self.pairs]
+        return Watch({indices[k]: remainder for k, remainder in self.remainders.items()}, pairs)
 
     def words(self) -> bytes:
-        """As machine code reads it."""
-        told = [len(self.remainders), *(x for both in self.remainders.items() for x in both), len(self.pairs)]
+        """The guard as machine code reads it."""
+        words = [len(self.remainders), *(x for both in self.remainders.items() for x in both), len(self.pairs)]
         for pair in self.pairs:
-            told += [*pair[:-1], len(pair.allowed), *pair.allowed]
-        return struct.pack(f"<{len(told)}q", *told)
+            words += [*pair[:-1], len(pair.allowed), *pair.allowed]
+        return struct.pack(f"<{len(words)}q", *words)
 
-    def misplaced(self, *at: int) -> bool:
-        """Whether something is wrong with these addresses."""
+    def violated(self, *at: int) -> bool:
+        """Whether these addresses violate the guard."""
         return any(at[k] & 15 != remainder for k, remainder in self.remainders.items()) or any(
             at[p.first] + p.begin < at[p.second] + p.other_end
             and at[p.second] + p.other_begin < at[p.first] + p.end
@@ -92,17 +104,17 @@ class Watch(NamedTuple):
         )
 
 
-NOTHING = Watch()
+NO_WATCH = Watch()
 
 
 def watcher(watch: Watch) -> Callable[..., int | bool]:
-    """`watch.misplaced`, or a builtin that does the same."""
-    return _builtin("watch", watch.words()) or watch.misplaced
+    """`watch.violated`, or a builtin that computes the same."""
+    return _builtin("watch", watch.words()) or watch.violated
 
 
 @cache
 def available() -> bool:
-    """Whether Python has such builtins, and LLVM is there to make them."""
+    """Whether Python has such builtins, and LLVM is installed to make them."""
     try:
         import llvmlite.binding  # noqa: F401
     except ImportError:
@@ -111,81 +123,81 @@ def available() -> bool:
 
 
 def ready() -> bool:
-    """Whether builtins cost less than 15 ms to have: LLVM is loaded, or they are there."""
-    return _makers is not None or "llvmlite.binding" in sys.modules
+    """Whether a builtin takes less than 15 ms to make: LLVM is loaded, or builtins exist already."""
+    return _factories is not None or "llvmlite.binding" in sys.modules
 
 
 def launcher(
     cell: int,
     kernel: int,
     words: bytes,
-    places: Sequence[Place],
+    slots: Sequence[AddressSlot],
     numbers: int = 0,
     graph: int = 0,
-    watch: Watch = NOTHING,
-) -> Entry | None:
-    """What launches a kernel by the function whose address stands in memory at `cell`: cuLaunchKernelEx; 0 refuses.
+    watch: Watch = NO_WATCH,
+) -> NativeEntry | None:
+    """A builtin that launches a kernel by the function whose address is stored at `cell` (cuLaunchKernelEx); 0 refuses.
 
-    `words` are CUlaunchConfig, the size of the parameter block, and the block; each argument goes to its place among
-    them, and packed numbers to the word `numbers`. None where they are not available. `graph` is the address of a
-    Graph of this kernel, which is launched instead wherever it may be; -1 asks for it to be recorded. MISPLACED is the
-    answer where `watch` finds something, in the arguments by number.
+    `words` are CUlaunchConfig, the size of the parameter block, and the block. Each argument goes to its slot among
+    them, and packed numbers to the word `numbers`. `graph` is the address of a CapturedGraph of this kernel, which is
+    launched instead if possible; a result of -1 asks for it to be recorded. The result is GUARD_FAILED if `watch` is
+    violated, by argument index. None if builtins are not available.
     """
-    return _made("launch", cell, kernel, words, places, numbers, graph, watch)
+    return _launch_builtin("launch", cell, kernel, words, slots, numbers, graph, watch)
 
 
-def graph_launcher(cell: int, graph: int) -> Entry | None:
-    """f(stream) that launches a graph, and returns another number than 0 where it may not."""
-    return _made("graph", cell, graph, b"", (), 0)
+def graph_launcher(cell: int, graph: int) -> NativeEntry | None:
+    """f(stream) that launches a graph, and returns a nonzero number if it may not."""
+    return _launch_builtin("graph", cell, graph, b"", (), 0)
 
 
 def runner(
-    function: int, count: int, words: bytes, places: Sequence[Place], numbers: int = 0, watch: Watch = NOTHING
-) -> Entry | None:
-    """What calls `void function(int64 *words, 0, count)` at an address, with the places filled in; 0, or MISPLACED."""
-    return _made("run", function, count, words, places, numbers, 0, watch)
+    function: int, count: int, words: bytes, slots: Sequence[AddressSlot], numbers: int = 0, watch: Watch = NO_WATCH
+) -> NativeEntry | None:
+    """A builtin that calls `void function(int64 *words, 0, count)` at an address; it returns 0 or GUARD_FAILED."""
+    return _launch_builtin("run", function, count, words, slots, numbers, 0, watch)
 
 
-def _made(
+def _launch_builtin(
     kind: str,
     first: int,
     second: int,
     words: bytes,
-    places: Sequence[Place],
+    address_slots: Sequence[AddressSlot],
     numbers: int,
     graph: int = 0,
-    watch: Watch = NOTHING,
-) -> Entry | None:
-    head = struct.pack("<6Q", first, second, len(places), len(words) // 8, numbers, graph)
-    told = b"".join(struct.pack("<2q", *place) for place in places)
-    return _builtin(kind, head + words + told + watch.words())
+    watch: Watch = NO_WATCH,
+) -> NativeEntry | None:
+    head = struct.pack("<6Q", first, second, len(address_slots), len(words) // 8, numbers, graph)
+    slots = b"".join(struct.pack("<2q", *slot) for slot in address_slots)
+    return _builtin(kind, head + words + slots + watch.words())
 
 
-def _builtin(kind: str, record: bytes) -> Entry | None:
-    """A builtin of this record; None where they are not available."""
-    global _makers
+def _builtin(kind: str, record: bytes) -> NativeEntry | None:
+    """A builtin of this record; None if builtins are not available."""
+    global _factories
     if not available():
         return None
     with _lock:
-        _makers = _makers or _load()
-    return _makers.make[kind](record)
+        _factories = _factories or _load()
+    return _factories.make[kind](record)
 
 
-def _load() -> _Makers:
+def _load() -> _BuiltinFactories:
     import llvmlite.binding as llvm
 
     from .object_loader import engine
 
-    for name in _ASKED:
+    for name in _PYTHON_SYMBOLS:
         llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     code = engine(llvm.parse_assembly(CODE))
     code.finalize_object()
     new = ctypes.pythonapi.PyCFunction_NewEx
     new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p]
-    told = {n: _Definition(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
+    definitions = {n: _PyMethodDef(n.encode(), code.get_function_address(n), _FASTCALL, None) for n in _BUILTINS}
 
-    def maker(definition: _Definition) -> Callable[[bytes], Entry]:
+    def maker(definition: _PyMethodDef) -> Callable[[bytes], NativeEntry]:
         address = ctypes.addressof(definition)
         return lambda record: new(address, record, None)
 
-    return _Makers({name: maker(definition) for name, definition in told.items()}, (code, told))
+    return _BuiltinFactories({name: maker(definition) for name, definition in definitions.items()}, (code, definitions))

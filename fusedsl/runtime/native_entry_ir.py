@@ -1,4 +1,4 @@
-"""The builtins of entry.py in LLVM's language."""
+"""The builtins of native_entry.py in LLVM IR."""
 
 from __future__ import annotations
 
@@ -13,20 +13,19 @@ declare void @PyEval_RestoreThread(ptr)
 declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
-; in words: where the function's address stands, its own argument, how many addresses, the length of what is copied,
-; where numbers go, a graph or null; then what is copied; then for each address where it goes, and what is added to it;
-; then what is watched
+; in words: the address of the function's address, its own argument, the number of addresses, the length of the block,
+; the word of packed numbers, a graph or null; then the block; then the slots of the addresses; then the guard
 %record = type { ptr, ptr, i64, i64, i64, ptr, [0 x i64] }
 
-; see graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until one is asked for; the
-; driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; what that takes; calls
-; until it is to be made anew; the bytes of the block, and the block
+; see captured_graphs.py: whether it is in use, stream, CUgraphExec or null, calls so far, calls until a graph is made;
+; the driver's functions cuGraphLaunch, cuStreamIsCapturing, cuGraphExecKernelNodeSetParams or null; two arguments of
+; the last function; launches until renewal; the bytes of the block, and the block
 %graph = type { i64, ptr, ptr, i64, i64, ptr, ptr, ptr, ptr, ptr, i64, i64, [0 x i64] }
 
-; whether an address leaves another remainder by 16 than it is to, or two arrays overlap that must not. In words: how
-; many remainders, for each the number of an address and the remainder; how many pairs, for each the numbers of two
-; addresses, the bytes from the first to its array's begin and end, those of the second, how many distances are right
-; all the same, and these
+; whether the guard is violated: an address has another remainder by 16, or two arrays overlap that must not. In words:
+; the number of remainders, for each the index of an address and the remainder; the number of pairs, for each the
+; indices of two addresses, the bytes from the first to its array's begin and end, those of the second, the number of
+; allowed distances, and these
 define private i1 @look(ptr %args, ptr %watched) {
 start:
   %count = load i64, ptr %watched
@@ -95,7 +94,7 @@ wrong:
   ret i1 true
 }
 
-; a word of a record, a graph, or what is watched
+; a word of a record, a graph, or a guard
 define private i64 @number(ptr %of, i64 %k) alwaysinline {
   %at = getelementptr i64, ptr %of, i64 %k
   %word = load i64, ptr %at
@@ -108,7 +107,7 @@ define private ptr @pointer(ptr %of, i64 %k) alwaysinline {
   ret ptr %word
 }
 
-; one more call of a graph: how many there were with it
+; count one more call of a graph; returns the count
 define private i64 @counted(ptr %g) alwaysinline {
   %calls_at = getelementptr i64, ptr %g, i64 3
   %calls = load i64, ptr %calls_at
@@ -175,7 +174,7 @@ wrong:
   ret i32 1
 }
 
-; launch a graph whose block is to be this one on a stream; 0, or anything else where that cannot be done now
+; launch a graph with this block on a stream; 0, or nonzero if that is not possible now
 define private i32 @repeat(ptr %g, ptr %block, ptr %stream) {
   %exchanged = cmpxchg ptr %g, i64 0, i64 1 acquire monotonic
   %won = extractvalue { i64, i1 } %exchanged, 1
@@ -262,7 +261,7 @@ no:
   ret ptr %refused
 }
 
-; f(*addresses) of what is watched: 1 where something is wrong, else 0
+; f(*addresses): 1 if they violate the guard, else 0
 define ptr @watch(ptr %self, ptr %args, i64 %given) {
   %watched = call ptr @PyBytes_AsString(ptr %self)
   %misplaced = call i1 @look(ptr %args, ptr %watched)
@@ -339,7 +338,7 @@ _RUN = r"""  %function = load ptr, ptr %r
 
 
 def _framed(name: str, body: str) -> str:
-    """A builtin whose body has `memory`, what it copies with the arguments filled in, on its stack."""
+    """A builtin whose body has `memory` on its stack: the copied block with the arguments filled in."""
     return f"""
 define ptr @{name}(ptr %self, ptr %args, i64 %given) {{
   %r = call ptr @PyBytes_AsString(ptr %self)

@@ -1,4 +1,4 @@
-"""Loads machine code as C functions: object code of the cache with llvmlite alone, shared objects without even that."""
+"""Loads machine code as C functions: object code with llvmlite alone, shared objects with the system's loader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _loaded: WeakValueDictionary[tuple[bytes, tuple[str, ...]], Code] = WeakValueDic
 
 
 class Code:
-    """Machine code in memory, which is freed with this: its C functions, by symbol, hold it."""
+    """Machine code in memory, freed with this object; its C functions, by symbol, hold it."""
 
     def __init__(self, holder: Any, addresses: list[int]):
         self.holder = holder  # what keeps the code in memory
@@ -29,34 +29,34 @@ class Code:
 
     def functions(self) -> tuple:
         """The C functions, each of which keeps the code alive."""
-        found = tuple(map(PROTOTYPE, self.addresses))
-        for function in found:
+        functions = tuple(map(PROTOTYPE, self.addresses))
+        for function in functions:
             function.code = self  # type: ignore[attr-defined]
-        return found
+        return functions
 
 
 def load(code: bytes, symbols: tuple[str, ...]) -> tuple:
     """The C functions `void symbol(int64 *slots, int64 begin, int64 end)` of an object; a call releases the GIL.
 
-    Equal objects are loaded once as long as one of their functions is there: whoever keeps an address keeps that.
-    DeviceError where the system refuses a shared object.
+    Equal objects are loaded once as long as one of their functions is alive: holders of an address must hold a
+    function. DeviceError if the system refuses a shared object.
     """
     key = hashlib.sha256(code).digest(), symbols
     with _lock:
-        found = _loaded.get(key)
-        if found is None:
-            found = _loaded[key] = _open(code, symbols) if code[16:18] == SHARED else _load(code, symbols)
-    return found.functions()
+        loaded = _loaded.get(key)
+        if loaded is None:
+            loaded = _loaded[key] = _open(code, symbols) if code[16:18] == SHARED else _load(code, symbols)
+    return loaded.functions()
 
 
 def engine(module: Any) -> Any:
-    """A compiler of LLVM's for this processor, in which the module's functions find their place. Takes some ms."""
+    """An LLVM compiler for this processor, with the module's functions. Takes some ms."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(jit=True)
-    # in one piece: where CUDA has taken much of the address space, code and its constants may land too far apart
+    # one allocation: CUDA takes much of the address space, and code and constants must be near each other
     return llvm.create_mcjit_compiler(module, machine, use_lmm=True)
 
 
@@ -93,7 +93,7 @@ def _address(library: ctypes.CDLL, symbol: str) -> int:
 
 
 def _from_folder(code: bytes) -> ctypes.CDLL:
-    """Loaded by way of a file of this user's alone, under a name that no other has had."""
+    """Load from a file of this user alone, under a name that is never used again."""
     number, path = tempfile.mkstemp(".so", "fusedsl-")
     try:
         with open(number, "wb") as file:
@@ -104,7 +104,7 @@ def _from_folder(code: bytes) -> ctypes.CDLL:
 
 
 def _from_memory(code: bytes) -> ctypes.CDLL:
-    """Loaded by way of a file that is in no folder. It stays open: glibc takes one of the same name for the same."""
+    """Load from an anonymous file. It stays open: glibc takes a file of the same name for the same library."""
     if not hasattr(os, "memfd_create"):
         raise OSError(f"{sys.platform} has no files in memory")
     number = os.memfd_create("fusedsl", os.MFD_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Where a call runs, and the arrays that it writes: their library, memory order and allocation, and checks of `out`."""
+"""The device of a call, and its output arrays: library, memory order, allocation, and the checks of `out`."""
 
 from __future__ import annotations
 
@@ -9,44 +9,44 @@ from typing import Any
 
 from ..errors import ArgumentError, DeviceError, MemoryLimitError
 from ..ir.types import UINT8, DType, numpy_dtype
-from .arrays import CPU, SPELLED, Array, Weak, describe
-from .cuda_streams import stand_in
+from .arrays import CPU, SPELLED, ArrayFacts, Weak, describe
+from .cuda_streams import allocating_gpu_library
 from .free_memory import exhausted, require
 from .memory_overlap import overlap, overlaps_itself
 
-# ---- where
+# ---- device
 
 
-def place(arguments: Mapping[str, Array | Weak]) -> tuple[str, tuple[str, int]]:
-    """(library, device) that a call belongs to; DeviceError where two arguments disagree.
+def library_and_device(arguments: Mapping[str, ArrayFacts | Weak]) -> tuple[str, tuple[str, int]]:
+    """(library, device) of a call; DeviceError if two arguments disagree.
 
-    Rank-0 host values go with anything, arrays known through a protocol with any library on their device.
+    Rank-0 host values fit any device; arrays known through a protocol fit any library on their device.
     """
-    arrays = {name: a for name, a in arguments.items() if isinstance(a, Array)}
-    settled = {name: a for name, a in arrays.items() if not a.by_value} or arrays
-    native = {name: a for name, a in settled.items() if not _is_foreign(a)}
-    if not settled:
+    arrays = {name: a for name, a in arguments.items() if isinstance(a, ArrayFacts)}
+    placed = {name: a for name, a in arrays.items() if not a.by_value} or arrays
+    native = {name: a for name, a in placed.items() if not _is_foreign(a)}
+    if not placed:
         return "numpy", CPU
-    lead, first = next(iter((native or settled).items()))
-    for name, array in settled.items():
+    lead, first = next(iter((native or placed).items()))
+    for name, array in placed.items():
         mixed = array.library != first.library and not _is_foreign(array)
         if array.device != first.device or (mixed and not array.by_value):
             raise _mixed(lead, first, name, array)
-    return home(first.library, first.device), first.device
+    return allocating_library(first.library, first.device), first.device
 
 
-def _is_foreign(array: Array) -> bool:
+def _is_foreign(array: ArrayFacts) -> bool:
     return array.library in ("dlpack", "interface")
 
 
-def home(library: str, device: tuple[str, int]) -> str:
-    """The library whose arrays stand for results of `library`: itself, or a stand-in for a protocol."""
+def allocating_library(library: str, device: tuple[str, int]) -> str:
+    """The library that allocates results of `library`: itself, or for a protocol another one."""
     if library not in ("dlpack", "interface"):
         return library
-    return "numpy" if device == CPU else stand_in()
+    return "numpy" if device == CPU else allocating_gpu_library()
 
 
-def _mixed(lead: str, first: Array, name: str, array: Array) -> DeviceError:
+def _mixed(lead: str, first: ArrayFacts, name: str, array: ArrayFacts) -> DeviceError:
     message = f"{lead} is {first.where} and {name} is {array.where}"
     (target, goal), other = ((lead, first), name) if first.device != CPU else ((name, array), lead)
     kind, index = goal.device
@@ -63,9 +63,9 @@ def _mixed(lead: str, first: Array, name: str, array: Array) -> DeviceError:
 
 
 def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: int) -> tuple[int, ...] | None:
-    """The axes from outermost to innermost, as all (shape, strides) agree to lay them out; None for C order.
+    """The axes from outermost to innermost, if all (shape, strides) agree on an order; None for C order.
 
-    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 have no say.
+    Shapes align at their last axis, as in broadcasting. Axes of extent 1 or stride 0 do not constrain the order.
 
     >>> common_order([((2, 3), (1, 2)), ((3,), (1,))], 2)
     (1, 0)
@@ -75,16 +75,16 @@ def common_order(operands: Iterable[tuple[Sequence[int], Sequence[int]]], rank: 
     aligned = [_aligned(shape, strides, rank) for shape, strides in operands]
     order: list[int] = []
     for axis in range(rank):
-        place = len(order)
+        index = len(order)
         for k in reversed(range(len(order))):
-            says = {_outer(steps, order[k], axis) for steps in aligned} - {0}
-            if len(says) == 2:
+            votes = {_outer(steps, order[k], axis) for steps in aligned} - {0}
+            if len(votes) == 2:
                 return None
-            if says == {-1}:
-                place = k
-            elif says:
+            if votes == {-1}:
+                index = k
+            elif votes:
                 break
-        order.insert(place, axis)
+        order.insert(index, axis)
     return None if order == list(range(rank)) else tuple(order)
 
 
@@ -93,13 +93,13 @@ def _aligned(shape: Sequence[int], strides: Sequence[int], rank: int) -> list[in
 
 
 def _outer(steps: Sequence[int], a: int, b: int) -> int:
-    """1 where axis a lies outside b in memory, -1 where inside, 0 where one of them does not matter."""
+    """1 if axis a lies outside b in memory, -1 if inside, 0 if one of them does not matter."""
     if not steps[a] or not steps[b] or steps[a] == steps[b]:
         return 0
     return 1 if steps[a] > steps[b] else -1
 
 
-def strides_in(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
+def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
     """Strides, in elements, of a packed array laid out in `order`.
 
     >>> strides_in((2, 3), (1, 0))
@@ -118,14 +118,15 @@ def strides_in(shape: Sequence[int], order: Sequence[int] | None = None) -> tupl
 def empty(
     library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
 ) -> Any:
-    """A new packed array of `library`, aligned to 16 bytes or more; LimitError where memory does not suffice."""
+    """A new packed array of `library`, aligned to 16 bytes or more; MemoryLimitError if memory does not suffice."""
     return allocator(library, device, shape, dtype, order)()
 
 
 class Allocator:
-    """Makes `empty(...)`: what a remembered launch calls for its results. `make` does the same, and raises what the
-    library raises where memory is exhausted, one of `exhausted`; `told` says what of `size` bytes there is no memory
-    for, and `form` which arrays: (shape, dtype, order).
+    """Allocates one result: a prepared call holds one allocator per result.
+
+    `make` allocates too, and raises one of `exhausted`, the library's own exceptions, if memory is exhausted. The
+    MemoryLimitError then names the `size` in bytes and the `description`; `form` is (shape, dtype, order).
     """
 
     def __init__(
@@ -133,10 +134,10 @@ class Allocator:
         make: Callable[[], Any],
         exhausted: tuple[type[Exception], ...],
         size: int,
-        told: str,
+        description: str,
         form: tuple = (),
     ):
-        self.make, self.exhausted, self.size, self.told, self.form = make, exhausted, size, told, form
+        self.make, self.exhausted, self.size, self.description, self.form = make, exhausted, size, description, form
 
     def __call__(self) -> Any:
         try:
@@ -144,35 +145,35 @@ class Allocator:
         except self.exhausted as fault:
             if isinstance(fault, MemoryLimitError):
                 raise
-            raise exhausted(self.size, self.told) from fault
+            raise exhausted(self.size, self.description) from fault
 
 
 def allocator(
     library: str, device: tuple[str, int], shape: Sequence[int], dtype: DType, order: Sequence[int] | None = None
 ) -> Allocator:
-    """A function that makes `empty(...)`."""
+    """The allocator of `empty(...)` with these arguments."""
     shape = tuple(shape)
-    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[home(library, device)]
+    maker = {"numpy": _numpy_maker, "torch": _torch_maker, "cupy": _cupy_maker}[allocating_library(library, device)]
     make, failures = maker(device, shape, dtype, order)
     size = dtype.itemsize
     for extent in shape:
         size *= extent
-    told = f"{dtype}{list(shape)}"
-    if device == CPU and size >= LARGE:
-        make = partial(_made_where_there_is_room, make, size, told)
-    return Allocator(make, failures, size, told, (shape, dtype, order))
+    description = f"{dtype}{list(shape)}"
+    if device == CPU and size >= CHECKED_BYTES:
+        make = partial(_make_if_memory_suffices, make, size, description)
+    return Allocator(make, failures, size, description, (shape, dtype, order))
 
 
-LARGE = 1 << 28  # bytes that are asked for at each call: to write them takes longer
+CHECKED_BYTES = 1 << 28  # results from this size on are checked against free memory at each call
 
 
-def _made_where_there_is_room(make: Callable[[], Any], size: int, told: str) -> Any:
-    require(size, told)
+def _make_if_memory_suffices(make: Callable[[], Any], size: int, description: str) -> Any:
+    require(size, description)
     return make()
 
 
 Maker = tuple[Callable[[], Any], tuple[type[Exception], ...]]
-"""What makes the array, and the exceptions by which the library says that memory is exhausted."""
+"""The function that allocates, and the exceptions that the library raises if memory is exhausted."""
 
 
 def _numpy_maker(device: Any, shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
@@ -189,12 +190,12 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
     import torch
 
     kind = getattr(torch, dtype.name)
-    strides = strides_in(shape, order)
+    strides = packed_strides(shape, order)
     where, index = device
-    place = torch.device("cpu") if device == CPU else torch.device(where, index)
-    make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=place)
+    torch_device = torch.device("cpu") if device == CPU else torch.device(where, index)
+    make_there = partial(torch.empty_strided, shape, strides, dtype=kind, device=torch_device)
     guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-    short = getattr(guards, f"_empty_strided_{where}", None)  # what torch's own compiled code calls: 2 µs less
+    short = getattr(guards, f"_empty_strided_{where}", None)  # torch's own compiled code calls it; measured: 2 µs less
     if short is None:
         return make_there, (RuntimeError,)
     make_here = partial(short, shape, strides, kind)
@@ -207,7 +208,7 @@ def _torch_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, 
 def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, order: Sequence[int] | None) -> Maker:
     import cupy
 
-    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: their bytes
+    kind = numpy_dtype(UINT8 if dtype.storage else dtype)  # CuPy has no float8: results are bytes
     packed, back = _permuted(shape, order) if order is not None else (shape, None)
     make: Callable[[], Any] = partial(cupy.ndarray, packed, kind)
     if back is not None:
@@ -221,7 +222,7 @@ def _cupy_maker(device: tuple[str, int], shape: tuple[int, ...], dtype: DType, o
 
 
 def _permuted(shape: tuple[int, ...], order: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shape in memory order, and the permutation that leads back."""
+    """The shape in memory order, and the permutation back."""
     return tuple(shape[axis] for axis in order), tuple(order.index(axis) for axis in range(len(shape)))
 
 
@@ -233,17 +234,16 @@ def check_out(
     shape: Sequence[int],
     dtype: DType,
     device: tuple[str, int],
-    inputs: Mapping[str, Array | Weak],
-    others: Sequence[Array] = (),
+    inputs: Mapping[str, ArrayFacts | Weak],
+    others: Sequence[ArrayFacts] = (),
     name: str = "out",
     library: str | None = None,
-) -> Array:
-    """The facts of an `out` array that a call may write; ArgumentError or DeviceError where it may not.
+) -> ArrayFacts:
+    """The facts of an `out` array that a call may write; ArgumentError or DeviceError if it may not.
 
-    It has exactly the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), is
-    writeable, overlaps neither itself nor `others` (further outputs), and an input only if that is the very same
-    memory. The facts of a NumPy array with misaligned elements are those of its bytes, and `copied`: no kernel can
-    write it.
+    The array has the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), and
+    is writeable. It overlaps neither itself nor `others` (further outputs), and an input only if it is the same memory.
+    The facts of a misaligned NumPy array are those of its bytes, and `copied`: no kernel can write it.
     """
     facts = describe(out, name)
     misaligned = not isinstance(facts, Weak) and facts.copied and _is_misaligned(out)
@@ -251,9 +251,9 @@ def check_out(
         help = "pass an array whose elements are in the machine's byte order, no number and no lazy view"
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
     if facts.shape != tuple(shape):
-        raise unfit(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+        raise output_mismatch(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
     if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
-        raise unfit(name, f"holds {facts.dtype}", f"is {dtype}")
+        raise output_mismatch(name, f"holds {facts.dtype}", f"is {dtype}")
     if facts.device != device:
         raise DeviceError(f"{name} is {facts.where}, and the result is on {device[0]}:{device[1]}", "device.out",
                           help="pass an array on the device of the inputs")  # fmt: skip
@@ -271,38 +271,40 @@ def check_out(
 
 
 def _is_misaligned(out: Any) -> bool:
-    """Whether this is a NumPy array, and only where its elements lie keeps kernels from writing it."""
+    """Whether this is a NumPy array that kernels cannot write for its alignment alone."""
     import numpy as np
 
     return isinstance(out, np.ndarray) and out.dtype.isnative
 
 
-def _as_bytes(out: Any, facts: Array) -> Array:
-    """A NumPy array as its bytes, which lie at any address and any distance from each other."""
+def _as_bytes(out: Any, facts: ArrayFacts) -> ArrayFacts:
+    """A NumPy array as its bytes, which may have any address and stride."""
     shape, strides = (*out.shape, out.itemsize), (*out.strides, 1)
-    return Array("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
+    return ArrayFacts("numpy", UINT8, shape, strides, out.ctypes.data, CPU, facts.readonly, out, True)
 
 
-def unfit(name: str, has: str, needs: str) -> ArgumentError:
-    """The error for an output that is no place for the result."""
+def output_mismatch(name: str, has: str, needs: str) -> ArgumentError:
+    """The error for an output of another shape or dtype than the result."""
     help = "out is neither cast nor broadcast: pass an array of exactly the result's shape and dtype"
     return ArgumentError(f"{name} {has}, and the result {needs}", "argument.out", help=help)
 
 
-def _check_overlaps(facts: Array, inputs: Mapping[str, Array | Weak], others: Sequence[Array], name: str) -> None:
+def _check_overlaps(
+    facts: ArrayFacts, inputs: Mapping[str, ArrayFacts | Weak], others: Sequence[ArrayFacts], name: str
+) -> None:
     for other in others:
         if overlap(facts, other):
             raise ArgumentError(f"{name} overlaps another output", "argument.overlap", help="pass separate arrays")
     for label, array in inputs.items():
-        if isinstance(array, Array) and not array.by_value and overlap(facts, array) == "partial":
+        if isinstance(array, ArrayFacts) and not array.by_value and overlap(facts, array) == "partial":
             help = f"pass {label} itself, or an array that shares no memory with it"
             raise ArgumentError(f"{name} overlaps {label}", "argument.overlap", help=help)
 
 
 def mark_written(out: Any) -> None:
-    """Tell torch's autograd that `out` (a tensor, or a list of some) changed.
+    """Tell torch's autograd that `out` (a tensor, or a list of tensors) has changed.
 
-    A backward pass that saved it then complains instead of erring.
+    A backward pass that saved it then raises instead of computing with other values.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(out, (torch.Tensor, list)):
@@ -311,7 +313,7 @@ def mark_written(out: Any) -> None:
 
 @cache
 def version_counter() -> Callable[[Iterable[Any]], None]:
-    """The same for several tensors, as shortly as this torch allows."""
+    """`mark_written` for several tensors, by the fastest function that this torch has."""
     import torch
 
     try:

@@ -1,4 +1,4 @@
-"""How payloads, addresses and numbers, become the parameter block of a kernel."""
+"""Packs payloads (addresses and numbers) into the parameter block of a kernel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
-from .native_entry import Place, Watch
+from .native_entry import AddressSlot, Watch
 
-BLOCK_BYTES = 32_760  # of a parameter block: the limit of sm_70 and later under CUDA 12.1 and later, in whole slots
+BLOCK_BYTES = 32_760  # limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 
 
 class PointerSlot(NamedTuple):
@@ -35,26 +35,26 @@ Namer = Callable[[Any], str]
 """Gives a constant a name in generated lines."""
 
 
-class Told(NamedTuple):
-    """What a builtin is made of: the memory that it copies, where arguments go; the payloads that it takes."""
+class EntryLayout(NamedTuple):
+    """The layout of a builtin: the memory that it copies, the slots of addresses, and the payloads that it takes."""
 
     memory: bytes
-    places: tuple[Place, ...]
-    given: tuple[int, ...]
-    numbers: tuple[int, ...]
+    address_slots: tuple[AddressSlot, ...]
+    pointer_payloads: tuple[int, ...]
+    scalar_payloads: tuple[int, ...]
     start: int  # the word where numbers begin
 
     def watches(self, watch: Watch) -> bool:
-        """Whether all that is watched, by payload, is among what the builtin takes."""
-        return set(watch.remainders) <= set(self.given)
+        """Whether all that is watched, by payload, is among the builtin's arguments."""
+        return set(watch.remainders) <= set(self.pointer_payloads)
 
     def watch(self, watch: Watch) -> Watch:
-        """The same by argument of the builtin."""
-        return watch.at({payload: place for place, payload in enumerate(self.given)})
+        """The same watch, by argument index of the builtin."""
+        return watch.at({payload: place for place, payload in enumerate(self.pointer_payloads)})
 
 
-class Layout:
-    """How payloads become a block: pointers first, scalars last, what the template holds between them."""
+class BlockLayout:
+    """How payloads become a block: pointers first, scalars last, constants of the template between them."""
 
     def __init__(
         self,
@@ -81,43 +81,50 @@ class Layout:
         self.pack_scalars = struct.Struct(f"<{tails}").pack
         self.pointers = _pointer_reader(pointers, gaps)
         self.scalars = _reader([s.argument for s in scalars]) if scalars else None
-        self.places, self.slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
+        self.pointer_slots, self.scalar_slots, self.names = tuple(pointers), tuple(scalars), tuple(names)
         self.template = template
 
-    def told(self, head: bytes, constants: Mapping[int, Any]) -> Told:
-        """`head` and the block with the `constants` among the payloads filled in; DTypeError for one that does not
-        fit.
+    def entry_layout(self, head: bytes, constants: Mapping[int, Any]) -> EntryLayout:
+        """`head` and the block, with the `constants` among the payloads filled in.
+
+        DTypeError for a constant that does not fit.
         """
         memory, first = bytearray(head + self.template), len(head)
-        places, given = [], []
-        for slot in self.places:
+        address_slots, given = [], []
+        for slot in self.pointer_slots:
             if slot.argument in constants:
                 struct.pack_into("<Q", memory, first + slot.offset, constants[slot.argument] + slot.shift)
             else:
-                places.append(Place((first + slot.offset) // 8, slot.shift))
+                address_slots.append(AddressSlot((first + slot.offset) // 8, slot.shift))
                 given.append(slot.argument)
-        numbers = [slot.argument for slot in self.slots]
+        numbers = [slot.argument for slot in self.scalar_slots]
         start = len(memory) - 8 * len(numbers)
         if set(numbers) <= constants.keys():
             memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
-        return Told(bytes(memory), tuple(places), tuple(given), tuple(numbers), start // 8)
+        return EntryLayout(bytes(memory), tuple(address_slots), tuple(given), tuple(numbers), start // 8)
 
     def block(self, payloads: Sequence[Any]) -> bytes:
         """The parameter block of these payloads."""
         numbers = self.fit(payloads) if self.scalars else ()
         return struct.pack(f"<{self.format}", *self.pointers(payloads), self.fixed, *numbers)
 
-    def call_lines(self, entry: str, told: Told, words: Sequence[str], name: Namer) -> tuple[list[str], str]:
-        """Lines that pack the numbers that a builtin takes, and its call, given the text of each payload."""
-        packs, given = self.pack_lines(told, words, name), [words[k] for k in told.given]
+    def call_lines(
+        self, entry: str, entry_layout: EntryLayout, words: Sequence[str], name: Namer
+    ) -> tuple[list[str], str]:
+        """Lines that pack the numbers of a builtin, and its call, given the expression of each payload."""
+        packs, given = self.pack_lines(entry_layout, words, name), [words[k] for k in entry_layout.pointer_payloads]
         if not packs:
             return packs, f"{entry}({', '.join(given)})"
         packed = f"packed_{entry}"
         return [f"{packed} = {packs[0]}"], f"{entry}({', '.join([*given, packed])})"
 
-    def pack_lines(self, told: Told, words: Sequence[str], name: Namer) -> list[str]:
-        """What packs the numbers that a builtin takes; nothing where there are none."""
-        return [f"{name(self.pack_scalars)}({', '.join(words[k] for k in told.numbers)})"] if told.numbers else []
+    def pack_lines(self, entry_layout: EntryLayout, words: Sequence[str], name: Namer) -> list[str]:
+        """The call that packs the numbers of a builtin; nothing if there are none."""
+        return (
+            [f"{name(self.pack_scalars)}({', '.join(words[k] for k in entry_layout.scalar_payloads)})"]
+            if entry_layout.scalar_payloads
+            else []
+        )
 
     def check(self, payloads: Sequence[Any]) -> None:
         """DTypeError for an integer that does not fit its slot."""
@@ -129,10 +136,10 @@ class Layout:
     def fit(self, payloads: Sequence[Any] | Mapping[int, Any]) -> list[Any]:
         """The numbers as their slots can hold them: a float beyond float32 rounds to infinity, as in NumPy.
 
-        An integer that does not fit is a DTypeError.
+        DTypeError for an integer that does not fit.
         """
         fitted = []
-        for slot in self.slots:
+        for slot in self.scalar_slots:
             number = payloads[slot.argument]
             try:
                 struct.pack("<" + slot.format, number)
@@ -164,7 +171,7 @@ def _reader(indices: Sequence[int]) -> Callable[[Sequence[Any]], tuple]:
 
 
 def _pointer_reader(pointers: Sequence[PointerSlot], gaps: Sequence[bytes]) -> Callable[[Sequence[Any]], tuple]:
-    """What reads the pointers out of payloads, with what stands between them."""
+    """A function that reads the pointers out of payloads, with the constant gaps between them."""
     read = _reader([p.argument for p in pointers])
     shifts = tuple(p.shift for p in pointers)
     if any(gaps):

@@ -1,4 +1,4 @@
-"""One pool of threads that runs ranges of a kernel's work units; small work runs in the calling thread."""
+"""The thread pool that runs ranges of a kernel's work units; small work runs in the calling thread."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .. import config
 from ..backends.cpu.work import CpuLaunch
 from .free_memory import exhausted
 
-PIECES = 8  # for each thread, at most, of work that is short: enough to even out their speeds
-FIRST = 32  # grains of a piece, before one was timed: no more than some tenths of a second
-SHORT, LONG = 0.02, 0.1  # seconds between which pieces are kept: an interrupt waits for one
+PIECES_PER_THREAD = 8  # at most, of short work: enough to balance the threads
+FIRST_PIECE_GRAINS = 32  # of the first piece, before one is timed: some tenths of a second at most
+SHORT, LONG = 0.02, 0.1  # seconds that a piece should take: an interrupt waits for one
 _lock = threading.Lock()
 _pool: Pool | None = None
 
 
 class Pool:
-    """Daemon threads that wait for jobs. The caller works too, so there is one thread less than `threads`."""
+    """Daemon threads that wait for jobs. The caller works too, so the pool has `threads` - 1 of them."""
 
     def __init__(self, threads: int):
         self.threads = threads
@@ -32,33 +32,35 @@ class Pool:
 
     def _work(self) -> None:
         while (job := self.queue.get()) is not None:
-            job.help()
-            job = None  # while waiting, hold on to nothing
+            job.work()
+            job = None  # hold no reference while waiting
 
     def close(self) -> None:
-        """Let the threads end, once the jobs that wait are done."""
+        """Let the threads end, once the queued jobs are done."""
         for _ in range(self.threads - 1):
             self.queue.put(None)
 
     def run(self, function, slots: int, count: int, grain: int) -> None:
         """function(slots, begin, end) over [0, count) in pieces of `grain` units or more; returns when all is done.
 
-        Python handles signals between the pieces that the calling thread computes: where a handler raises, as that of
-        Ctrl-C does, no further piece is begun, and what the kernel writes is left half written.
+        Python handles signals between the pieces of the calling thread. If a handler raises, as that of Ctrl-C does, no
+        further piece starts, and the kernel's outputs are left half written.
         """
         # few pieces: a thread that comes for its next one may have to wait for the GIL
-        job = Job(function, slots, count, grain, -(-count // (PIECES * self.threads)))
+        job = Job(function, slots, count, grain, -(-count // (PIECES_PER_THREAD * self.threads)))
         for _ in range(min(self.threads, -(-count // job.step)) - 1):
             self.queue.put(job)
         try:
             job.run()
         finally:
-            job.settle()
+            job.join()
 
 
 class Job:
-    """Pieces of one launch, claimed by whichever thread is free. How many units the next ones have follows from how
-    long the last one took: at most `largest`, or a `grain` where that is more.
+    """The pieces of one launch, taken by any free thread.
+
+    The length of the next piece follows from the time of the last one: at most `largest` units, or `grain` if that is
+    more.
     """
 
     __slots__ = ("begun", "count", "ended", "function", "grain", "largest", "lock", "slots", "started", "step")
@@ -66,14 +68,14 @@ class Job:
     def __init__(self, function, slots: int, count: int, grain: int, largest: int):
         self.function, self.slots, self.count, self.grain = function, slots, count, grain
         self.largest = max(grain, largest)
-        self.step = min(self.largest, FIRST * grain)
-        self.begun = 0  # units that somebody computes, or has computed
+        self.step = min(self.largest, FIRST_PIECE_GRAINS * grain)
+        self.begun = 0  # units that are taken by threads, or done
         self.lock = threading.Lock()
         self.started: list[None] = []
         self.ended: SimpleQueue = SimpleQueue()
 
-    def claim(self) -> tuple[int, int] | None:
-        """The next piece; None where there is none left."""
+    def take_piece(self) -> tuple[int, int] | None:
+        """The next piece; None if none is left."""
         with self.lock:
             begin = self.begun
             if begin >= self.count:
@@ -83,32 +85,32 @@ class Job:
 
     def run(self) -> None:
         """Compute pieces until none is left."""
-        while (piece := self.claim()) is not None:
+        while (piece := self.take_piece()) is not None:
             start = perf_counter()
             self.function(self.slots, *piece)
             self.adapt(perf_counter() - start)
 
     def adapt(self, seconds: float) -> None:
-        """Choose the next pieces' length, now that one took so long."""
+        """Choose the length of the next pieces, given the seconds of the last one."""
         if seconds > LONG and self.step > self.grain:
             self.step = max(self.grain, self.step // 2)
         elif seconds < SHORT and self.step < self.largest:
             self.step = min(self.largest, self.step * 2)
 
-    def help(self) -> None:
-        """The same on a thread of the pool; the caller waits for those that started before the pieces ran out."""
+    def work(self) -> None:
+        """`run` on a thread of the pool; the caller waits for the threads that started before the pieces ran out."""
         self.started.append(None)
         try:
             self.run()
         finally:
             self.ended.put(None)
 
-    def settle(self) -> None:
-        """Leave nothing running: after an interrupt, too, since the threads write to the caller's arrays."""
+    def join(self) -> None:
+        """Wait for all threads, after an interrupt too, since they write to the caller's arrays."""
         with self.lock:
             self.begun = self.count
         ended, interrupt = 0, None
-        while ended < len(self.started):  # counted anew: one that started late may end before one that computes
+        while ended < len(self.started):  # read again: a thread that starts late may end early
             try:
                 self.ended.get()
                 ended += 1
@@ -119,7 +121,7 @@ class Job:
 
 
 def set_num_threads(threads: int | None) -> None:
-    """Compute on so many threads from now on; None for as many as `config.num_threads` finds by itself."""
+    """Run on so many threads from now on; None for the default of `config.num_threads`."""
     global _pool
     config.choose_num_threads(threads)
     with _lock:
@@ -129,7 +131,7 @@ def set_num_threads(threads: int | None) -> None:
 
 
 def run(function, slots: int, count: int, grain: int) -> None:
-    """Run a C kernel over `count` units, split at multiples of `grain`; inline where that is a single piece."""
+    """Run a C kernel over `count` units, split at multiples of `grain`; inline if that is a single piece."""
     global _pool
     if count <= grain:
         if count > 0:
@@ -142,12 +144,12 @@ def run(function, slots: int, count: int, grain: int) -> None:
     pool.run(function, slots, count, grain)
 
 
-def single(functions: Mapping[str, Callable], launch: CpuLaunch) -> tuple[int, int] | None:
-    """(address of the C function, units) where a launch is one call of it in the calling thread; else None."""
+def single_call(functions: Mapping[str, Callable], launch: CpuLaunch) -> tuple[int, int] | None:
+    """(address of the C function, units) if a launch is one call of it in the calling thread; else None."""
     if len(launch.stages) != 1 or launch.workspace:
         return None
     stage = launch.stages[0]
-    most = stage.grain if config.num_threads() > 1 else FIRST * stage.grain
+    most = stage.grain if config.num_threads() > 1 else FIRST_PIECE_GRAINS * stage.grain
     if not stage.count or stage.count > most:
         return None
     function: Any = functions[stage.symbol]
@@ -182,7 +184,7 @@ def runner(functions: Mapping[str, Callable], launch: CpuLaunch, slots: int) -> 
 
 
 def _forget() -> None:
-    """In a forked child the threads are gone: start anew at the first launch."""
+    """In a forked child the threads are gone: make a new pool at the first launch."""
     global _pool, _lock
     _pool, _lock = None, threading.Lock()
 

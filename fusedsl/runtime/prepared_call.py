@@ -1,4 +1,4 @@
-"""One program at one set of shapes: what every further call with these shapes does, with nothing left to decide."""
+"""A prepared call: everything that further calls with the same shapes do, with no decision left."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 
 from . import native_entry
 from .argument_keys import address_of
-from .keep_alive import retain
-from .launch import Launch
+from .keep_alive import keep_alive
+from .launch import LaunchRecord
 from .outputs import mark_written
 
 if TYPE_CHECKING:
-    from .counters import Tickets
+    from .counters import BlockCounters
 
-PATIENCE = 16  # calls before LLVM is loaded, which takes 40 ms, to save 8 µs on each of those that follow
+CALLS_BEFORE_LLVM = 16  # measured: loading LLVM takes 40 ms and saves 8 µs a call
 
 
-class Call:
-    """A prepared call: allocate, fill in addresses, launch each kernel in order."""
+class PreparedCall:
+    """One program at one set of shapes: allocate results, fill in addresses, launch each kernel in order."""
 
     def __init__(
         self,
         launches: Sequence[Any],
-        makers: Sequence[Callable[[], Any]],
+        allocators: Sequence[Callable[[], Any]],
         workspace: Callable[[], Any] | None,
         numbers: Sequence[int],
         stream: Callable[[], int],
@@ -32,17 +32,17 @@ class Call:
         out_spans: Sequence[tuple[int, int] | None] = (),
         in_place: frozenset[tuple[int, int]] = frozenset(),
         library: str = "numpy",
-        tickets: Tickets | None = None,
-        apart: frozenset[tuple[int, int, int]] = frozenset(),
+        tickets: BlockCounters | None = None,
+        disjoint: frozenset[tuple[int, int, int]] = frozenset(),
         foreign: tuple[tuple[int, ...], int] = ((), 0),
     ):
-        self.foreign = foreign  # arguments on a device whose library does not know of our launches, and the device
+        self.foreign = foreign  # arguments known through a protocol alone, which must be kept alive, and their device
         self.records = tuple(launches)
-        self.on_device = any(isinstance(launch, Launch) for launch in launches)
+        self.on_device = any(isinstance(launch, LaunchRecord) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
-        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.slots)]
+        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.scalar_slots)]
         self.checks = tuple(launch.layout.check for launch in given)
-        self.makers = tuple(makers)
+        self.allocators = tuple(allocators)
         self.workspace = workspace
         self.numbers = tuple(numbers)
         self.stream = stream
@@ -52,45 +52,45 @@ class Call:
         self.in_place = in_place
         self.library = library
         self.tickets = tickets
-        self.apart = apart
-        self.replay: Any = None  # the same as generated lines, made when it is first repeated
-        self.replays = 0  # how often they were written
+        self.disjoint = disjoint
+        self.replay: Any = None  # generated code that repeats the call, made at the first repetition
+        self.replays = 0  # replays generated so far
         self._repeated = 0
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
         """Run for these arguments' payloads. `outs` are arrays to write, or None for new ones. Returns the results."""
         if outs is None:
-            results = [make() for make in self.makers]
+            results = [make() for make in self.allocators]
         else:
-            results = [make() if given is None else given for make, given in zip(self.makers, outs)]
+            results = [make() if given is None else given for make, given in zip(self.allocators, outs)]
         payloads = payloads + [address_of(r) for r in results]
         memory = None if self.workspace is None else self.workspace()
         payloads.append(0 if memory is None else address_of(memory))
         stream = self.stream()
         payloads.append(0 if self.tickets is None else self.tickets(stream))
         payloads += self.numbers
-        for check in self.checks:  # a number that does not fit is refused before anything is written
+        for check in self.checks:  # raises for a number that does not fit, before anything is written
             check(payloads)
         for fire in self.launches:
             fire(payloads, stream)
         if self.foreign[0]:
-            retain([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
+            keep_alive([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
         if outs is not None and self.library == "torch":
             for out in outs:
                 mark_written(out)
         return results
 
     def worth_replaying(self) -> bool:
-        """Whether generated lines are to be made: at once, or where LLVM must be loaded for them, a few calls later."""
+        """Whether to generate a replay: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it."""
         self._repeated += 1
-        return native_entry.ready() or not self.on_device or self._repeated > PATIENCE
+        return native_entry.ready() or not self.on_device or self._repeated > CALLS_BEFORE_LLVM
 
     def repeatable(self, payloads: list, results: list | None = None) -> tuple[list[Callable[[], None]], int]:
-        """(each launch as a function of nothing, the stream), to be timed again and again.
+        """(each launch as a function without arguments, the stream): for timing.
 
-        They write to memory of their own, or to `results`, alike to those that a call would make.
+        The launches write to `results`, or to arrays of their own like those that a call would make.
         """
-        results = [make() for make in self.makers] if results is None else results
+        results = [make() for make in self.allocators] if results is None else results
         memory = None if self.workspace is None else self.workspace()
         stream = self.stream()
         filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
@@ -102,11 +102,10 @@ class Call:
         return [repeated(fire) for fire in self.launches], stream
 
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
-        """Whether these outputs, alike in layout to those prepared for, may be written: they overlap no input but where
-        the same memory may be.
+        """Whether these outputs, of the layouts prepared for, may be written: none overlaps an input, except in place.
 
-        Those whose bytes interleave with an input's (or, by ~number, another output's) are known to be `apart` by how
-        far they begin from each other.
+        An output may interleave with an input (or, as ~number, with another output) and share no element with it:
+        `disjoint` lists the distances between their addresses at which that is known.
         """
         ends: list[tuple[int, int, int, int]] = []
         for r, (out, span) in enumerate(zip(outs, self.out_spans)):
@@ -118,10 +117,10 @@ class Call:
             for k, first, end in self.spans:
                 meets = start + low < payloads[k] + end and payloads[k] + first < start + high
                 same = payloads[k] == start and (k, r) in self.in_place
-                if meets and not same and (r, k, start - payloads[k]) not in self.apart:
+                if meets and not same and (r, k, start - payloads[k]) not in self.disjoint:
                     return False
             for first, end, other, begin in ends:
-                if start + low < end and first < start + high and (r, ~other, start - begin) not in self.apart:
+                if start + low < end and first < start + high and (r, ~other, start - begin) not in self.disjoint:
                     return False
             ends.append((start + low, start + high, r, start))
         return True

@@ -1,4 +1,4 @@
-"""The binaries that are for few shapes each, by the family that shares them: so many, and those that came first."""
+"""Quota of shape-specialised binaries per group: the first N length classes get one, later ones use generic ones."""
 
 from __future__ import annotations
 
@@ -8,73 +8,73 @@ from collections.abc import Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-Claim = tuple[str, str, int]  # family, key, and how many the family has at most
+Acquisition = tuple[str, str, int]  # group, key, the group's limit
 
-_own: dict[str, set[str]] = {}  # family -> keys
+_specialized: dict[str, set[str]] = {}  # group -> keys
 _lock = threading.Lock()
 
 
 @dataclass
-class Noted:
-    """What a call claimed, in order; and whether it was refused something that an earlier call of the process had."""
+class Recorded:
+    """The places that one call acquired, in order; `refused` if an earlier call of the process took the last one."""
 
-    claimed: dict[Claim, None] = field(default_factory=dict)
+    acquired: dict[Acquisition, None] = field(default_factory=dict)
     refused: bool = False
 
 
-_noting: ContextVar[Noted | None] = ContextVar("fusedsl_claims", default=None)
+_recorder: ContextVar[Recorded | None] = ContextVar("fusedsl_claims", default=None)
 
 
-def has_own(family: str, key: str, most: int, claim: bool = True) -> bool:
-    """Whether the binary of this key is one of the family's own; the first `most` are, where they are claimed."""
+def acquire(group: str, key: str, most: int, reserve: bool = True) -> bool:
+    """Whether the binary of this key is specialised: the group's first `most` keys are. `reserve` takes the place."""
     with _lock:
-        found = _may_have(_own, family, key, most)
-        if found and claim:
-            _own[family] = _own.get(family, set()) | {key}
-    noted = _noting.get()
-    if noted is not None and found and claim:
-        noted.claimed[family, key, most] = None
-    elif noted is not None and not found and most:
-        noted.refused = True
-    return found
+        granted = _may_acquire(_specialized, group, key, most)
+        if granted and reserve:
+            _specialized[group] = _specialized.get(group, set()) | {key}
+    recorded = _recorder.get()
+    if recorded is not None and granted and reserve:
+        recorded.acquired[group, key, most] = None
+    elif recorded is not None and not granted and most:
+        recorded.refused = True
+    return granted
 
 
-def claimed(family: str, key: str) -> bool:
-    """Whether the family has this key already."""
+def is_specialized(group: str, key: str) -> bool:
+    """Whether the group has reserved this key."""
     with _lock:
-        return key in _own.get(family, ())
+        return key in _specialized.get(group, ())
 
 
-def claim_all(claims: Iterable[Claim]) -> bool:
-    """Claim all of these, as the call did that made them, or where one of them is refused, none; whether they are."""
+def acquire_all(acquisitions: Iterable[Acquisition]) -> bool:
+    """Reserve all of these, as the call did that made them; if one is refused, none is. Whether they are reserved."""
     with _lock:
-        own: dict[str, set[str]] = {}
-        for family, key, most in claims:
-            own.setdefault(family, set(_own.get(family, ())))
-            if not _may_have(own, family, key, most):
+        tentative: dict[str, set[str]] = {}
+        for group, key, most in acquisitions:
+            tentative.setdefault(group, set(_specialized.get(group, ())))
+            if not _may_acquire(tentative, group, key, most):
                 return False
-            own[family].add(key)
-        _own.update(own)
+            tentative[group].add(key)
+        _specialized.update(tentative)
         return True
 
 
 @contextlib.contextmanager
-def noting() -> Iterator[Noted]:
-    """What is claimed inside of the block, in this thread or task."""
-    noted = Noted()
-    token = _noting.set(noted)
+def recording() -> Iterator[Recorded]:
+    """Records what is acquired inside the block, in this thread or task."""
+    recorded = Recorded()
+    token = _recorder.set(recorded)
     try:
-        yield noted
+        yield recorded
     finally:
-        _noting.reset(token)
+        _recorder.reset(token)
 
 
 def forget() -> None:
-    """As if the process had called nothing yet; what was compiled stays."""
+    """Reset the quota to that of a new process; compiled binaries stay."""
     with _lock:
-        _own.clear()
+        _specialized.clear()
 
 
-def _may_have(own: dict[str, set[str]], family: str, key: str, most: int) -> bool:
-    found = own.get(family, set())
-    return key in found or len(found) < most
+def _may_acquire(specialized: dict[str, set[str]], group: str, key: str, most: int) -> bool:
+    keys = specialized.get(group, set())
+    return key in keys or len(keys) < most

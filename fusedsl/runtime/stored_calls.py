@@ -1,8 +1,8 @@
-"""Prepared calls on disk: all that a launch needs, so that a new process plans nothing and imports nothing to do so.
+"""Prepared calls on disk: everything that a launch needs, so that a new process plans and compiles nothing.
 
-An entry belongs to one program, one set of layouts and one machine. The machine code stands in the entries of its
-kernels; a call says which they are, by key and digest, and what it claimed: its place among the few whose lengths have
-binaries of their own (see `claims`).
+An entry belongs to one program, one set of layouts and one machine. The machine code is in the cache entries of its
+kernels, which the call names by key and digest. The entry also has the quota places that the call reserved (see
+specialization_quota.py).
 """
 
 from __future__ import annotations
@@ -21,41 +21,44 @@ from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import LaunchConfig
 from . import cache, object_loader, pool
-from .arrays import CPU, Array, Weak, describe, library_of
-from .counters import Tickets
+from .arrays import CPU, ArrayFacts, Weak, describe, library_of
+from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver
-from .launch import HostLaunch, Launch, MadeOf
-from .outputs import Allocator, allocator, place
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
+from .outputs import Allocator, allocator, library_and_device
 from .parameter_block import PointerSlot, ScalarSlot
-from .prepared_call import Call
-from .specialization_quota import Claim, claim_all
+from .prepared_call import PreparedCall
+from .specialization_quota import Acquisition, acquire_all
 
 LIBRARIES = ("numpy", "torch", "cupy")
-MOST = 16  # calls of one program that a process writes: they are for its start
+MAX_STORED_CALLS = 16  # calls of one program that a process stores: they shorten its start
 
 
-def key_of(
-    source: Mapping[str, Any], options: config.Options, facts: Mapping[str, Array | Weak], outs: Sequence[Any] | None
+def call_key(
+    source: Mapping[str, Any],
+    options: config.Options,
+    facts: Mapping[str, ArrayFacts | Weak],
+    outs: Sequence[Any] | None,
 ) -> str | None:
-    """Where the call of these arguments stands, if it does; None for one that is never kept.
+    """The disk key of the call with these arguments; None for a call that is never stored.
 
-    `source` says what plans of the program depend on. Raises FusedslError only where the call does.
+    `source` is what plans of the program depend on. Raises FusedslError only if the call does.
     """
-    arguments = [_told(a) for a in facts.values()]
+    arguments = [_argument_facts(a) for a in facts.values()]
     if [] in arguments or any(out is not None and library_of(out) not in LIBRARIES for out in outs or ()):
         return None
-    given = [None if out is None else _told(describe(out), True) for out in outs or ()]
+    given = [None if out is None else _argument_facts(describe(out), True) for out in outs or ()]
     if [] in given:
         return None
-    library, device = place(facts)
+    library, device = library_and_device(facts)
     where = [library, _processor() if device == CPU else _card(device[1])]
     called = {"names": list(facts), "arguments": arguments, "outs": outs if outs is None else given, "where": where}
     return cache.cache_key(call=called, program=source, options=repr(options))
 
 
-def _told(a: Array | Weak, written: bool = False) -> list:
-    """What a prepared call depends on of an argument; nothing for one that it is not kept for."""
+def _argument_facts(a: ArrayFacts | Weak, written: bool = False) -> list:
+    """The facts of an argument that a prepared call depends on; [] for one whose calls are not stored."""
     if isinstance(a, Weak):
         return [a.kind]
     if a.library not in LIBRARIES or a.copied:
@@ -66,39 +69,39 @@ def _told(a: Array | Weak, written: bool = False) -> list:
 
 
 def _card(index: int) -> list:
-    """What launches on a CUDA device depend on."""
+    """The facts of a CUDA device that launches depend on."""
     return [*astuple(driver().facts(index)), driver().version()]
 
 
 def _processor() -> list:
-    """What launches on this CPU depend on."""
+    """The facts of this CPU that launches depend on."""
     return [processor.host().tag, config.num_threads()]
 
 
 # ---- writing
 
 
-def keep(key: str, call: Call, device: tuple[str, int], claims: Iterable[Claim]) -> None:
-    """Put a prepared call on disk, where all of it can be said, with what it claimed."""
-    makers = [*call.makers, *([] if call.workspace is None else [call.workspace])]
-    if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in makers):
+def save(key: str, call: PreparedCall, device: tuple[str, int], acquired: Iterable[Acquisition]) -> None:
+    """Store a prepared call and what it reserved; nothing if some part of it has no form in JSON."""
+    allocators = [*call.allocators, *([] if call.workspace is None else [call.workspace])]
+    if call.foreign[0] or not all(isinstance(make, Allocator) and make.form for make in allocators):
         return
-    if not all(record.made_of and record.made_of.entry for record in call.records):
+    if not all(record.code_identity and record.code_identity.cache_key for record in call.records):
         return
     facts = {
         "library": call.library,
         "device": device,
-        "launches": [_launch_told(record) for record in call.records],
-        "results": [_form(make) for make in call.makers],
+        "launches": [_launch_facts(record) for record in call.records],
+        "results": [_form(make) for make in call.allocators],
         "workspace": None if call.workspace is None else _form(call.workspace),
         "tickets": 0 if call.tickets is None else call.tickets.count,
         "numbers": [int(n) for n in call.numbers],
         "spans": call.all_spans,
         "out_spans": call.out_spans,
         "in_place": sorted(call.in_place),
-        "apart": sorted(call.apart),
+        "disjoint": sorted(call.disjoint),
         "names": call.records[0].layout.names if call.records else (),
-        "claims": list(claims),
+        "acquired": list(acquired),
     }
     cache.disk().put(key, facts)
 
@@ -108,53 +111,63 @@ def _form(make: Any) -> list:
     return [list(map(int, shape)), dtype.name, order]
 
 
-def _launch_told(record: Launch | HostLaunch) -> dict[str, Any]:
+def _launch_facts(record: LaunchRecord | HostLaunchRecord) -> dict[str, Any]:
     layout = record.layout
-    told: dict[str, Any] = {"made_of": record.made_of, "template": layout.template.hex()}
-    told |= {"pointers": layout.places, "scalars": layout.slots}
-    if isinstance(record, Launch):
-        return told | {"geometry": astuple(record.asked)}
-    return told | {"work": astuple(record.work)}
+    facts: dict[str, Any] = {"code_identity": record.code_identity, "template": layout.template.hex()}
+    facts |= {"pointers": layout.pointer_slots, "scalars": layout.scalar_slots}
+    if isinstance(record, LaunchRecord):
+        return facts | {"geometry": astuple(record.requested_geometry)}
+    return facts | {"work": astuple(record.work)}
 
 
 # ---- reading
 
 
-def read(key: str) -> Call | None:
-    """The call of this key, its code loaded; None where there is none, or any part of it is not as it was."""
+def load(key: str) -> PreparedCall | None:
+    """The call of this key, its code loaded; None if there is none, or if any part of it has changed."""
     entry = cache.disk().get(key)
     if entry is None:
         return None
     with contextlib.suppress(FusedslError, KeyError, TypeError, ValueError, IndexError):
-        return _call(entry[0])
+        return _from_facts(entry[0])
     return None
 
 
-def _call(facts: Mapping[str, Any]) -> Call:
+def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
     library, device = facts["library"], (str(facts["device"][0]), int(facts["device"][1]))
-    if not claim_all(map(tuple, facts["claims"])):
-        raise KeyError("its lengths share a general binary here")
+    if not acquire_all(map(tuple, facts["acquired"])):
+        raise KeyError("the specialization quota is used up in this process")
     load = _on_cpu if device == CPU else _on_card
     launches = [load(told, _code(told), facts["names"], device[1]) for told in facts["launches"]]
-    makers = [_maker(library, device, form) for form in facts["results"]]
+    allocators = [_maker(library, device, form) for form in facts["results"]]
     workspace = None if facts["workspace"] is None else _maker(library, device, facts["workspace"])
     tickets = None
     if facts["tickets"]:
-        tickets = Tickets(facts["tickets"], device[1])
+        tickets = BlockCounters(facts["tickets"], device[1])
     spans, out_spans = ([None if s is None else tuple(s) for s in facts[k]] for k in ("spans", "out_spans"))
-    in_place, apart = (frozenset(map(tuple, facts[k])) for k in ("in_place", "apart"))
+    in_place, disjoint = (frozenset(map(tuple, facts[k])) for k in ("in_place", "disjoint"))
     stream = stream_reader(library, device)
-    return Call(
-        launches, makers, workspace, facts["numbers"], stream, spans, out_spans, in_place, library, tickets, apart
+    return PreparedCall(
+        launches,
+        allocators,
+        workspace,
+        facts["numbers"],
+        stream,
+        spans,
+        out_spans,
+        in_place,
+        library,
+        tickets,
+        disjoint,
     )
 
 
-def _code(told: Mapping[str, Any]) -> bytes:
-    """The machine code of a launch; KeyError where the cache has none, or another."""
-    made_of = MadeOf(*told["made_of"])
-    entry = cache.disk().get(made_of.entry)
-    if entry is None or hashlib.sha256(entry[1]).hexdigest() != made_of.digest:
-        raise KeyError(made_of.entry)
+def _code(launch: Mapping[str, Any]) -> bytes:
+    """The machine code of a launch; KeyError if the cache has none, or another."""
+    code_identity = CodeIdentity(*launch["code_identity"])
+    entry = cache.disk().get(code_identity.cache_key)
+    if entry is None or hashlib.sha256(entry[1]).hexdigest() != code_identity.digest:
+        raise KeyError(code_identity.cache_key)
     return entry[1]
 
 
@@ -163,23 +176,23 @@ def _maker(library: str, device: tuple[str, int], form: Sequence[Any]) -> Alloca
     return allocator(library, device, shape, DTYPES[dtype], order)
 
 
-def _slots(told: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
-    pointers, scalars = [PointerSlot(*p) for p in told["pointers"]], [ScalarSlot(*n) for n in told["scalars"]]
-    return bytes.fromhex(told["template"]), pointers, scalars
+def _slots(launch: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
+    pointers, scalars = [PointerSlot(*p) for p in launch["pointers"]], [ScalarSlot(*n) for n in launch["scalars"]]
+    return bytes.fromhex(launch["template"]), pointers, scalars
 
 
-def _on_card(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> Launch:
-    made_of = MadeOf(*told["made_of"])
-    function = driver().loaded(code, made_of.symbols[0], device)
-    return Launch(driver(), function, LaunchConfig(*told["geometry"]), *_slots(told), names, made_of)
+def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
+    code_identity = CodeIdentity(*launch["code_identity"])
+    function = driver().loaded(code, code_identity.symbols[0], device)
+    return LaunchRecord(driver(), function, LaunchConfig(*launch["geometry"]), *_slots(launch), names, code_identity)
 
 
-def _on_cpu(told: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunch:
-    made_of = MadeOf(*told["made_of"])
-    stages, workspace, parts = told["work"]
+def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
+    code_identity = CodeIdentity(*launch["code_identity"])
+    stages, workspace, parts = launch["work"]
     work = Work(tuple(CpuStage(*stage) for stage in stages), workspace, parts)
-    functions = dict(zip(made_of.symbols, object_loader.load(code, tuple(made_of.symbols))))
-    template, pointers, scalars = _slots(told)
+    functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
+    template, pointers, scalars = _slots(launch)
     run = pool.runner(functions, work, len(template) // 8)
-    single = pool.single(functions, work)
-    return HostLaunch(run, template, pointers, scalars, names, single, made_of, work)
+    single = pool.single_call(functions, work)
+    return HostLaunchRecord(run, template, pointers, scalars, names, single, code_identity, work)

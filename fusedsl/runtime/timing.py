@@ -1,4 +1,4 @@
-"""How long a launch takes where it runs: medians between events on a GPU with a cold L2, wall time on the CPU."""
+"""The time of launches: medians between CUDA events with a cold L2 on a GPU, wall time on the CPU."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from statistics import median
 
 from .arrays import CPU
 from .driver import driver
-from .host_device_copies import Buffer
+from .host_device_copies import DeviceBuffer
 
 REPETITIONS = 21
-CHUNK = 4 << 20  # bytes of a copy that reads the L2 full of other data: so much of it is written, again and again
+CHUNK = 4 << 20  # bytes of each copy that replaces the L2's content; all copies write the same bytes
 LEAST_FLUSH = 64 << 20
-AHEAD = 8  # fills of the flush area, some 30 µs each: by so much the host is ahead when it queues a launch
+AHEAD = 8  # fills of the flush buffer, some 30 µs each, by which the host is ahead when it queues a launch
 
 Fire = Callable[[], None]
 
@@ -24,10 +24,10 @@ class Clock:
 
     def __init__(self, device: tuple[str, int], stream: int = 0) -> None:
         self.device, self.stream = device, stream
-        self._flush: Buffer | None = None
+        self._flush: DeviceBuffer | None = None
 
     def seconds(self, fires: Sequence[Fire], repetitions: int = REPETITIONS) -> list[float]:
-        """The median seconds of each of these launches, taken in turns so that a busy machine slows all alike."""
+        """The median seconds of each launch; launches are timed in turns, so that a busy machine slows all equally."""
         for fire in fires:
             fire()
         taken: list[list[float]] = [[] for _ in fires]
@@ -45,7 +45,7 @@ class Clock:
             return self._between_events(fire)
 
     def _between_events(self, fire: Fire) -> float:
-        """The GPU is kept busy while the host queues a launch between its events, so that they enclose nothing else."""
+        """Seconds between two events; the GPU is kept busy meanwhile, so that they enclose the launch alone."""
         events = [c_void_p(), c_void_p()]
         try:
             for event in events:
@@ -64,13 +64,13 @@ class Clock:
         return elapsed.value * 1e-3
 
     def _empty_l2(self) -> None:
-        """Write, then read twice the L2's size, to one small place, so that little is left to be written back."""
+        """Write, then read twice the L2's size, into one small buffer, so that little is left to be written back."""
         index = self.device[1]
         size = max(LEAST_FLUSH, -(-2 * driver().facts(index).l2 // CHUNK) * CHUNK)
         if self._flush is None:
-            self._flush = Buffer(size + CHUNK, index)
+            self._flush = DeviceBuffer(size + CHUNK, index)
         for _ in range(AHEAD):
             driver().zero(self._flush.address, (size + CHUNK) // 4, self.stream)
         for begin in range(CHUNK, size + CHUNK, CHUNK):
-            place, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)
-            driver().call("cuMemcpyDtoDAsync_v2", place, source, c_size_t(CHUNK), c_void_p(self.stream))
+            destination, source = c_uint64(self._flush.address), c_uint64(self._flush.address + begin)
+            driver().call("cuMemcpyDtoDAsync_v2", destination, source, c_size_t(CHUNK), c_void_p(self.stream))

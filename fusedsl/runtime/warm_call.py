@@ -1,14 +1,14 @@
-"""The warm call as a few lines of generated Python: is it the call that was made last, on arrays of the same layout?
+"""Generates the replay of a prepared call: a few lines of Python that check types and layouts, then launch.
 
-`Call` and `keys` say what a call with known layouts does; this writes the same for one such call, with types, shapes
-and strides as constants and without a loop. It answers None to anything else, and the general path follows.
+`PreparedCall` and `argument_keys` handle any call with known layouts. A replay handles one such call: types, shapes and
+strides are constants, and there is no loop. It returns None for any other call, and the general path runs.
 
-Measured beside an H200 on CPython 3.12, `a*b + c` with out=: 3.1 µs for CuPy's arrays and 3.7 for torch's tensors, of
-which the driver's launch of a graph takes 1.3 (that of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
-
-The kernels are launched by builtins (entry.py) that share nothing between calls; the first of them also looks at what
-depends on addresses alone: alignment and overlaps.
+The kernels are launched by builtins (native_entry.py) that share no state between calls. The first builtin also checks
+what depends on addresses alone: alignment and overlaps.
 """
+
+# measured: `a*b + c` with out= beside an H200, CPython 3.12: 3.1 µs for CuPy arrays and 3.7 for torch tensors, of which
+# the driver's launch of a graph takes 1.3 (of a kernel, 3.3); torch.mul takes 6.2 there, CuPy's multiply 7.7.
 
 from __future__ import annotations
 
@@ -18,49 +18,51 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..generated_code import Lines
-from .argument_keys import address_of, numpy_head, read_word
-from .arrays import Array
-from .cuda_streams import stream_text
-from .native_entry import NOTHING, Pair, Watch, watcher
+from ..generated_code import FunctionWriter
+from .argument_keys import address_of, numpy_data_offset, read_word
+from .arrays import ArrayFacts
+from .cuda_streams import stream_expression
+from .native_entry import NO_WATCH, Pair, Watch, watcher
 from .outputs import Allocator, version_counter
-from .prepared_call import Call
+from .prepared_call import PreparedCall
 
 Replay = Callable[[Sequence[Any], Any], Any]
-"""Arguments, and what was given as `out`, to the result (a tuple of several); None where the call is another."""
+"""(arguments, `out`) to the result (a tuple of several); None if the call is of another kind."""
 
 MISFIT = (struct.error, OverflowError)  # a number that its parameter cannot hold
 
 
-def nothing(values: Sequence[Any], out: Any) -> None:
-    """The replay of a program that was not called yet."""
+def no_replay(values: Sequence[Any], out: Any) -> None:
+    """The replay of a program without a call so far."""
 
 
-class _Unknown(Exception):
-    """An argument that only the general path can take."""
+class _NotReplayable(Exception):
+    """An argument that only the general path can handle."""
 
 
-def replay(call: Call, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]) -> Replay:
-    """What repeats `call`, which made `results`, for arguments alike to these in all that it was prepared for."""
+def write_replay(
+    call: PreparedCall, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]
+) -> Replay:
+    """A function that repeats `call`, which made `results`, for arguments of the same kinds and layouts as these."""
     try:
-        return _Writer(call).write(values, outs, results)
-    except _Unknown:
-        return nothing
+        return _ReplayWriter(call).write(values, outs, results)
+    except _NotReplayable:
+        return no_replay
 
 
-class _Writer(Lines):
+class _ReplayWriter(FunctionWriter):
     """The text of one replay, and the constants that it names."""
 
-    def __init__(self, call: Call):
+    def __init__(self, call: PreparedCall):
         super().__init__()
         self.call = call
-        self.tensors: dict[str, Any] = {}  # of torch's, that are looked at together
-        self.remainders: dict[int, int] = {}  # by 16, of the addresses of arrays, by payload
-        self.pairs: list[Pair] = []  # of these, which may not overlap
-        self.arguments = 0  # how many
+        self.tensors: dict[str, Any] = {}  # torch tensors, checked together
+        self.remainders: dict[int, int] = {}  # addresses modulo 16, by payload
+        self.pairs: list[Pair] = []  # arrays that may not overlap
+        self.arguments = 0  # number of arguments
 
     def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
-        arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.makers))]
+        arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.allocators))]
         self.arguments = len(arguments)
         if arguments:
             self.add("try:", f"    {', '.join(arguments)}, = values", "except ValueError:", "    return None")
@@ -70,10 +72,10 @@ class _Writer(Lines):
         payloads = [self._take(k, name, value) for k, (name, value) in enumerate(zip(arguments, values))]
         for k, out in given.items():
             self._take_out(k, out)
-        self._look_together()
+        self._check_tensors()
         words, constants = self._words(payloads, results)
         watch = self._watched(words, constants)
-        for k, make in enumerate(self.call.makers):
+        for k, make in enumerate(self.call.allocators):
             if k not in given:
                 self._make(f"r{k}", make)
                 self.add(f"r{k}_at = {self._address(f'r{k}', made[k])}")
@@ -84,14 +86,14 @@ class _Writer(Lines):
         return self.function("replay", "values, out")
 
     def _make(self, name: str, make: Callable[[], Any]) -> None:
-        """New memory; where there is none, the general path finds it too, and says so."""
+        """Allocate; if memory is exhausted, the general path raises the error."""
         if not isinstance(make, Allocator):
-            raise _Unknown
+            raise _NotReplayable
         self.add("try:", f"    {name} = {self.name(make.make)}()")
         self.add(f"except {self.name(make.exhausted)}:", "    return None")
 
     def _words(self, payloads: Sequence[str], results: Sequence[str]) -> tuple[list[str], dict[int, int]]:
-        """The text of what all launches read, by payload; and those payloads that are always the same."""
+        """The expression of each payload, and the payloads that are constant."""
         call = self.call
         words = [*payloads, *(f"{name}_at" for name in results)]
         words.append("0" if call.workspace is None else "memory_at")
@@ -101,33 +103,35 @@ class _Writer(Lines):
         return [*words, *map(str, call.numbers)], constants
 
     def _watched(self, words: Sequence[str], constants: Mapping[int, int]) -> Watch:
-        """What the first launch is to see of addresses: that they leave the same remainders, and no output overlaps
-        what it must not. Where it cannot, lines do so."""
+        """The guard on addresses that the first launch checks: alignment, and outputs that overlap nothing else.
+
+        If the first launch cannot check it, generated lines do.
+        """
         watch, first = Watch(self.remainders, self.pairs), self.call.records[0] if self.call.records else None
         if not self.remainders or (first is not None and first.watches(watch, constants)):
             return watch
-        looked = list(self.remainders)
-        look = watcher(watch.at({payload: place for place, payload in enumerate(looked)}))
-        self._unless(f"{self.name(look)}({', '.join(words[k] for k in looked)})")
-        return NOTHING
+        watched = list(self.remainders)
+        violated = watcher(watch.at({payload: k for k, payload in enumerate(watched)}))
+        self._unless(f"{self.name(violated)}({', '.join(words[k] for k in watched)})")
+        return NO_WATCH
 
     def _launch(self, words: Sequence[str], constants: Mapping[int, int], watch: Watch) -> None:
-        """Memory between launches; then these, of which the first looks at addresses before anything is done."""
+        """Allocate the workspace, then launch; the first launch checks addresses before anything runs."""
         call = self.call
         if call.workspace is not None:
             self._make("memory", call.workspace)
             self.add(f"memory_at = {self.name(address_of)}(memory)")
         if call.on_device:
-            self.add(f"stream = {stream_text(call.stream, self.name)}")
+            self.add(f"stream = {stream_expression(call.stream, self.name)}")
         if call.tickets is not None:
             self.add(f"tickets = {self.name(call.tickets)}(stream)")
-        told = [
-            record.repeat_lines(words, constants, self.name, NOTHING if k else watch)
+        generated = [
+            record.repeat_lines(words, constants, self.name, NO_WATCH if k else watch)
             for k, record in enumerate(call.records)
         ]
-        if packs := [line for lines, _ in told for line in lines]:
+        if packs := [line for lines, _ in generated for line in lines]:
             self.add("try:", *(f"    {line}" for line in packs), f"except {self.name(MISFIT)}:", "    return None")
-        self.add(*(line for _, lines in told for line in lines))
+        self.add(*(line for _, lines in generated for line in lines))
 
     def _unless(self, *conditions: str) -> None:
         self.add(f"if {' or '.join(conditions)}:", "    return None")
@@ -135,7 +139,7 @@ class _Writer(Lines):
     # -- arguments and outputs
 
     def _outputs(self, outs: Sequence[Any] | None) -> dict[int, Any]:
-        """Lines that name the outputs that are given, as `r0` …; these, by number."""
+        """Lines that name the given outputs `r0` …; these, by number."""
         if outs is None or all(out is None for out in outs):
             self._unless("out is not None")
             return {}
@@ -151,7 +155,7 @@ class _Writer(Lines):
         return given
 
     def _take(self, k: int, name: str, value: Any) -> str:
-        """Lines that see that `name` is alike to `value`; its payload as text."""
+        """Lines that check that `name` is of the kind of `value`; its payload as an expression."""
         if type(value) in (bool, int, float):
             self._unless(f"type({name}) is not {self.name(type(value))}")
             return name
@@ -163,14 +167,14 @@ class _Writer(Lines):
             self._unless(kinds)
             self.add(f"{name}_at = {name}.item()")
             return f"{name}_at"
-        return self._place(k, name, value)
+        return self._take_array(k, name, value)
 
-    def _place(self, k: int, name: str, value: Any) -> str:
-        """The same of an array that is payload `k`; its address."""
+    def _take_array(self, k: int, name: str, value: Any) -> str:
+        """`_take` for an array that is payload `k`; its address."""
         kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
-            if not value.shape and value.device.type == "cpu":  # a number, but where it is written
-                raise _Unknown
+            if not value.shape and value.device.type == "cpu":  # passed as a number unless it is written
+                raise _NotReplayable
             self.tensors[name] = value
         elif _is_numpy(value):
             self._unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
@@ -181,7 +185,7 @@ class _Writer(Lines):
             self._unless(*self._alike(name, value), form,
                          *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
-            raise _Unknown
+            raise _NotReplayable
         self.remainders[k] = address_of(value) & 15
         if name not in self.tensors:
             self.add(f"{name}_at = {self._address(name, value)}")
@@ -192,16 +196,16 @@ class _Writer(Lines):
             f"type({name}) is not {self.name(type(value))}",
             f"{name}.dtype is not {self.name(value.dtype)}",
         ]
-        if len(value.shape) == 1 and isinstance(getattr(value, "size", None), int):  # no tuple to be made
+        if len(value.shape) == 1 and isinstance(getattr(value, "size", None), int):  # cheaper: makes no tuple
             return [*conditions, f"{name}.size != {value.size}", f"{name}.ndim != 1"]
         return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
 
-    def _look_together(self) -> None:
-        """Tensors are looked at by the check that torch has for its own compiled code, in one call."""
+    def _check_tensors(self) -> None:
+        """Check all tensors in one call, by the guard of torch's own compiled code."""
         if not self.tensors:
             return
         torch, guards = sys.modules["torch"], tensor_guards()
-        self._unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others want to see the call
+        self._unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others must see the call
         if guards is not None:
             alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
             self._unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
@@ -217,41 +221,44 @@ class _Writer(Lines):
             self.add(f"{name}_at = {self._address(name, value)}")
 
     def _address(self, name: str, value: Any) -> str:
-        """The address of what is alike to `value`, as text."""
-        if _is_numpy(value) and (head := numpy_head()) is not None:
+        """The expression of the address of an array of the kind of `value`."""
+        if _is_numpy(value) and (head := numpy_data_offset()) is not None:
             return f"{self.name(read_word)}(id({name}) + {head}).value"
         if hasattr(value, "data_ptr"):
-            return f"{name}.data_ptr()"  # 20 ns less than a call of the class's function
+            return f"{name}.data_ptr()"  # measured: 20 ns less than the function of the class
         return (
-            f"{self.name(address_of)}({name})" if _is_numpy(value) or isinstance(value, Array) else f"{name}.data.ptr"
+            f"{self.name(address_of)}({name})"
+            if _is_numpy(value) or isinstance(value, ArrayFacts)
+            else f"{name}.data.ptr"
         )
 
     def _take_out(self, r: int, out: Any) -> None:
-        """Output `r` is alike to `out`, may be written, and overlaps nothing that it must not: see Call.may_write."""
+        """Check that output `r` is of the kind of `out` and may be written: see PreparedCall.may_write."""
         call, name = self.call, f"r{r}"
         if (own := call.out_spans[r]) is None:
-            raise _Unknown
-        place = self.arguments + r
-        self._place(place, name, out)
+            raise _NotReplayable
+        payload = self.arguments + r
+        self._take_array(payload, name, out)
         if call.library == "numpy":
             self._unless(f"not {name}.flags.writeable")
         spans = [(k, k, *told) for k, *told in call.spans]
         spans += [(self.arguments + q, ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
         for other, k, first, end in spans:
-            allowed = {distance for q, j, distance in call.apart if (q, j) == (r, k)}
+            allowed = {distance for q, j, distance in call.disjoint if (q, j) == (r, k)}
             allowed |= {0} if (k, r) in call.in_place else set()
-            self.pairs.append(Pair(place, other, *own, first, end, tuple(sorted(allowed))))
+            self.pairs.append(Pair(payload, other, *own, first, end, tuple(sorted(allowed))))
 
 
 def _is_numpy(value: Any) -> bool:
-    """Whether it is one of NumPy's arrays, of no class of its own."""
+    """Whether it is a plain NumPy array."""
     return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
 
 
 @cache
 def tensor_guards() -> Any:
-    """torch's check of types, layouts, devices, gradients and lazy views of several tensors at once, as its compiled
-    functions use it; None where this torch has none that tells apart what we ask of it.
+    """torch's guard on types, layouts, devices, gradients and lazy views of several tensors, from its compiled code.
+
+    None if this torch has no guard that distinguishes all these.
     """
     import torch
 
@@ -262,8 +269,8 @@ def tensor_guards() -> Any:
         others = [x[:3], x.half(), x.int(), torch.zeros(6, 4).T, torch._neg_view(x), x.to("meta"), x.to_sparse()]
         others += [torch.zeros(4, 6, requires_grad=True), torch.nn.Parameter(x, requires_grad=False)]
         with torch.no_grad():
-            told = check(torch.zeros(4, 6, requires_grad=True))
-        right = told is False or told is True
+            answer = check(torch.zeros(4, 6, requires_grad=True))
+        right = answer is False or answer is True
         return kind if right and check(x) and check(x + 1) and not any(map(check, others)) else None
     except (AttributeError, RuntimeError, TypeError):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..generated_code import Lines
+from ..generated_code import FunctionWriter
 from .array_library import is_array
 from .containers import attributes_of, holds_arrays, is_object
 from .function import Argument, Array, Traced
@@ -45,7 +45,7 @@ class _Unknown(Exception):
     """An argument or a result that only the general path takes."""
 
 
-class _Writer(Lines):
+class _Writer(FunctionWriter):
     """The text of one replay, and the constants that it names."""
 
     def __init__(self, traced: Traced, again: Again):

@@ -70,7 +70,7 @@ def emulated_gpu(
     from fusedsl.program import call_steps
     from fusedsl.runtime import cache, compile, driver
 
-    known = dataclasses.replace(hardware.facts(cc), cc=cc, **facts_of_it)
+    known = dataclasses.replace(hardware.hardware_facts(cc), cc=cc, **facts_of_it)
     arena = Arena(memory, tails)
     gpu = Gpu(Libcuda(known, arena, seed))
 
@@ -90,7 +90,7 @@ def emulated_gpu(
             (call_steps, "hardware_of", lambda device: known),
             (compile, "disk", lambda: own),
             (cache, "disk", lambda: own),
-            (compile, "_built", LRU(lambda: 1000)),
+            (compile, "_compiled_kernels", LRU(lambda: 1000)),
         ):
             stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.callback(_stand_in(device.cupy))

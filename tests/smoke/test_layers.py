@@ -38,7 +38,6 @@ CYCLES = {
     "backends.cuda.attention.emit_nonfinite_fallback backends.cuda.attention.emit_softmax",
     "lang.diagnose lang.lexer",
     "lang.score_mask_reads lang.score_mask_texts",
-    "runtime.device_facts runtime.driver",
     "trace.function_rewriter trace.proxies",
     "backends.cuda.attention.emit_paged_kv backends.cuda.attention.emit_random_mask backends.cuda.attention.emit_tile",
     "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",

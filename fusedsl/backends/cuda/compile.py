@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ...hardware import Hardware, facts, registers_for
+from ...hardware import Hardware, hardware_facts, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import kernel_params
 from .attention.mma_emit import emit_mma
@@ -133,7 +133,7 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple
         if not found.spill_bytes or blocks == 1 or getattr(schedule, "grid_sync", False):
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
-        blocks = _fewer(facts(cc), blocks, threads, found.spill_bytes)
+        blocks = _fewer(hardware_facts(cc), blocks, threads, found.spill_bytes)
 
 
 def ptx(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> str:
