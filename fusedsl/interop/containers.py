@@ -67,11 +67,11 @@ def read(x: Any, name: str) -> Any:
     if not is_container_type(kind):
         return x
     if kind in LISTS:
-        return _listed(x, name)
+        return _list_as_array(x, name)
     return LIBRARIES[kind.__module__.partition(".")[0]].read(x, name)
 
 
-def _listed(x: Any, name: str) -> Any:
+def _list_as_array(x: Any, name: str) -> Any:
     """A list of numbers, or of lists of one length, as NumPy makes an array of it."""
     import numpy as np
 

@@ -5,7 +5,7 @@ the tensors and numbers among them, writes those that the function writes, and m
 be none, torch sees what the function itself does, as if it were not decorated: arrays that it reads from outside belong
 to torch's graph, and so do operations that gradients or torch.func go through.
 
-torch.compile reads Python, and `compiled` is written for it: the form of the arguments is a constant there, `_look`
+torch.compile reads Python, and `call_in_compile` is written for it: the form of the arguments is a constant there, `_resolve`
 sees them as tensors without memory, and what it found is a constant again.
 """
 
@@ -25,8 +25,8 @@ from ..errors import ArgumentError, FusedslError
 from ..ir.printer import show
 from ..runtime import dynamo
 from ..runtime.arrays import Array, Weak
-from ..trace.function import Argument, Traced
-from ..trace.function import Array as Result
+from ..trace.function import ArgumentRef, Traced
+from ..trace.function import ResultRef as Result
 from .torch_operator import facts_of, fake_results
 
 Form = Any
@@ -37,7 +37,7 @@ CONSTANTS = (bool, str, type(None), torch.dtype, torch.device, torch.layout, tor
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-class Told(NamedTuple):
+class RegisteredCall(NamedTuple):
     """The operator of a call, how many results it has, and the form of what the function returns of them."""
 
     name: str
@@ -45,29 +45,29 @@ class Told(NamedTuple):
     form: Form
 
 
-class _Unfit(Exception):
+class _NotAnOperator(Exception):
     """What the function does is no operator."""
 
 
-def called(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+def call_eager(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
     """What the function returns, as torch is to see it; for tensors that are fake, functional, or recorded."""
     leaves: list[Any] = []
     form = _form((args, dict(keywords)), leaves)
-    told = None if form is None else _told(fused, form, leaves)
+    told = None if form is None else _operator_for(fused, form, leaves)
     if told is None:
         return fused.function(*args, **keywords)
     return _run(*told, leaves)
 
 
-def compiled(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+def call_in_compile(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
     """The same, as torch.compile reads it."""
     leaves: list[Any] = []
     form = _form((args, keywords), leaves)
     if form is None:
         return fused.function(*args, **keywords)
-    call = _noted(fused.name, form)
-    _look(call, leaves)
-    name, count, returned = _found(call)
+    call = _call_number(fused.name, form)
+    _resolve(call, leaves)
+    name, count, returned = _resolved(call)
     if not name:
         return fused.function(*args, **keywords)
     return _run(name, count, returned, leaves)
@@ -75,7 +75,7 @@ def compiled(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
 
 def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
     made = getattr(torch.ops.fusedsl, name)(*leaves)
-    return _filled(returned, [made] if count == 1 else made, leaves)
+    return _instantiate(returned, [made] if count == 1 else made, leaves)
 
 
 # -- what torch.compile takes as it is
@@ -83,11 +83,11 @@ def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
 _calls: list[tuple[Any, Form]] = []
 _numbers: dict[tuple[str, Form], int] = {}
 _lock = threading.Lock()
-_looked = threading.local()
+_thread_state = threading.local()
 
 
 @torch.compiler.assume_constant_result
-def _noted(name: str, form: Form) -> int:
+def _call_number(name: str, form: Form) -> int:
     """The number of a function with arguments of this form."""
     with _lock:
         if (name, form) not in _numbers:
@@ -97,21 +97,21 @@ def _noted(name: str, form: Form) -> int:
 
 
 @torch.compiler.allow_in_graph
-def _look(call: int, leaves: Sequence[Any]) -> tuple:
-    """Find what `_found` tells; nothing is done where the graph that torch makes of this is traced or run."""
+def _resolve(call: int, leaves: Sequence[Any]) -> tuple:
+    """Find what `_resolved` tells; nothing is done where the graph that torch makes of this is traced or run."""
     if any(is_fake(x) and not torch._is_functional_tensor(x) for x in leaves if isinstance(x, torch.Tensor)):
-        _found_by_thread()[call] = _told(*_calls[call], leaves)
+        _resolved_by_thread()[call] = _operator_for(*_calls[call], leaves)
     return ()
 
 
 @torch.compiler.assume_constant_result
-def _found(call: int) -> tuple[str, int, Form]:
-    return tuple(_found_by_thread().pop(call, None) or Told("", 0, None))
+def _resolved(call: int) -> tuple[str, int, Form]:
+    return tuple(_resolved_by_thread().pop(call, None) or RegisteredCall("", 0, None))
 
 
-def _found_by_thread() -> dict[int, Told | None]:
+def _resolved_by_thread() -> dict[int, RegisteredCall | None]:
     """What this thread has looked at, by call."""
-    return _looked.__dict__.setdefault("found", {})
+    return _thread_state.__dict__.setdefault("found", {})
 
 
 # -- operators
@@ -119,7 +119,7 @@ def _found_by_thread() -> dict[int, Told | None]:
 _owners: dict[str, Any] = {}  # the function of each operator, by name
 
 
-def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
+def _operator_for(fused: Any, form: Form, leaves: Sequence[Any]) -> RegisteredCall | None:
     """The operator for these arguments, registered when it is first asked for; None where there can be none."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
@@ -129,7 +129,7 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return fused.tell("torch records gradients of the function's own operations")
     try:
-        call = _sketched(fused, form, leaves)
+        call = _abstract_call(fused, form, leaves)
         returned = _returned(call)
     except Exception as fault:  # torch then sees what the function does, errors included
         unfit = "an operator of torch's reads no arrays from outside, and returns tensors, numbers and containers"
@@ -144,7 +144,7 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
         if name not in _owners:
             _register(name, fused, form, kinds, returned, traced)
             _owners[name] = fused
-    return Told(name, len(traced.graph.results) - len(traced.writes), returned)
+    return RegisteredCall(name, len(traced.graph.results) - len(traced.writes), returned)
 
 
 def _names(digest: str) -> Iterator[str]:
@@ -156,17 +156,17 @@ def _names(digest: str) -> Iterator[str]:
         number += 1
 
 
-def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
+def _abstract_call(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
     """The call of these arguments, which may have no memory. _Unfit where it reads arrays from outside."""
-    args, keywords = _filled(form, leaves, ())
+    args, keywords = _instantiate(form, leaves, ())
     with _disable_current_modes():
-        call = fused.sketched(args, keywords, _facts)
+        call = fused.sketched(args, keywords, _trace_facts)
     if call.traced.captures or (call.traced.writes and call.aliased):
-        raise _Unfit
+        raise _NotAnOperator
     return call
 
 
-def _facts(x: Any, name: str) -> Array | Weak:
+def _trace_facts(x: Any, name: str) -> Array | Weak:
     """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
     facts = facts_of(x, name)
     if isinstance(facts, Weak):
@@ -185,16 +185,16 @@ def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned:
         return (results[0] if count == 1 else tuple(results)) if count else None
 
     def run(*given: Any) -> Any:
-        args, keywords = _filled(form, given, ())
+        args, keywords = _instantiate(form, given, ())
         made: dict[int, Any] = {}
-        if not _gather(returned, fused(*args, **keywords), made):
+        if not _match(returned, fused(*args, **keywords), made):
             message = f"{fused!r} does not return what it returned when torch compiled its call"
             help = "something that it reads from outside has changed: torch.compiler.reset(), and compile again"
             raise ArgumentError(message, "argument.function", help=help)
         return told([made[r] for r in range(count)])
 
     def fake(*given: Any) -> Any:
-        call = _sketched(fused, form, given)
+        call = _abstract_call(fused, form, given)
         return told(fake_results(call.program, call.values, call.outs)[:count])
 
     mutated = tuple(f"a{k}" for k in written)
@@ -226,7 +226,7 @@ def _returned(call: Any) -> Form:
     def form(template: Any) -> Form:
         if isinstance(template, Result) and not template.number:
             return ("leaf", template.index)
-        if isinstance(template, Argument):
+        if isinstance(template, ArgumentRef):
             return ("given", template.index)
         if isinstance(template, CONSTANTS) or type(template) in (int, float):
             return ("is", template)
@@ -234,12 +234,12 @@ def _returned(call: Any) -> Form:
             return (type(template).__name__, tuple(map(form, template)))
         if type(template) is dict and all(isinstance(key, (str, int)) for key in template):
             return ("dict", tuple(template), tuple(map(form, template.values())))
-        raise _Unfit
+        raise _NotAnOperator
 
     return form(call.traced.template)
 
 
-def _filled(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
+def _instantiate(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
     """What has this form, with these leaves."""
     kind = form[0]
     if kind == "leaf":
@@ -249,12 +249,12 @@ def _filled(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
     if kind == "is":
         return form[1]
     if kind == "dict":
-        return {key: _filled(part, leaves, given) for key, part in zip(form[1], form[2])}
-    parts = [_filled(part, leaves, given) for part in form[1]]
+        return {key: _instantiate(part, leaves, given) for key, part in zip(form[1], form[2])}
+    parts = [_instantiate(part, leaves, given) for part in form[1]]
     return tuple(parts) if kind == "tuple" else parts
 
 
-def _gather(form: Form, value: Any, found: dict[int, Any]) -> bool:
+def _match(form: Form, value: Any, found: dict[int, Any]) -> bool:
     """Whether a value has this form; its leaves, by number."""
     kind = form[0]
     if kind == "leaf":
@@ -269,7 +269,7 @@ def _gather(form: Form, value: Any, found: dict[int, Any]) -> bool:
         return (
             type(value) is dict
             and tuple(value) == form[1]
-            and all(_gather(part, x, found) for part, x in zip(parts, value.values()))
+            and all(_match(part, x, found) for part, x in zip(parts, value.values()))
         )
     fits = type(value).__name__ == kind and len(value) == len(form[1])
-    return fits and all(_gather(part, x, found) for part, x in zip(form[1], value))
+    return fits and all(_match(part, x, found) for part, x in zip(form[1], value))

@@ -88,7 +88,9 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     """Tensors without memory, of the shapes, dtypes and strides that a call would return."""
     facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
-    if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
+    if (
+        likely := _with_size_hints(facts)
+    ) is not None:  # what is faster for some sizes is nothing that torch is to look at
         program.plans.settled(likely)
     plan, shapes = program.plans.settled(facts)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, Array)}
@@ -105,12 +107,12 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     return results
 
 
-def _likely(facts: Facts) -> Facts | None:
+def _with_size_hints(facts: Facts) -> Facts | None:
     """The same with numbers for torch's symbols: those that it has met; None where it has met none."""
     found: dict[str, Array | Weak] = {}
     for name, fact in facts.items():
         if isinstance(fact, Array):
-            shape, strides = _met(fact.shape), _met(fact.strides)
+            shape, strides = _size_hints(fact.shape), _size_hints(fact.strides)
             if shape is None or strides is None:
                 return None
             fact = replace(fact, shape=shape, strides=strides)
@@ -118,7 +120,7 @@ def _likely(facts: Facts) -> Facts | None:
     return found
 
 
-def _met(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+def _size_hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:
     met = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
     return None if None in met else tuple(met)
 

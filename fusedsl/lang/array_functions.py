@@ -11,7 +11,7 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT8, DType
-from .functions import TABLE, Function, Parameter, function
+from .functions import TABLE, FunctionSpec, ParameterSpec, function
 
 Axes = int | tuple[int, ...] | None
 Dims = tuple[Dim, ...]
@@ -25,8 +25,8 @@ def astype(b: Builder, x: Node, dtype: DType):
     return b.cast(x, dtype)
 
 
-def _cast_to(d: DType) -> Function:
-    return Function(d.name, (Parameter("x", "array"),), lambda b, x: b.cast(x, d), about=f"astype(x, {d})")
+def _cast_to(d: DType) -> FunctionSpec:
+    return FunctionSpec(d.name, (ParameterSpec("x", "array"),), lambda b, x: b.cast(x, d), about=f"astype(x, {d})")
 
 
 TABLE.update({d.name: _cast_to(d) for d in DTYPES.values()})

@@ -14,28 +14,28 @@ from ..ir.builder import Builder
 from ..ir.contraction import matmul
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
-from .attention_layout import Layout, Request, laid_back, laid_out
-from .evaluate import Evaluator
-from .score_mask_texts import PairEvaluator, read_as_they_lie
+from .attention_layout import AttentionLayout, Request, lay_out, restore_layout
+from .faults import EvaluatorBase
+from .score_mask_texts import ScoreMaskEvaluator, assume_full_extents
 from .syntax import Conditional, show
 
 
-def attention(ev: Evaluator, r: Request) -> Node | tuple[Node, Node]:
+def attention(ev: EvaluatorBase, r: Request) -> Node | tuple[Node, Node]:
     """The result, or (result, log-sum-exp)."""
     b = ev.builder
-    found = laid_out(b, r)
+    found = lay_out(b, r)
     width = r.q.type.shape[-1]
     wide = r.q.type.dtype.compute
     scale = r.scale if r.scale is not None else b.elementwise("rsqrt", b.convert(b.extent(width), wide))
     q, k, v = (b.convert(x, wide) for x in (found.q, found.k, found.v))
     score = b.elementwise("multiply", matmul(b, q, shapes.swapaxes(b, k, -1, -2)), b.convert(scale, wide))
-    score, keep = _scored(ev, r, score, found)
-    out, lse = _weighed(b, score, keep, v)
-    out = laid_back(b, found, b.cast(out, r.q.type.dtype))
-    return (out, laid_back(b, found, shapes.squeeze(b, lse, [4]))) if r.return_lse else out
+    score, keep = _apply_score_and_mask(ev, r, score, found)
+    out, lse = _softmax_pv(b, score, keep, v)
+    out = restore_layout(b, found, b.cast(out, r.q.type.dtype))
+    return (out, restore_layout(b, found, shapes.squeeze(b, lse, [4]))) if r.return_lse else out
 
 
-def _weighed(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
+def _softmax_pv(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
     """(sum(e * v) / sum(e), log(sum(e)) of the scores themselves); 0 and -inf where all is masked."""
     zero, one = b.literal(0.0), b.literal(1.0)
     if keep is not None:
@@ -57,55 +57,57 @@ def _weighed(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node,
 
 # -- texts
 
-LONG = 40  # characters of a text that a help shows again
+MOST_SHOWN = 40  # characters of a text that a help shows again
 
 
-def _scored(ev: Evaluator, r: Request, score: Node, found: Layout) -> tuple[Node, Node | None]:
+def _apply_score_and_mask(
+    ev: EvaluatorBase, r: Request, score: Node, found: AttentionLayout
+) -> tuple[Node, Node | None]:
     """(the scores, where they count or None: everywhere)"""
     b, keep = ev.builder, list(found.keep)
     for program in (r.score, r.mask):
         if program is not None and not found.ragged:
-            read_as_they_lie(ev, program, r, found)
+            assume_full_extents(ev, program, r, found)
     shape = score.type.shape
     if r.score is not None:
-        inner = PairEvaluator(ev, "score", r.score, score, r, found)
+        inner = ScoreMaskEvaluator(ev, "score", r.score, score, r, found)
         made = _score(inner)
         if made.op == "where" and made.args[2].op == "const" and value_of(made.args[2]) == float("-inf"):
             keep.append(made.args[0])
         if made.type.dtype.kind != "f":
             made = b.convert(made, score.type.dtype)
-        score = b.cast(inner.fitted(made, shape), score.type.dtype)
+        score = b.cast(inner.broadcast(made, shape), score.type.dtype)
     if r.mask is not None:
-        inner = PairEvaluator(ev, "mask", r.mask, score, r, found)
-        keep.append(inner.fitted(_mask(inner), shape))
+        inner = ScoreMaskEvaluator(ev, "mask", r.mask, score, r, found)
+        keep.append(inner.broadcast(_mask(inner), shape))
     whole: Node | None = None
     for condition in keep:
         whole = condition if whole is None else b.elementwise("logical_and", whole, condition)
     return score, None if whole is None else shapes.broadcast_to(b, whole, shape)
 
 
-def _score(text: PairEvaluator) -> Node:
+def _score(text: ScoreMaskEvaluator) -> Node:
     made = text.value()
     if made.type.dtype is BOOL:
         written = text.tree.text if "'" not in text.tree.text else "..."
         help = f"a condition is a mask: mask='{written}'"
-        raise text.drawn(DTypeError("score is a number, and this is a condition", code="dtype.attention", help=help))
+        raise text.error_at(DTypeError("score is a number, and this is a condition", code="dtype.attention", help=help))
     return made
 
 
-def _mask(text: PairEvaluator) -> Node:
+def _mask(text: ScoreMaskEvaluator) -> Node:
     made = text.value()
     if made.type.dtype is not BOOL:
         message = f"mask is a condition, and this is {made.type.dtype}"
-        raise text.drawn(DTypeError(message, code="dtype.attention", help=_condition(text, made)))
+        raise text.error_at(DTypeError(message, code="dtype.attention", help=_condition(text, made)))
     return made
 
 
-def _condition(text: PairEvaluator, made: Node) -> str:
+def _condition(text: ScoreMaskEvaluator, made: Node) -> str:
     """What to write in place of a mask that is a number."""
     result = text.tree.results[0]
     written = show(result) if not isinstance(result, Conditional) else f"({show(result)})"
-    if len(written) > LONG or "'" in written or text.tree.statements:
+    if len(written) > MOST_SHOWN or "'" in written or text.tree.statements:
         return "compare it, e.g. doc[i] == doc[j]"
     added = f", or score='score + {written}'" if made.type.dtype.kind == "f" else ""
     return f"write {written} != 0{added}"

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Sequence
 from ..errors import suggest
 from .foreign_names import ATTENTION, PLACES
 from .hints import is_function
-from .syntax import Call, Program, free_names
+from .syntax import CallExpr, ParsedText, free_names
 
 KEYWORDS = ("score", "mask", "scale", "lengths", "offsets", "pages", "return_lse")
-SEEN = ("score", "b", "h", "i", "j", "q", "k", "v")
+VISIBLE_NAMES = ("score", "b", "h", "i", "j", "q", "k", "v")
 
 
 def keyword_for(name: str) -> str:
@@ -28,18 +28,20 @@ def name_of(keyword: str, read: Collection[str]) -> str:
     return name if name in read and keyword_for(name) == keyword else keyword
 
 
-def names_read(program: Program) -> set[str]:
+def names_read(program: ParsedText) -> set[str]:
     """The values that a text reads, and what it calls that is no function: an array, most likely."""
     own = [definition.name for definition in program.functions]
-    called = {part.function for part in program.parts if isinstance(part, Call)}
+    called = {part.function for part in program.parts if isinstance(part, CallExpr)}
     return {name for name, _ in free_names(program)} | {n for n in called if n not in own and not is_function(n)}
 
 
-def unread(keyword: str, read: Iterable[str], given: Collection[str], others: Iterable[str] = ()) -> tuple[str, str]:
+def unread_keyword(
+    keyword: str, read: Iterable[str], given: Collection[str], others: Iterable[str] = ()
+) -> tuple[str, str]:
     """(message, help) for a keyword that attention does not have and that neither text reads as a name; `given` are
     all keywords of the call, and `others` are some that it has besides."""
     read = sorted(read)
-    missing = [name for name in read if name not in SEEN and name not in given]
+    missing = [name for name in read if name not in VISIBLE_NAMES and name not in given]
     near = suggest(keyword, [*KEYWORDS, *missing, *others])
     if keyword in ATTENTION:
         return f"attention has no keyword {keyword}", ATTENTION[keyword]
@@ -52,7 +54,7 @@ def unread(keyword: str, read: Iterable[str], given: Collection[str], others: It
 EXAMPLES = {"score": "'score + slope[h] * (j - i)'", "mask": "'j <= i'"}
 
 
-def text_for(name: str, shape: Sequence[int] | None) -> str:
+def quoted_text_help(name: str, shape: Sequence[int] | None) -> str:
     """The help where score or mask is given an array of this shape, or something else, and no text.
 
     >>> text_for("mask", (3, 4)), text_for("mask", None)
@@ -66,7 +68,7 @@ def text_for(name: str, shape: Sequence[int] | None) -> str:
     return f"write {name}='{'score + ' if name == 'score' else ''}m[{indices}]', m=...{other}"
 
 
-def unseen(name: str) -> str | None:
+def missing_name_help(name: str) -> str | None:
     """The help for a name that a text reads and nobody gives; None where there is nothing to say."""
     if name in PLACES:
         return f"write {PLACES[name]}"

@@ -12,7 +12,7 @@ from ..ir.dims import Dim, evaluate, expression
 from ..ir.gathers import INSIDE, advanced_index, gather, positions
 from ..ir.graph import Check, Node
 from ..ir.types import BOOL, INT32, INT64
-from .syntax import Program
+from .syntax import ParsedText
 
 OPERANDS = ("q", "k", "v", "scale", "lengths", "pages", "offsets")
 
@@ -24,8 +24,8 @@ class Request:
     q: Node
     k: Node
     v: Node
-    score: Program | None = None
-    mask: Program | None = None
+    score: ParsedText | None = None
+    mask: ParsedText | None = None
     scale: Node | None = None
     lengths: Node | None = None
     offsets: tuple[Node, Node] | None = None
@@ -35,20 +35,20 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Layout:
+class AttentionLayout:
     """q as (batch, kv heads, heads that share one, n, d), k and v likewise; where each element stands in its sequence;
     which pairs belong together; and how results come back."""
 
     q: Node
     k: Node
     v: Node
-    places: Mapping[str, Node]
+    pair_indices: Mapping[str, Node]
     keep: tuple[Node, ...]
     heads: Dim
     ragged: bool
 
 
-def laid_out(b: Builder, r: Request) -> Layout:
+def lay_out(b: Builder, r: Request) -> AttentionLayout:
     """The operands in their layout. Errors name what does not go together."""
     _check_operands(b, r)
     return _ragged(b, r) if r.offsets is not None else _dense(b, r)
@@ -124,7 +124,7 @@ def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
             b.checks.append(Check("offsets", x.type.shape, name, (x.type,), site=b.site))
 
 
-def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
+def _check_equal(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
     """An axis of two operands has one extent; a call tests it."""
     one, other = x.type.shape[axis], y.type.shape[axis]
     if b.canonical(one) != b.canonical(other):
@@ -132,7 +132,7 @@ def _agree(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
         b.unify(one, other)
 
 
-def _shared(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
+def _group_heads(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
     """(batch, heads, n, d) with heads as kv heads and those that share one; k and v with an axis of extent 1."""
     heads, kv = q.type.shape[1], k.type.shape[1]
     what = "ragged heads" if r.offsets is not None else "paged heads" if r.pages is not None else "heads"
@@ -164,10 +164,10 @@ def _head_numbers(b: Builder, q: Node) -> Node:
     return number
 
 
-def _dense(b: Builder, r: Request) -> Layout:
+def _dense(b: Builder, r: Request) -> AttentionLayout:
     q, (k, v) = r.q, _keys(b, r)
     heads, n, m = q.type.shape[1], q.type.shape[2], k.type.shape[2]
-    q, k, v = _shared(b, r, q, k, v)
+    q, k, v = _group_heads(b, r, q, k, v)
     places = {
         "b": shapes.expand_dims(b, b.iota(q.type.shape[0]), [1, 2, 3, 4]),
         "h": _head_numbers(b, q),
@@ -176,30 +176,30 @@ def _dense(b: Builder, r: Request) -> Layout:
     }
     keep = []
     if r.lengths is not None:
-        _agree(b, r.q, r.lengths, 0, "batch of q and lengths")
+        _check_equal(b, r.q, r.lengths, 0, "batch of q and lengths")
         ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), [1, 2, 3, 4])
         keep.append(b.elementwise("less", places["j"], ends))
-    return Layout(q, k, v, places, tuple(keep), heads, False)
+    return AttentionLayout(q, k, v, places, tuple(keep), heads, False)
 
 
 def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
     """k and v as (batch, heads, m, d), which go with q."""
     k, v = r.k, r.v
     if r.pages is not None:
-        _agree(b, k, v, 1, "size of a page of k and v")
-        _agree(b, k, v, 2, "number of heads of k and v")
-        same_here(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
+        _check_equal(b, k, v, 1, "size of a page of k and v")
+        _check_equal(b, k, v, 2, "number of heads of k and v")
+        guard_equal(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
         k, v = (_paged(b, x, r.pages) for x in (k, v))
     for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _agree(b, k, v, place, what)
-    _agree(b, r.q, r.k, 3, "width of q and k")
+        _check_equal(b, k, v, place, what)
+    _check_equal(b, r.q, r.k, 3, "width of q and k")
     for x, name in ((k, "k"), (v, "v")) if r.pages is None else ((r.pages, "pages"),):
         if not b.is_unit(x.type.shape[0]):
-            _agree(b, r.q, x, 0, f"batch of q and {name}, or 1 in {name}")
+            _check_equal(b, r.q, x, 0, f"batch of q and {name}, or 1 in {name}")
     return k, v
 
 
-def same_here(b: Builder, one: Dim, other: Dim) -> None:
+def guard_equal(b: Builder, one: Dim, other: Dim) -> None:
     """Two extents are written alike if they are equal at this call: the plan holds for calls where it is so."""
     apart = expression("max", expression("-", one, other), expression("-", other, one))
     equal = expression("fits", apart, 0)
@@ -217,34 +217,34 @@ def _paged(b: Builder, x: Node, pages: Node) -> Node:
     return shapes.transpose(b, advanced_index(b, x, (line, within)), (0, 2, 1, 3))
 
 
-def _ragged(b: Builder, r: Request) -> Layout:
+def _ragged(b: Builder, r: Request) -> AttentionLayout:
     """Sequences one after the other: a pair of elements belongs together where both are of one sequence."""
     assert r.offsets is not None
     for place, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
-        _agree(b, r.k, r.v, place, what)
-    _agree(b, r.q, r.k, 2, "width of q and k")
+        _check_equal(b, r.k, r.v, place, what)
+    _check_equal(b, r.q, r.k, 2, "width of q and k")
     q, k, v = (shapes.expand_dims(b, shapes.transpose(b, x, (1, 0, 2)), 0) for x in (r.q, r.k, r.v))
-    _agree(b, *r.offsets, 0, "number of sequences of q and k")
+    _check_equal(b, *r.offsets, 0, "number of sequences of q and k")
     queries, keys = (_bounds(b, x) for x in r.offsets)
     token, at = (b.iota(x.type.shape[2]) for x in (q, k))
-    held = b.elementwise("logical_and", *(b.elementwise(op, x, token) for op, x in zip(AROUND, queries)))
+    held = b.elementwise("logical_and", *(b.elementwise(op, x, token) for op, x in zip(BOUND_COMPARISONS, queries)))
     begin, end = keys
     if r.lengths is not None:
-        _agree(b, begin, r.lengths, 0, "number of sequences and of lengths")
+        _check_equal(b, begin, r.lengths, 0, "number of sequences and of lengths")
         counted = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
         end = b.elementwise("minimum", end, b.elementwise("add", begin, counted))
     number = b.convert(shapes.expand_dims(b, b.iota(begin.type.shape[0]), 1), INT64)
-    of = [shapes.expand_dims(b, _held(b, held, x), 1) for x in (number, queries[0], begin, end)]
+    of = [shapes.expand_dims(b, _of_sequence(b, held, x), 1) for x in (number, queries[0], begin, end)]
     heads = q.type.shape[1]
-    q, k, v = _shared(b, r, q, k, v)
+    q, k, v = _group_heads(b, r, q, k, v)
     i = b.elementwise("subtract", shapes.expand_dims(b, token, 1), of[1])
     j = b.elementwise("subtract", at, of[2])
     keep = (b.elementwise("greater_equal", at, of[2]), b.elementwise("less", at, of[3]))
     places = {"b": b.weakened(of[0]), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(j)}
-    return Layout(q, k, v, places, keep, heads, True)
+    return AttentionLayout(q, k, v, places, keep, heads, True)
 
 
-AROUND = ("less_equal", "greater")  # how a sequence's begin and end stand to its tokens
+BOUND_COMPARISONS = ("less_equal", "greater")  # how a sequence's begin and end stand to its tokens
 
 
 def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
@@ -254,7 +254,7 @@ def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
     return begin, end
 
 
-def _held(b: Builder, held: Node, x: Node) -> Node:
+def _of_sequence(b: Builder, held: Node, x: Node) -> Node:
     """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
     none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
     read for each pair. It is read in 32 bits, so that no sum of such places wraps."""
@@ -262,7 +262,7 @@ def _held(b: Builder, held: Node, x: Node) -> Node:
     return b.convert(b.cast(found, INT32), INT64)
 
 
-def laid_back(b: Builder, found: Layout, x: Node) -> Node:
+def restore_layout(b: Builder, found: AttentionLayout, x: Node) -> Node:
     """(batch, kv, shared, n, e) as (batch, heads, n, e), or (tokens, heads, e)."""
     if b.is_unit(x.type.shape[1]):
         x = shapes.squeeze(b, x, [1])

@@ -12,28 +12,28 @@ from ..ir.builder import Builder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
 from . import attention_call, calls
-from .evaluate import Evaluator
+from .evaluate import TextEvaluator
 from .faults import MOST_FAULTS
 from .hints import value_hint
 from .syntax import (
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
     Name,
-    Program,
+    ParsedText,
     Subscript,
-    Unary,
+    UnaryOp,
     free_names,
     postorder,
 )
 
 
-def parameter_names(program: Program, shadowed: Collection[str] = ()) -> tuple[str, ...]:
+def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
     """The program's parameters in order of first appearance; a dtype's name given as an argument is none, unless it is
     `shadowed` by a value of the caller's."""
     found = [name for name, _ in free_names(program)]
@@ -45,13 +45,13 @@ def parameter_names(program: Program, shadowed: Collection[str] = ()) -> tuple[s
 
 
 def undefined(
-    program: Program, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
+    program: ParsedText, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
 ) -> UnknownNameError:
     """The error for names that a call gave no value, drawn where the text first reads each, with the functions that
     do not exist. `given` are the names that the call did give, `hints` the help for some of the missing ones.
     """
     faults: list[FusedslError] = []
-    found = (part for part in program.parts if isinstance(part, Call))
+    found = (part for part in program.parts if isinstance(part, CallExpr))
     unquoted = [one for call in found for one in attention_call.unquoted(call, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
@@ -62,7 +62,7 @@ def undefined(
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
         for part in postorder(_root(statement)):
-            if not isinstance(part, Call) or part.function in above or calls.exists(part.function):
+            if not isinstance(part, CallExpr) or part.function in above or calls.exists(part.function):
                 continue
             if len(faults) < MOST_FAULTS:
                 fault = calls.unknown(part.function, defined, given)
@@ -84,11 +84,11 @@ def _root(statement: Assign | Definition | Expr) -> Expr:
 def _operands(part) -> tuple:
     """The parts of an expression that must be values: not arguments."""
     match part:
-        case Binary():
+        case BinaryOp():
             return (part.left, part.right)
         case Compare():
             return part.operands
-        case Unary():
+        case UnaryOp():
             return (part.operand,)
         case Subscript() | Attribute():
             return (part.value,)
@@ -98,7 +98,7 @@ def _operands(part) -> tuple:
 
 
 def build(
-    program: Program,
+    program: ParsedText,
     parameters: tuple[ir.Parameter, ...],
     extents: Mapping[Symbol, int],
     options: Options,
@@ -111,6 +111,6 @@ def build(
     faults of other statements in `.others`.
     """
     builder = Builder(parameters, extents, options.rounding)
-    evaluator = Evaluator(builder, program.text, options.limits)
+    evaluator = TextEvaluator(builder, program.text, options.limits)
     results = evaluator.program(program, constants or {})
     return builder.finish(results), builder.guards

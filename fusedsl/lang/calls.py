@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
 from ..ir.builder import Builder
@@ -12,13 +12,12 @@ from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL, DTYPES
 from . import attention_call, functions, prelude
-from .frames import BROKEN, Broken, Frame, UserFunction
-from .functions import REQUIRED, Parameter, dim_of, show_value
+from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
+from .faults import EvaluatorBase
+from .functions import REQUIRED, ParameterSpec
 from .hints import function_hint, keyword_hint
-from .syntax import Argument, Call, Definition, Expr, Literal, Sequence, Subscript, Unary, show
-
-if TYPE_CHECKING:
-    from .evaluate import Evaluator
+from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
+from .syntax import CallArgument, CallExpr, Definition, Expr, Literal, Sequence, Subscript, UnaryOp, show
 
 # Of the prelude's functions, the parameters that are neither an array nor an axis.
 NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "mean", "initial", "eps", "rtol", "atol", "equal_nan"])
@@ -35,15 +34,15 @@ SURPLUS = {
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
-def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
+def call(ev: EvaluatorBase, node: CallExpr, frame: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
     """The value of a call."""
     name = node.function
     found = frame.functions.get(name)
-    if found is BROKEN:
-        raise Broken
+    if found is ERROR_VALUE:
+        raise ErrorValue
     if found is not None:
         parameters = tuple(
-            Parameter(p.name, "any", found.defaults.get(p.name, REQUIRED)) for p in found.definition.parameters
+            ParameterSpec(p.name, "any", found.defaults.get(p.name, REQUIRED)) for p in found.definition.parameters
         )
         values, expressions = yield from _bind(ev, node, frame, parameters)
         return (yield from _inline(ev, node, frame, found, values, expressions))
@@ -55,8 +54,8 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
         values, expressions = yield from _bind(ev, node, frame, table.parameters)
         _check_mask(ev, name, frame, table.parameters, values, expressions)
         blamed = None if table.blame is None else expressions[table.blame]
-        with ev.at(frame, *_blame(node, blamed), tuple(expressions)):
-            return ev._ranked(functions.call(ev.builder, table, values))
+        with ev.at(frame, *_error_position(node, blamed), tuple(expressions)):
+            return ev.check_rank(functions.call(ev.builder, table, values))
     composite = None if hidden else prelude_function(ev, name)
     if composite is None:
         for argument in node.arguments:  # their own faults count too
@@ -71,7 +70,7 @@ def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame]
     return (yield from _inline(ev, node, frame, composite, values, expressions))
 
 
-def _blame(node: Call, blamed: Expr | None) -> tuple[Expr, int]:
+def _error_position(node: CallExpr, blamed: Expr | None) -> tuple[Expr, int]:
     """Where the checks of a call point: its function's name, or the argument that a shape came from."""
     if blamed is None:
         return node, node.function_span[0]
@@ -80,26 +79,26 @@ def _blame(node: Call, blamed: Expr | None) -> tuple[Expr, int]:
     return blamed, blamed.span[0]
 
 
-def prelude_function(ev: Evaluator, name: str) -> UserFunction | None:
+def prelude_function(ev: EvaluatorBase, name: str) -> UserFunction | None:
     """A function of the prelude, which sees the prelude alone."""
     definition = prelude.definition(name)
     if definition is None:
         return None
-    alone = Frame({})
+    alone = Environment({})
     defaults = {p.name: ev.evaluate(p.default, alone) for p in definition.parameters if p.default is not None}
     return UserFunction(definition, {}, {}, defaults, prelude.own_source(name))
 
 
-def signature(definition: Definition, defaults) -> tuple[Parameter, ...]:
+def signature(definition: Definition, defaults) -> tuple[ParameterSpec, ...]:
     """The parameters of a function of the prelude; its private functions take everything by position."""
     private = definition.name.startswith("_")
     return tuple(
-        Parameter(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
+        ParameterSpec(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
         for p in definition.parameters
     )
 
 
-def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
+def _check_choices(ev, name: str, node: CallExpr, frame: Environment, found: UserFunction, values, expressions) -> None:
     """A string parameter takes the strings that the function compares it with."""
     for p, value, expression in zip(found.definition.parameters, values, expressions):
         if (error := choice_fault(name, p.name, value)) is not None:
@@ -119,14 +118,16 @@ def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
     )
 
 
-def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
+def _check_kinds(
+    ev: EvaluatorBase, node: CallExpr, frame: Environment, found: UserFunction, values, expressions
+) -> None:
     """What the prelude's functions are given is of the kind that their parameters take, as the table's is."""
     parameters = tuple(
-        Parameter(p.name, _kind(node.function, p.name, found.defaults.get(p.name, REQUIRED)))
+        ParameterSpec(p.name, _kind(node.function, p.name, found.defaults.get(p.name, REQUIRED)))
         for p in found.definition.parameters
     )
     with ev.at(frame, node, node.function_span[0], tuple(expressions)):
-        functions.converted(ev.builder, functions.Function(node.function, parameters, _inline), values)
+        functions.convert_arguments(ev.builder, functions.FunctionSpec(node.function, parameters, _inline), values)
         check_groups(ev.builder, node.function, values)
 
 
@@ -139,7 +140,7 @@ def check_groups(b: Builder, name: str, values: Iterable[Any]) -> None:
             require_groups(b, x, extent)
 
 
-def _check_mask(ev: Evaluator, name: str, frame: Frame, parameters, values, expressions) -> None:
+def _check_mask(ev: EvaluatorBase, name: str, frame: Environment, parameters, values, expressions) -> None:
     """The mask of a reduction fits what it masks."""
     for p, value, expression in zip(parameters, values, expressions):
         if p.name == "where" and expression is not None and all(isinstance(v, Node) for v in (value, values[0])):
@@ -156,10 +157,10 @@ def _kind(name: str, parameter: str, default: Any) -> str:
     return PRELUDE_KINDS.get(parameter, "array | None" if default is None else "array")
 
 
-def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions):
+def _inline(ev: EvaluatorBase, node: CallExpr, frame: Environment, found: UserFunction, values, expressions):
     """The body of a function, evaluated with its parameters bound; faults in it belong to the call."""
     names = [p.name for p in found.definition.parameters]
-    inner = Frame(
+    inner = Environment(
         {**found.values, **dict(zip(names, values))},
         found.functions,
         frame,
@@ -174,11 +175,11 @@ def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values
 # -- arguments
 
 
-def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, ...]):
+def _bind(ev: EvaluatorBase, node: CallExpr, frame: Environment, parameters: tuple[ParameterSpec, ...]):
     """The value and the expression (None for a default) of every parameter."""
     places = {p.name: k for k, p in enumerate(parameters)}
     slots: list[Expr | None] = [None] * len(parameters)
-    arguments = _gathered(node, parameters)
+    arguments = _pack_variadic(node, parameters)
     for k, argument in enumerate(arguments):
         if argument.keyword is None:
             place = k
@@ -204,12 +205,12 @@ def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, 
     values = []
     for p, s in zip(parameters, slots):
         values.append(p.default if s is None else (yield s, frame))
-    if any(value is BROKEN for value in values):
-        raise Broken
+    if any(value is ERROR_VALUE for value in values):
+        raise ErrorValue
     return values, slots
 
 
-def _gathered(node: Call, parameters: tuple[Parameter, ...]) -> tuple[Argument, ...]:
+def _pack_variadic(node: CallExpr, parameters: tuple[ParameterSpec, ...]) -> tuple[CallArgument, ...]:
     """The arguments, those of a parameter of many as one list."""
     place = next((k for k, p in enumerate(parameters) if p.many), None)
     if place is None:
@@ -218,11 +219,11 @@ def _gathered(node: Call, parameters: tuple[Parameter, ...]) -> tuple[Argument, 
     named = [a for a in node.arguments if a.keyword is not None]
     values = tuple(a.value for a in positional[place:])
     span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
-    listed = Argument(span, None, None, Sequence(span, "list", values))
+    listed = CallArgument(span, None, None, Sequence(span, "list", values))
     return (*positional[:place], *([listed] if len(positional) >= place else []), *named)
 
 
-def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
+def show_signature(name: str, parameters: tuple[ParameterSpec, ...]) -> str:
     """name(x, axis=..., *, keepdims=...)"""
     shown: list[str] = []
     for p in parameters:
@@ -232,7 +233,7 @@ def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslError:
+def _surplus(node: CallExpr, parameters: tuple[ParameterSpec, ...], k: int) -> FusedslError:
     name = node.function
     positional = sum(not p.named for p in parameters)
     if name in POINTLESS:
@@ -253,24 +254,24 @@ def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslEr
     return ArgumentError(f"{name} takes {few}", code="argument.surplus", help=help)
 
 
-def _as_tuple(node: Call, parameters: tuple[Parameter, ...], positional: int) -> str | None:
+def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional: int) -> str | None:
     """The call with integers that are spread over arguments in one tuple; None where there are none."""
     given = [argument.value for argument in node.arguments if argument.keyword is None]
     spread = given[positional - 1 :]
     if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
         return None
-    if not all(isinstance(part, (Literal, Unary)) and show(part).lstrip("-").isdigit() for part in spread):
+    if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in spread):
         return None
     before = [show(part) for part in given[: positional - 1]]
     return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, spread)) + ')'])})"
 
 
-def _unknown_keyword(name: str, keyword: str, parameters: tuple[Parameter, ...]) -> UnknownNameError:
+def _unknown_keyword(name: str, keyword: str, parameters: tuple[ParameterSpec, ...]) -> UnknownNameError:
     hint = keyword_hint(keyword, [p.name for p in parameters]) or f"call it as {show_signature(name, parameters)}"
     return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
 
 
-def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
+def check_known(ev: EvaluatorBase, node: CallExpr, frame: Environment) -> None:
     """Raise where a function's body calls what does not exist: at its definition, called or not."""
     name = node.function
     if name not in frame.functions and not exists(name):
@@ -304,10 +305,10 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
 # -- subscripts
 
 
-def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
+def bound(ev: EvaluatorBase, value: Any, expression: Expr, frame: Environment) -> Dim | None:
     """A slice's bound: an integer known at the call, from literals and sizes."""
-    if value is BROKEN:
-        raise Broken
+    if value is ERROR_VALUE:
+        raise ErrorValue
     if value is None:
         return None
     found = dim_of(value)
@@ -315,16 +316,16 @@ def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | No
         error = ArgumentError(
             f"a slice bound is an integer, not {show_value(value)}",
             code="argument.slice",
-            help=functions.CONSTANT,
+            help=CONSTANT_HELP,
         )
-        raise ev.fault(functions.not_constant(error, value), frame, expression)
+        raise ev.fault(not_constant(error, value), frame, expression)
     return found
 
 
-def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | Node | None:
+def position(ev: EvaluatorBase, value: Any, expression: Expr, frame: Environment) -> Dim | Node | None:
     """An index: an integer known at the call, integers known only when the kernel runs, or None for a new axis."""
-    if value is BROKEN:
-        raise Broken
+    if value is ERROR_VALUE:
+        raise ErrorValue
     if value is None:
         return None
     found = dim_of(value)
@@ -348,7 +349,7 @@ def not_a_position(value: Any) -> FusedslError:
     )
 
 
-def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: Frame) -> Any:
+def tuple_item(ev: EvaluatorBase, value: tuple, key: list, node: Subscript, frame: Environment) -> Any:
     """`shape(x)[0]`: an item of a tuple."""
     try:
         if len(key) == 1 and isinstance(key[0], (int, slice)):

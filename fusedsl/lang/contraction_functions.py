@@ -11,7 +11,8 @@ from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, shapes
 from ..ir.builder import Builder, fail
 from ..ir.graph import Node
-from .functions import function, integer
+from .functions import function
+from .parameter_kinds import integer
 
 Axes = int | tuple[int, ...] | None
 

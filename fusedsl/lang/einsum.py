@@ -11,13 +11,14 @@ from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, gathers, shapes
 from ..ir.builder import Builder, fail
 from ..ir.graph import Node
-from .functions import function, show_value
+from .functions import function
+from .parameter_kinds import show_value
 
 EXAMPLE = 'einsum("ij,jk->ik", x, y)'
 
 
 @dataclass(frozen=True)
-class Term:
+class EinsumTerm:
     """An array, and the letters of its axes."""
 
     array: Node
@@ -28,7 +29,7 @@ class Term:
 def einsum(b: Builder, subscripts: Any, *operands: Node):
     """Σ of products by the letters of their axes; `...` is the axes that have none, a letter twice a diagonal."""
     try:
-        given, result = _parsed(subscripts)
+        given, result = _parse_subscripts(subscripts)
         if len(given) != len(operands):
             message = f"{len(given)} operand{'s' * (len(given) != 1)} in the subscripts, {len(operands)} given"
             raise ArgumentError(message, code="argument.einsum", help=EXAMPLE)
@@ -36,19 +37,19 @@ def einsum(b: Builder, subscripts: Any, *operands: Node):
         raise fail(error, 0) from None
     terms = _terms(b, given, operands)
     try:
-        kept = _result(given, result, terms)
+        kept = _result_letters(given, result, terms)
     except FusedslError as error:
         raise fail(error, 0) from None
-    terms = [_once(b, term) for term in terms]
+    terms = [_take_diagonals(b, term) for term in terms]
     while len(terms) > 1:
-        terms = _multiplied(b, terms, kept)
-    return _reduced(b, terms[0], kept)
+        terms = _contract_pair(b, terms, kept)
+    return _sum_and_transpose(b, terms[0], kept)
 
 
 # -- subscripts
 
 
-def _parsed(text: Any) -> tuple[list[str], str | None]:
+def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
     """The subscripts of each operand, and of the result where they are given."""
     if not isinstance(text, str):
         message = f"einsum takes subscripts first, not {show_value(text)}"
@@ -69,7 +70,7 @@ def _parsed(text: Any) -> tuple[list[str], str | None]:
     return given, result if arrow else None
 
 
-def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[Term]:
+def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[EinsumTerm]:
     """The operands with a letter for every axis; those of `...` meet at its end, as axes do that broadcast."""
     unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
     for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
@@ -82,10 +83,13 @@ def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[Ter
     if max(unnamed) > len(free):
         raise fail(contraction.too_many_axes(len(contraction.LETTERS) + max(unnamed) - len(free)), 0)
     outer = "".join(free[: max(unnamed)])
-    return [Term(x, text.replace("...", outer[len(outer) - rest :])) for text, x, rest in zip(given, operands, unnamed)]
+    return [
+        EinsumTerm(x, text.replace("...", outer[len(outer) - rest :]))
+        for text, x, rest in zip(given, operands, unnamed)
+    ]
 
 
-def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
+def _result_letters(given: list[str], result: str | None, terms: list[EinsumTerm]) -> str:
     """The result's letters: those of `...` and, if it is not said, what is there once, in order."""
     named = "".join(given).replace("...", "")
     outer = max(("".join(c for c in t.letters if c not in named) for t in terms), key=len)
@@ -97,7 +101,7 @@ def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
     return result.replace("...", outer)
 
 
-def _once(b: Builder, term: Term) -> Term:
+def _take_diagonals(b: Builder, term: EinsumTerm) -> EinsumTerm:
     """A term whose letters are there once: of the axes of one letter it has the elements at equal positions."""
     x, letters = term.array, term.letters
     while (twice := next((c for c in letters if letters.count(c) > 1), None)) is not None:
@@ -105,13 +109,13 @@ def _once(b: Builder, term: Term) -> Term:
         contraction.require_one(b, x, first, second, twice)
         x = gathers.diagonal(b, x, first, second)
         letters = "".join(c for a, c in enumerate(letters) if a not in (first, second)) + twice
-    return Term(x, letters)
+    return EinsumTerm(x, letters)
 
 
 # -- products
 
 
-def _multiplied(b: Builder, terms: list[Term], kept: str) -> list[Term]:
+def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[EinsumTerm]:
     """The terms with two of them as one: those whose product runs over the fewest axes, and leaves the fewest."""
 
     def left(i: int, j: int) -> str:
@@ -126,11 +130,11 @@ def _multiplied(b: Builder, terms: list[Term], kept: str) -> list[Term]:
     i, j = min(combinations(range(len(terms)), 2), key=cost)
     result = left(i, j) if len(terms) > 2 else kept
     x, y = terms[i], terms[j]
-    made = Term(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
+    made = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
     return [made if k == i else t for k, t in enumerate(terms) if k != j]
 
 
-def _reduced(b: Builder, term: Term, kept: str) -> Node:
+def _sum_and_transpose(b: Builder, term: EinsumTerm, kept: str) -> Node:
     """The sum over the letters that the result lacks, with its axes in the result's order."""
     x, letters = term.array, term.letters
     summed = tuple(a for a, c in enumerate(letters) if c not in kept)

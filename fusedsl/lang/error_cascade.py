@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import FusedslError
 from .parse import parse
-from .syntax import Assign, Call, Definition, Expr, Name, Program, Span, postorder
+from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, postorder
 
 
-def independent(text: str, faults: Sequence[FusedslError], told: Sequence[FusedslError] = ()) -> list[FusedslError]:
+def root_causes(text: str, faults: Sequence[FusedslError], told: Sequence[FusedslError] = ()) -> list[FusedslError]:
     """The faults, in the order in which they were found, less those that follow from an earlier one of `text`, or from
     one that is `told` already.
 
@@ -27,7 +27,7 @@ def independent(text: str, faults: Sequence[FusedslError], told: Sequence[Fuseds
         return list(faults[:1])
     kept = []
     for k, fault in enumerate(faults):
-        read = list(_read(program, fault.span))  # type: ignore[arg-type]
+        read = list(_dependencies(program, fault.span))  # type: ignore[arg-type]
         if not any(_within(earlier.span, span) for earlier in (*told, *faults[:k]) for span in read):  # type: ignore[arg-type]
             kept.append(fault)
     return kept
@@ -37,7 +37,7 @@ def _within(inner: Span, outer: Span) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def _read(program: Program, span: Span) -> Iterator[Span]:
+def _dependencies(program: ParsedText, span: Span) -> Iterator[Span]:
     """The span, and those of the assignments and definitions that its value comes from."""
     seen = {span}
     stack = [span]
@@ -45,29 +45,29 @@ def _read(program: Program, span: Span) -> Iterator[Span]:
         current = stack.pop()
         yield current
         for part in _parts(program, current):
-            found = _source(program, part)
+            found = _defining_span(program, part)
             if found is not None and found not in seen:
                 seen.add(found)
                 stack.append(found)
 
 
-def _parts(program: Program, span: Span) -> Iterator[Name | Call]:
+def _parts(program: ParsedText, span: Span) -> Iterator[Name | CallExpr]:
     """The names and calls within a span."""
     roots: list[Expr] = [s.body if isinstance(s, Definition) else s.value for s in program.statements]
     for root in (*roots, *program.results):
         if root.span[0] <= span[1] and span[0] <= root.span[1]:
             for part in postorder(root):
-                if isinstance(part, (Name, Call)) and _within(part.span, span):
+                if isinstance(part, (Name, CallExpr)) and _within(part.span, span):
                     yield part
 
 
-def _source(program: Program, part: Name | Call) -> Span | None:
+def _defining_span(program: ParsedText, part: Name | CallExpr) -> Span | None:
     """The span of what a name stands for where it is read: the last assignment to it, or definition of it, before."""
     for statement in reversed(program.statements):
         if statement.span[1] > part.span[0]:
             continue
         match part, statement:
-            case Call(function=name), Definition() if statement.name == name:
+            case CallExpr(function=name), Definition() if statement.name == name:
                 return statement.body.span
             case Name(name=name), Assign() if name in [target.name for target in statement.targets]:
                 return statement.value.span

@@ -11,32 +11,32 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import gathers, shapes
 from ..ir import graph as ir
 from ..ir.builder import Builder
-from ..ir.checks import explain, holds, require_size
+from ..ir.checks import explain, holds
 from ..ir.contraction import matmul
 from ..ir.types import BOOL, DTYPES
-from . import calls, functions
+from . import calls, parameter_kinds
 from .array_functions import matrix_transpose, positive
-from .error_cascade import independent
-from .faults import Enough, Faults
-from .frames import BROKEN, Broken, Frame, UserFunction, inside, place
+from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction, inline_trail, source_span
+from .error_cascade import root_causes
+from .faults import EvaluatorBase, TooManyErrors
 from .hints import value_hint
 from .syntax import (
-    Argument,
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallArgument,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
     Literal,
     Name,
-    Program,
+    ParsedText,
     Sequence,
     Slice,
     Subscript,
-    Unary,
+    UnaryOp,
     postorder,
 )
 
@@ -45,10 +45,10 @@ OPERATORS = {
     "**": "power", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
     "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "==": "equal", "!=": "not_equal",
 }  # fmt: skip
-Visit = Generator[tuple[Any, Frame], Any, Any]
+Visit = Generator[tuple[Any, Environment], Any, Any]
 
 
-class Evaluator(Faults):
+class TextEvaluator(EvaluatorBase):
     """Evaluates syntax on a builder.
 
     Values are nodes, None, strings, dtypes, and tuples of them. Each `_visit` method is a generator that yields the
@@ -57,22 +57,20 @@ class Evaluator(Faults):
     """
 
     def __init__(self, builder: Builder, text: str | None, limits: Limits):
-        super().__init__(builder, text)
-        self.limits = limits
+        super().__init__(builder, text, limits)
         self.operations = 0
-        self.defined: tuple[str, ...] = ()  # the functions of the text, wherever it defines them
 
     # -- statements
 
     def program(
         self,
-        program: Program,
+        program: ParsedText,
         constants: Mapping[str, Any],
         values: Mapping[str, ir.Node] | None = None,
     ) -> list[ir.Node]:
         """The results of a whole text, for the builder's parameters, or for these values."""
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
-        frame = Frame(given if values is None else dict(values))
+        frame = Environment(given if values is None else dict(values))
         frame.values.update((name, self._constant(value)) for name, value in constants.items())
         return self.texts(program, frame)
 
@@ -82,40 +80,40 @@ class Evaluator(Faults):
             return tuple(map(self._constant, value))
         return value if value is None or isinstance(value, str) else self.builder.literal(value)
 
-    def texts(self, program: Program, frame: Frame) -> list[ir.Node]:
+    def texts(self, program: ParsedText, frame: Environment) -> list[ir.Node]:
         """The results of a text that sees these names."""
         self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
         results: list[ir.Node] = []
-        with suppress(Enough):
+        with suppress(TooManyErrors):
             results = self._statements(program, frame)
         if self.faults:
             broken = (
                 explain(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
             )
-            self.faults += independent(self.text or "", list(broken), self.faults)
-            raise self.gathered()
+            self.faults += root_causes(self.text or "", list(broken), self.faults)
+            raise self.combined_error()
         return results
 
-    def _statements(self, program: Program, frame: Frame) -> list[ir.Node]:
+    def _statements(self, program: ParsedText, frame: Environment) -> list[ir.Node]:
         """The results of the statements in order, with every fault gathered."""
         for statement in program.statements:
-            with self.gathering(frame, statement):
+            with self.recording_errors(frame, statement):
                 if isinstance(statement, Definition):
                     frame.functions = {**frame.functions, statement.name: self._define(statement, frame)}
                 else:
                     self._assign(statement, frame)
         results: list[ir.Node] = []
         for expression in program.results:
-            with self.gathering(frame, expression):
+            with self.recording_errors(frame, expression):
                 results += self._result(expression, frame)
         return results
 
-    def _define(self, definition: Definition, frame: Frame) -> UserFunction:
+    def _define(self, definition: Definition, frame: Environment) -> UserFunction:
         """A function of the text, with the values that its free names have here."""
         own = {p.name for p in definition.parameters}
         bound = {}
         for part in postorder(definition.body):
-            if isinstance(part, Call):
+            if isinstance(part, CallExpr):
                 calls.check_known(self, part, frame)
             if isinstance(part, Name) and part.name not in own and part.name not in bound:
                 if part.name not in frame.values and part.name not in DTYPES:
@@ -125,10 +123,10 @@ class Evaluator(Faults):
         defaults = {p.name: self.evaluate(p.default, frame) for p in definition.parameters if p.default is not None}
         return UserFunction(definition, bound, frame.functions, defaults, self.text or "")
 
-    def _assign(self, statement: Assign, frame: Frame) -> None:
+    def _assign(self, statement: Assign, frame: Environment) -> None:
         value = self.evaluate(statement.value, frame)
-        if value is BROKEN:
-            raise Broken
+        if value is ERROR_VALUE:
+            raise ErrorValue
         if len(statement.targets) == 1:
             frame.values[statement.targets[0].name] = value
             return
@@ -143,26 +141,26 @@ class Evaluator(Faults):
             )
         frame.values.update((target.name, part) for target, part in zip(statement.targets, value))
 
-    def _result(self, expression: Expr, frame: Frame) -> list[ir.Node]:
+    def _result(self, expression: Expr, frame: Environment) -> list[ir.Node]:
         value = self.evaluate(expression, frame)
-        if value is BROKEN:
-            raise Broken
+        if value is ERROR_VALUE:
+            raise ErrorValue
         parts = value if isinstance(value, tuple) else (value,)
         nodes = []
         for part in parts:
             with self.at(frame, expression, expression.span[0], (expression,)):
                 if not isinstance(part, ir.Node):
-                    message = f"a result is an array or a number, not {functions.show_value(part)}"
+                    message = f"a result is an array or a number, not {parameter_kinds.show_value(part)}"
                     raise ArgumentError(message, code="argument.kind", help="return an expression of the arguments")
-                nodes.append(self._ranked(self.builder.strong(part)))
+                nodes.append(self.check_rank(self.builder.strong(part)))
         return nodes
 
     # -- expressions
 
-    def evaluate(self, expression: Expr, frame: Frame) -> Any:
+    def evaluate(self, expression: Expr, frame: Environment) -> Any:
         """The value of an expression; BROKEN where faults are gathered and it has one."""
         stack: list[Visit] = []
-        request: tuple[Any, Frame] | None = (expression, frame)
+        request: tuple[Any, Environment] | None = (expression, frame)
         value: Any = None
         while True:
             if request is not None:
@@ -174,24 +172,24 @@ class Evaluator(Faults):
             except StopIteration as finished:
                 stack.pop()
                 value = finished.value
-            except Broken:
+            except ErrorValue:
                 stack.pop()
-                value = BROKEN
+                value = ERROR_VALUE
             except FusedslError as error:
                 if self.faults is None or isinstance(error, LimitError):
                     raise
-                self.gather(error)
+                self.record(error)
                 stack.pop()
-                value = BROKEN
+                value = ERROR_VALUE
             if not stack:
                 return value
 
-    def visit(self, node: Any, frame: Frame) -> Visit:
+    def visit(self, node: Any, frame: Environment) -> Visit:
         """What finds the value of one expression."""
         return VISITS[type(node)](self, node, frame)
 
-    def _count(self, node, frame: Frame) -> None:
-        self.operations += not isinstance(node, (Name, Literal, Argument))
+    def _count(self, node, frame: Environment) -> None:
+        self.operations += not isinstance(node, (Name, Literal, CallArgument))
         if self.operations > self.limits.operations:
             raise self.fault(
                 LimitError(
@@ -203,36 +201,36 @@ class Evaluator(Faults):
                 node,
             )
 
-    def _literal(self, node: Literal, frame: Frame) -> Visit:
+    def _literal(self, node: Literal, frame: Environment) -> Visit:
         if isinstance(node.value, (int, float)):
             return self.builder.literal(node.value)
         return node.value
         yield  # a generator, as every visit
 
-    def _name(self, node: Name, frame: Frame) -> Visit:
+    def _name(self, node: Name, frame: Environment) -> Visit:
         if node.name in frame.values:
             value = frame.values[node.name]
-            if value is BROKEN:
-                raise Broken
+            if value is ERROR_VALUE:
+                raise ErrorValue
             return value
         if node.name in DTYPES:
             return DTYPES[node.name]
         raise self._unknown_value(node, frame)
         yield
 
-    def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
+    def _unknown_value(self, node: Name, frame: Environment) -> FusedslError:
         hint = value_hint(node.name, frame.values, frame.functions) or "pass it by name, or assign it first"
         return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), frame, node)
 
-    def _sequence(self, node: Sequence, frame: Frame) -> Visit:
+    def _sequence(self, node: Sequence, frame: Environment) -> Visit:
         values = []
         for item in node.items:
             values.append((yield item, frame))
-        if any(value is BROKEN for value in values):
-            raise Broken
+        if any(value is ERROR_VALUE for value in values):
+            raise ErrorValue
         return tuple(values)
 
-    def _unary(self, node: Unary, frame: Frame) -> Visit:
+    def _unary(self, node: UnaryOp, frame: Environment) -> Visit:
         value = yield node.operand, frame
         with self.at(frame, node, node.at, (node.operand,), own=False):
             x = self._value(value, node.operand, frame, node.op)
@@ -242,7 +240,7 @@ class Evaluator(Faults):
                 return self._logic(node.op, (x,))
             return self._elementwise({"-": "negative", "~": "bitwise_invert"}[node.op], x)
 
-    def _binary(self, node: Binary, frame: Frame) -> Visit:
+    def _binary(self, node: BinaryOp, frame: Environment) -> Visit:
         left = yield node.left, frame
         if node.op in ("and", "or") and _known(left) is (node.op == "or"):
             return left  # True or ..., False and ...
@@ -254,7 +252,7 @@ class Evaluator(Faults):
                 self._value(left, node.left, frame, node.op), self._value(right, node.right, frame, node.op)
             )  # fmt: skip
             if node.op == "@":
-                return self._ranked(matmul(self.builder, *operands))
+                return self.check_rank(matmul(self.builder, *operands))
             if node.op in ("and", "or"):
                 return self._logic(node.op, operands)
             return self._elementwise(OPERATORS[node.op], *operands)
@@ -262,10 +260,10 @@ class Evaluator(Faults):
     def _logic(self, op: str, operands: tuple[ir.Node, ...]) -> ir.Node:
         for x in operands:
             if x.type.dtype is not BOOL:
-                raise functions.bool_hint(op, self.builder, x)
+                raise parameter_kinds.bool_hint(op, self.builder, x)
         return self._elementwise(f"logical_{op}", *operands)
 
-    def _compare(self, node: Compare, frame: Frame) -> Visit:
+    def _compare(self, node: Compare, frame: Environment) -> Visit:
         result = None
         left = yield node.operands[0], frame
         for op, caret, k in zip(node.ops, node.ats, range(1, len(node.operands))):
@@ -280,10 +278,10 @@ class Evaluator(Faults):
             left = right
         return result
 
-    def _conditional(self, node: Conditional, frame: Frame) -> Visit:
+    def _conditional(self, node: Conditional, frame: Environment) -> Visit:
         condition = yield node.condition, frame
-        if condition is BROKEN:  # it may have been what decides which branch is built
-            raise Broken
+        if condition is ERROR_VALUE:  # it may have been what decides which branch is built
+            raise ErrorValue
         known = _known(condition)
         if known is not None:
             return (yield (node.then if known else node.otherwise), frame)
@@ -294,7 +292,7 @@ class Evaluator(Faults):
             values = [self._value(v, p, frame, "if") for v, p in zip((condition, then, otherwise), parts)]
             return self._elementwise("where", *values)
 
-    def _attribute(self, node: Attribute, frame: Frame) -> Visit:
+    def _attribute(self, node: Attribute, frame: Environment) -> Visit:
         value = yield node.value, frame
         with self.at(frame, node, node.at, (node.value,), own=False):
             x = self._value(value, node.value, frame, f".{node.name}")
@@ -302,7 +300,7 @@ class Evaluator(Faults):
                 return shapes.transpose(self.builder, x)
             return matrix_transpose(self.builder, x)
 
-    def _subscript(self, node: Subscript, frame: Frame) -> Visit:
+    def _subscript(self, node: Subscript, frame: Environment) -> Visit:
         value = yield node.value, frame
         key: list[Any] = []
         for index in node.indices:
@@ -315,44 +313,32 @@ class Evaluator(Faults):
                 key.append(...)
             else:
                 key.append(calls.position(self, (yield index, frame), index, frame))
-        if value is BROKEN:
-            raise Broken
+        if value is ERROR_VALUE:
+            raise ErrorValue
         if isinstance(value, tuple):
             return calls.tuple_item(self, value, key, node, frame)
         with self.at(frame, node, node.at, node.indices):
             sites = [
-                ir.Site(self.text, *place(frame, index, index.span[0]), inside(frame, node)) for index in node.indices
+                ir.Site(self.text, *source_span(frame, index, index.span[0]), inline_trail(frame, node))
+                for index in node.indices
             ]
             x = self._value(value, node.value, frame, "[ ]")
-            return self._ranked(gathers.index(self.builder, x, tuple(key), sites))
+            return self.check_rank(gathers.index(self.builder, x, tuple(key), sites))
 
-    def _call(self, node: Call, frame: Frame) -> Visit:
+    def _call(self, node: CallExpr, frame: Environment) -> Visit:
         return (yield from calls.call(self, node, frame))
 
     # -- nodes
 
     def _elementwise(self, name: str, *operands: ir.Node) -> ir.Node:
-        return self._ranked(self.builder.elementwise(name, *operands))
+        return self.check_rank(self.builder.elementwise(name, *operands))
 
-    def _ranked(self, x: Any) -> Any:
-        """`x`, unless it has more axes than the limit, or more elements than any device can compute."""
-        if not isinstance(x, ir.Node):
-            return x
-        require_size(x.type, self.builder.extents)
-        if x.type.rank > self.limits.dimensions:
-            raise LimitError(
-                f"{x.type.rank} axes are more than {self.limits.dimensions}",
-                code="limit.dimensions",
-                help="reshape some axes into one",
-            )
-        return x
-
-    def _value(self, value: Any, expression: Expr, frame: Frame, op: str) -> ir.Node:
+    def _value(self, value: Any, expression: Expr, frame: Environment, op: str) -> ir.Node:
         """An operand, which must be an array or a number."""
-        if value is BROKEN:
-            raise Broken
+        if value is ERROR_VALUE:
+            raise ErrorValue
         try:
-            return functions.array(self.builder, op, value)
+            return parameter_kinds.array(self.builder, op, value)
         except ArgumentError as error:
             raise self.fault(error, frame, expression) from None
 
@@ -366,15 +352,15 @@ def _known(value: Any) -> bool | None:
     return None
 
 
-VISITS: dict[type, Callable[[Evaluator, Any, Frame], Visit]] = {
-    Literal: Evaluator._literal,
-    Name: Evaluator._name,
-    Sequence: Evaluator._sequence,
-    Unary: Evaluator._unary,
-    Binary: Evaluator._binary,
-    Compare: Evaluator._compare,
-    Conditional: Evaluator._conditional,
-    Attribute: Evaluator._attribute,
-    Subscript: Evaluator._subscript,
-    Call: Evaluator._call,
+VISITS: dict[type, Callable[[TextEvaluator, Any, Environment], Visit]] = {
+    Literal: TextEvaluator._literal,
+    Name: TextEvaluator._name,
+    Sequence: TextEvaluator._sequence,
+    UnaryOp: TextEvaluator._unary,
+    BinaryOp: TextEvaluator._binary,
+    Compare: TextEvaluator._compare,
+    Conditional: TextEvaluator._conditional,
+    Attribute: TextEvaluator._attribute,
+    Subscript: TextEvaluator._subscript,
+    CallExpr: TextEvaluator._call,
 }

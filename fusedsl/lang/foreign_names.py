@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .outside import HELP
+from .unavailable import HELP
 
 # Name → a text that says it.
-FORMS = {
+EQUIVALENTS = {
     # activations
     "swish": "silu(x)",
     "expit": "sigmoid(x)",
@@ -241,10 +241,10 @@ ATTENTION = {
 PLACES = {"batch": "b", "batch_idx": "b", "head": "h", "head_idx": "h", "q_idx": "i", "k_idx": "j", "kv_idx": "j"}
 
 
-def form(name: str) -> str | None:
+def equivalent(name: str) -> str | None:
     """What to write in place of another library's function of this name; None where there is nothing to say.
 
     >>> form("ravel")
     'write reshape(x, -1)'
     """
-    return f"write {FORMS[name]}" if name in FORMS else WORDS.get(name) or HELP.get(name)
+    return f"write {EQUIVALENTS[name]}" if name in EQUIVALENTS else WORDS.get(name) or HELP.get(name)

@@ -10,8 +10,8 @@ from contextlib import suppress
 from ..errors import suggest
 from ..ir.types import DTYPES
 from . import functions, prelude
-from .foreign_names import form
-from .outside import outside
+from .foreign_names import equivalent
+from .unavailable import unavailable_help
 
 # The form to use for methods and attributes of arrays, where it is more than the function's call. {rest:...} are the
 # method's arguments, or what follows the colon; {shape:...} are they as one tuple.
@@ -89,7 +89,7 @@ KEYWORDS = {
 }
 
 
-class Given(str):
+class TemplateArgument(str):
     """Arguments as a form shows them: what its format spec names where there are none."""
 
     def __format__(self, default: str) -> str:
@@ -100,15 +100,15 @@ def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
     """The help for a call of `name`, where `known` are the functions of the text."""
     if name in known:
         return f"define {name} above: a function is called below its definition, and not by itself"
-    if (known_form := form(name)) is not None:
+    if (known_form := equivalent(name)) is not None:
         return known_form
     if name in METHODS:
-        return f"write {METHODS[name].format(x='x', rest=Given(), shape=Given())}"
-    if name.endswith("_") and (is_function(name[:-1]) or form(name[:-1])):
-        return form(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
+        return f"write {METHODS[name].format(x='x', rest=TemplateArgument(), shape=TemplateArgument())}"
+    if name.endswith("_") and (is_function(name[:-1]) or equivalent(name[:-1])):
+        return equivalent(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
         return "Python's own functions are not there: a text computes with arrays"
-    if (elsewhere := outside(name)) is not None:
+    if (elsewhere := unavailable_help(name)) is not None:
         return elsewhere
     near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
     return f"did you mean {near}?" if near else None
@@ -118,10 +118,11 @@ def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None
     """The help for `operand.name(arguments)`, or for the attribute alone."""
     if name in METHODS:
         tupled = f"({', '.join(arguments)})" if len(arguments) > 1 else "".join(arguments)
-        return f"write {METHODS[name].format(x=operand, rest=Given(', '.join(arguments)), shape=Given(tupled))}"
+        rest, shape = TemplateArgument(", ".join(arguments)), TemplateArgument(tupled)
+        return f"write {METHODS[name].format(x=operand, rest=rest, shape=shape)}"
     if is_function(name):
         return f"write {_call(name, operand, list(arguments))}"
-    if (known_form := form(name)) is not None:
+    if (known_form := equivalent(name)) is not None:
         return re.sub(r"\bx\b", lambda _: operand, known_form)
     near = suggest(name, {*functions.known_names(), *prelude.names()})
     return f"did you mean {near}({operand})?" if near else None

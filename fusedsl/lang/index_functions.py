@@ -10,7 +10,8 @@ from ..ir.builder import Builder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import DType
-from .functions import CONSTANT, dim_of, function, not_constant, show_value
+from .functions import function
+from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
 
 Axes = int | tuple[int, ...] | None
 
@@ -173,7 +174,7 @@ def _width(value: Any) -> Dim:
     found = dim_of(value)
     if found is None:
         message = f"pad_width takes integers, not {show_value(value)}"
-        raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT), value), 1)
+        raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT_HELP), value), 1)
     _not_negative(found, "pad_width", 1)
     return found
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from ..errors import LimitError, ParseError
-from .diagnose import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
+from .lexer_errors import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
 
 LIMITS = {"text": 65536, "nesting": 256, "literal": 32, "operations": 4096}
 NAME_LENGTH = 64
@@ -76,7 +76,7 @@ class Token:
         return self.start, self.end
 
 
-def scan(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Iterator[Token]:
+def tokenize(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Iterator[Token]:
     """Yield the tokens of `text`; newlines inside brackets join, and empty statements vanish. Of NAMED_NUMBERS, those
     that are `shadowed` are names as any other.
 

@@ -8,31 +8,31 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError, not_installed
-from .diagnose import attribute, method, stray_equals, unexpected
-from .lexer import CONSTANTS, NAMED_NUMBERS, Token, scan
+from .lexer import CONSTANTS, NAMED_NUMBERS, Token, tokenize
+from .parser_errors import attribute, method, stray_equals, unexpected
 from .syntax import (
-    Argument,
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallArgument,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
+    FormalParameter,
     Literal,
     Name,
-    Parameter,
-    Program,
+    ParsedText,
     Sequence,
     Slice,
     Span,
     Subscript,
-    Unary,
+    UnaryOp,
 )
 
 
-def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Program:
+def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> ParsedText:
     """The syntax tree of a text, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
 
     `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations. `shadowed` are constants (pi,
@@ -70,7 +70,7 @@ class Results:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
+class Parenthesized:
     """An expression in brackets, while its surroundings still need to know where the brackets stand."""
 
     span: Span
@@ -97,7 +97,7 @@ def _parser():
         raise not_installed(missing) from None
 
     class NoLexer(Lexer):
-        """Tokens come from `scan`, so Lark needs no lexer of its own."""
+        """Tokens come from `tokenize`, so Lark needs no lexer of its own."""
 
         def __init__(self, _): ...
         def lex(self, *_): ...
@@ -124,7 +124,7 @@ def _parsed(
 
     tokens: list[Token] = []
     try:
-        for token in scan(text, limits, shadowed):
+        for token in tokenize(text, limits, shadowed):
             tokens.append(token)
             state.feed_token(token)
         tokens.append(Token("$END", "", len(text), len(text)))
@@ -133,7 +133,7 @@ def _parsed(
         raise unexpected(text, tokens, error.expected) from None
 
 
-def _program(text: str, statements: list[Assign | Definition | Results]) -> Program:
+def _program(text: str, statements: list[Assign | Definition | Results]) -> ParsedText:
     last = statements[-1]
     if not isinstance(last, Results):
         message = "nothing is returned"
@@ -150,7 +150,7 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Prog
             message = "nothing uses this expression; only the last line is the result"
             help = "assign it to a name, or put an expression of several lines in brackets"
         raise ParseError(message, "parse.result", text, statement.span, help=help)
-    return Program(text, tuple(kept), last.items)
+    return ParsedText(text, tuple(kept), last.items)
 
 
 def _fault(message: str, code: str, span: Span, caret: int | None = None, help: str | None = None) -> ParseError:
@@ -158,12 +158,12 @@ def _fault(message: str, code: str, span: Span, caret: int | None = None, help: 
 
 
 def _inner(part):
-    return part.inner if type(part) is Group else part
+    return part.inner if type(part) is Parenthesized else part
 
 
 def _value(part) -> Expr:
     """The expression in `part`, which must be one that has a value: no tuple, list or string."""
-    if type(part) is Group:
+    if type(part) is Parenthesized:
         part = part.inner
     if type(part) is Sequence:
         forms = {"tuple": "write bare results as `return a, b`", "list": "join arrays: stack([x, y]) or concat([x, y])"}
@@ -203,7 +203,7 @@ class Actions:
     def assign(self, parts):
         left, equals, right = parts
         span = (left[0].span[0], right[-1].span[1])
-        defines = len(left) == 1 and type(left[0]) is Call
+        defines = len(left) == 1 and type(left[0]) is CallExpr
         if defines and (len(right) > 1 or type(right[0]) is Sequence):
             span_of_all = (right[0].span[0], right[-1].span[1])
             raise _fault("a function has one result", "definition", span_of_all, help="define one function for each")
@@ -229,11 +229,11 @@ class Actions:
     def binary(self, parts):
         left, token, right = parts
         span = (left.span[0], right.span[1])
-        return Binary(span, token.value, token.start, _value(left), _value(right))
+        return BinaryOp(span, token.value, token.start, _value(left), _value(right))
 
     def unary(self, parts):
         token, operand = parts
-        return Unary((token.start, operand.span[1]), token.value, token.start, _value(operand))
+        return UnaryOp((token.start, operand.span[1]), token.value, token.start, _value(operand))
 
     def compare(self, parts):
         tokens, operands = parts[1::2], parts[::2]
@@ -265,7 +265,7 @@ class Actions:
             if type(item) is Keyword:
                 raise stray_equals(item.equals.span)
         if opened.value == "(" and len(items) == 1 and not comma:
-            return Group(span, items[0])
+            return Parenthesized(span, items[0])
         return Sequence(span, "tuple" if opened.value == "(" else "list", items)
 
     def elements(self, parts):
@@ -302,22 +302,22 @@ class Actions:
 
     def call(self, parts):
         name, _, (elements, _), closed = parts
-        return Call((name.start, closed.end), name.value, name.span, _arguments(elements, name.value), closed.start)
+        return CallExpr((name.start, closed.end), name.value, name.span, _arguments(elements, name.value), closed.start)
 
     def keyword(self, parts):
         name, equals, value = parts
         return Keyword((name.start, value.span[1]), name, equals, _inner(value))
 
 
-def _arguments(elements, function: str = "") -> tuple[Argument, ...]:
-    found: list[Argument] = []
+def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
+    found: list[CallArgument] = []
     seen: set[str] = set()
     for part in elements:
         if type(part) is not Keyword:
             if seen:
                 message = "a positional argument may not follow a keyword"
                 raise _fault(message, "argument", part.span, help="put it first, or name it too")
-            found.append(Argument(part.span, None, None, _inner(part)))
+            found.append(CallArgument(part.span, None, None, _inner(part)))
             continue
         name = part.name
         named = NAMED_NUMBERS if function == "attention" else ("nan",)  # its arrays; nan_to_num(x, nan=0) is NumPy's
@@ -326,7 +326,7 @@ def _arguments(elements, function: str = "") -> tuple[Argument, ...]:
         if name.value in seen:
             raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")
         seen.add(name.value)
-        found.append(Argument(part.span, name.value, name.span, part.value))
+        found.append(CallArgument(part.span, name.value, name.span, part.value))
     return tuple(found)
 
 
@@ -364,14 +364,14 @@ def _target(part) -> Name:
     raise _fault("only names can be assigned", "assign", part.span, help="write == to compare")
 
 
-def _parameters(call: Call) -> tuple[Parameter, ...]:
+def _parameters(call: CallExpr) -> tuple[FormalParameter, ...]:
     """The parameters of a definition, which the grammar reads as a call."""
-    found: list[Parameter] = []
+    found: list[FormalParameter] = []
     for argument in call.arguments:
         if argument.keyword is not None:
-            found.append(Parameter(argument.span, argument.keyword, argument.value))
+            found.append(FormalParameter(argument.span, argument.keyword, argument.value))
         elif type(argument.value) is Name:
-            found.append(Parameter(argument.span, argument.value.name, None))
+            found.append(FormalParameter(argument.span, argument.value.name, None))
         else:
             help = "write f(x, y=1) = ... with names and defaults"
             raise _fault("a parameter must be a name", "definition", argument.span, help=help)

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from .parse import parse_definitions
-from .syntax import Call, Compare, Definition, Literal, Name, postorder
+from .syntax import CallExpr, Compare, Definition, Literal, Name, postorder
 
 
 @cache
@@ -53,7 +53,7 @@ def source(name: str) -> str:
 def _private_calls(name: str) -> list[str]:
     found = definition(name)
     assert found is not None, name
-    return [part.function for part in postorder(found.body) if isinstance(part, Call) and part.function[0] == "_"]
+    return [part.function for part in postorder(found.body) if isinstance(part, CallExpr) and part.function[0] == "_"]
 
 
 @cache

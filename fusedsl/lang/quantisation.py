@@ -21,7 +21,7 @@ def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtyp
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
         error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
-    x, scale, zero = _beside(b, x, scale, zero, axis, group)
+    x, scale, zero = _align_scales(b, x, scale, zero, axis, group)
     value = b.elementwise("divide", as_float(b, x), scale)
     if not dtype.storage:
         value = b.elementwise("rint", value)
@@ -30,22 +30,22 @@ def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtyp
     if dtype.storage:  # integers saturate in their cast
         bound = LARGEST[dtype.name]
         value = b.elementwise("minimum", b.elementwise("maximum", value, b.literal(-bound)), b.literal(bound))
-    return _together(b, b.cast(value, dtype), axis, group)
+    return _merge_groups(b, b.cast(value, dtype), axis, group)
 
 
 @function(axis="axis", group="int")
 def dequantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, axis: int | None = None,
                group: int | None = None):  # fmt: skip
     """(x - zero) · scale"""
-    x, scale, zero = _beside(b, x, scale, zero, axis, group)
+    x, scale, zero = _align_scales(b, x, scale, zero, axis, group)
     kind = scale.type.dtype if scale.type.dtype.kind == "f" and not scale.type.weak else FLOAT32
     value = b.convert(x, kind)
     if zero is not None:
         value = b.elementwise("subtract", value, b.convert(zero, kind))
-    return _together(b, b.elementwise("multiply", value, b.convert(scale, kind)), axis, group)
+    return _merge_groups(b, b.elementwise("multiply", value, b.convert(scale, kind)), axis, group)
 
 
-def _beside(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
+def _align_scales(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
     """x, scale and zero point so that they broadcast: x in groups along an axis, or the others along it."""
     if group is not None:
         if group < 1:
@@ -62,17 +62,21 @@ def _beside(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | Non
         if check.dims[0] != check.dims[1]:
             b.checks.append(check)
         grouped = shapes.reshape(b, x, (*x.type.shape[:a], count, group, *x.type.shape[a + 1 :]))
-        return grouped, _grouped(b, scale, x, a, 1), None if zero is None else _grouped(b, zero, x, a, 2)
+        return (
+            grouped,
+            _scale_of_groups(b, scale, x, a, 1),
+            None if zero is None else _scale_of_groups(b, zero, x, a, 2),
+        )
     if axis is None:
         return x, scale, zero
     a = shapes.normalize_axis(b, x, axis)
-    return x, _along(b, scale, x, a), None if zero is None else _along(b, zero, x, a)
+    return x, _along_axis(b, scale, x, a), None if zero is None else _along_axis(b, zero, x, a)
 
 
 _GROUP = 5  # the operand
 
 
-def _grouped(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
+def _scale_of_groups(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
     """A scale for each group, with an axis for its elements."""
     if scale.type.rank not in (0, x.type.rank):
         error = ShapeError(
@@ -84,13 +88,13 @@ def _grouped(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
     return shapes.expand_dims(b, scale, axis + 1) if scale.type.rank else scale
 
 
-def _along(b: Builder, scale: Node, x: Node, axis: int) -> Node:
+def _along_axis(b: Builder, scale: Node, x: Node, axis: int) -> Node:
     """A vector of scales along an axis of x; other shapes broadcast as they are."""
     after = x.type.rank - axis - 1
     return shapes.expand_dims(b, scale, list(range(1, after + 1))) if scale.type.rank == 1 and after else scale
 
 
-def _together(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
+def _merge_groups(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
     """The groups of an axis merged."""
     if group is None:
         return x

@@ -15,7 +15,7 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
+def _scan(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
     """A scan that adds or multiplies in `dtype`, or as reductions do."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
@@ -26,30 +26,30 @@ def _accumulated(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType 
 @function(axis="axis")
 def cumsum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The sum of each element and those before it."""
-    return _accumulated(b, "sum", x, axis, dtype)
+    return _scan(b, "sum", x, axis, dtype)
 
 
 @function(axis="axis")
 def cumprod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The product of each element and those before it."""
-    return _accumulated(b, "prod", x, axis, dtype)
+    return _scan(b, "prod", x, axis, dtype)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_sum(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
     """cumsum; with `include_initial` a 0 comes first."""
-    return _begun(b, _accumulated(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
+    return _with_initial(b, _scan(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
     """cumprod; with `include_initial` a 1 comes first."""
-    return _begun(b, _accumulated(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
+    return _with_initial(b, _scan(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
 
 
-def _begun(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
+def _with_initial(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
     """A scan with the value that it starts from in front, where there is to be one."""
     if first is None:
         return made
@@ -128,11 +128,11 @@ def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
 @function(blame="k", k="int", axis="int")
 def topk(b: Builder, x: Node, k: int, axis: int = -1):
     """Values and positions of the `k` largest of the last axis, the first among equals first."""
-    _last(b, "topk", x, axis, 2)
+    _check_last_axis(b, "topk", x, axis, 2)
     return row_ops.ranked(b, x, True, k)
 
 
-def _last(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
+def _check_last_axis(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
     """Only rows are sorted; `operand` is the axis."""
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
@@ -145,12 +145,12 @@ def _last(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
 @function(axis="int", descending="flag", stable="flag")
 def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The last axis in order, stable; NaN counts as the largest."""
-    _last(b, "sort", x, axis)
+    _check_last_axis(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The positions that sort the last axis, stable."""
-    _last(b, "argsort", x, axis)
+    _check_last_axis(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]

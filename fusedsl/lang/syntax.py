@@ -29,7 +29,7 @@ class Name:
 
 
 @dataclass(frozen=True, eq=False)
-class Unary:
+class UnaryOp:
     """`op` is one of + - ~ not; `at` is the operator's offset, here and below."""
 
     span: Span
@@ -39,7 +39,7 @@ class Unary:
 
 
 @dataclass(frozen=True, eq=False)
-class Binary:
+class BinaryOp:
     """`op` is one of + - * / // % @ ** & | ^ << >> and or."""
 
     span: Span
@@ -110,7 +110,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Argument:
+class CallArgument:
     """One argument of a call; `span` covers the keyword too, `value.span` the value alone."""
 
     span: Span
@@ -120,18 +120,18 @@ class Argument:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallExpr:
     """`function(arguments)`; `close` is the offset of the closing bracket."""
 
     span: Span
     function: str
     function_span: Span
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     close: int
 
 
 @dataclass(frozen=True, eq=False)
-class Parameter:
+class FormalParameter:
     span: Span
     name: str
     default: Expr | None
@@ -143,7 +143,7 @@ class Definition:
 
     span: Span
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FormalParameter, ...]
     body: Expr
     at: int
 
@@ -159,7 +159,7 @@ class Assign:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
+class ParsedText:
     """A whole text: its statements in order, then the expressions that are its results."""
 
     text: str
@@ -177,20 +177,20 @@ class Program:
         return (part for root in (*roots, *self.results) for part in postorder(root))
 
 
-Expr = Literal | Name | Unary | Binary | Compare | Conditional | Sequence | Subscript | Attribute | Call
-Node = Expr | Slice | Argument
+Expr = Literal | Name | UnaryOp | BinaryOp | Compare | Conditional | Sequence | Subscript | Attribute | CallExpr
+Node = Expr | Slice | CallArgument
 
 
 def children(node: Node) -> tuple[Node, ...]:
     """The node's parts in the order of the text."""
     match node:
-        case Binary():
+        case BinaryOp():
             return (node.left, node.right)
-        case Call():
+        case CallExpr():
             return node.arguments
-        case Argument() | Attribute():
+        case CallArgument() | Attribute():
             return (node.value,)
-        case Unary():
+        case UnaryOp():
             return (node.operand,)
         case Compare():
             return node.operands
@@ -219,7 +219,7 @@ def postorder(root: Node) -> Iterator[Node]:
     return reversed(found)
 
 
-def free_names(program: Program) -> tuple[tuple[str, Span], ...]:
+def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:
     """The values that are read before they are assigned, each with the span of its first reading, in that order.
 
     A function's parameters are its own; its other names are bound where it is defined.
@@ -254,11 +254,11 @@ BINDING = {op: level for level, ops in LEVELS.items() for op in ops.split()} | {
 
 def binding(node: Node) -> int:
     match node:
-        case Binary():
+        case BinaryOp():
             return BINDING[node.op]
         case Compare():
             return COMPARE
-        case Unary():
+        case UnaryOp():
             return NOT if node.op == "not" else SIGN
         case Conditional():
             return CONDITIONAL
@@ -306,11 +306,11 @@ def _pieces(node: Node) -> list[Piece]:
             return [node.source]
         case Name():
             return [node.name]
-        case Unary():
+        case UnaryOp():
             return ["not ", (node.operand, NOT)] if node.op == "not" else [node.op, (node.operand, SIGN)]
-        case Binary(op="**"):
+        case BinaryOp(op="**"):
             return [(node.left, POWER if isinstance(node.left, Literal) else POSTFIX), "**", (node.right, SIGN)]
-        case Binary():
+        case BinaryOp():
             return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
         case Compare():
             rest: list[Piece]
@@ -324,9 +324,9 @@ def _pieces(node: Node) -> list[Piece]:
             return [(node.value, POSTFIX), "[", *_listed(node.indices), "]"]
         case Attribute():
             return [(node.value, POSTFIX), f".{node.name}"]
-        case Call():
+        case CallExpr():
             return [f"{node.function}(", *_listed(node.arguments), ")"]
-        case Argument():
+        case CallArgument():
             return [f"{node.keyword}=" if node.keyword else "", (node.value, CONDITIONAL)]
         case Sequence(kind="list"):
             return ["[", *_listed(node.items), "]"]

@@ -20,7 +20,7 @@ def is_array(x: Any) -> bool:
     return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (np.generic, type))
 
 
-class Adopted(BaseException):
+class LibraryDiscovered(BaseException):
     """The function uses arrays of a library that no argument told of, such as `example`: the trace begins anew with
     that. It passes by the handlers of the function."""
 
@@ -47,7 +47,7 @@ def array_classes() -> tuple[type, ...]:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantArray:
     """An array that the function makes of nothing and returns: each call returns one of its own."""
 
     array: Any

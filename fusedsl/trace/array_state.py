@@ -24,7 +24,7 @@ def check_cast(new: Node, to: DType, casting: str) -> None:
         raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
 
 
-class Storage:
+class ArrayState:
     """The value of one array of a trace, as it changes."""
 
     def __init__(
@@ -32,7 +32,7 @@ class Storage:
         recorder: Recorder,
         node: Node | None,
         mutable: bool = True,
-        base: Storage | None = None,
+        base: ArrayState | None = None,
         view: View | None = None,
         captured: bool = False,
     ) -> None:
@@ -41,21 +41,21 @@ class Storage:
         self.captured = captured
         self.writes = 0
         self._node = node
-        self._base, self._view, self._seen = base, view, -1
+        self._base, self._view, self._version_read = base, view, -1
         if base is not None and view is not None:
-            self._node, self._seen = view.read(base.node), base.version
+            self._node, self._version_read = view.read(base.node), base.version
 
     @property
-    def rebound(self) -> bool:
+    def rebinds(self) -> bool:
         """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
         if self._base is not None:
-            return self._base.rebound
+            return self._base.rebinds
         return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
 
     @property
     def node(self) -> Node:
         """The value now."""
-        if self._base is not None and self._seen != self._base.version:
+        if self._base is not None and self._version_read != self._base.version:
             assert self._view is not None
             if not self._view.certain:
                 raise Unsupported(
@@ -63,7 +63,7 @@ class Storage:
                     code="unsupported.view",
                     help="reshape once more after writing",
                 )
-            self._node, self._seen = self._view.read(self._base.node), self._base.version
+            self._node, self._version_read = self._view.read(self._base.node), self._base.version
         if self._node is None:
             raise Unsupported(
                 "an array is read after what may be a view of it was written: whether it is, strides decide",
@@ -78,10 +78,10 @@ class Storage:
 
     def viewed(self, view: View) -> Any:
         """A view of this array; faults belong to the line that asks for it."""
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             return type(self)(self.recorder, None, base=self, view=view)
 
-    def _made(self, node: Node) -> Any:
+    def _new(self, node: Node) -> Any:
         return type(self)(self.recorder, node)
 
     # -- writing in place
@@ -101,7 +101,7 @@ class Storage:
         """The new value; a view's goes into its base."""
         if self._base is not None:
             assert self._view is not None
-            if not self._view.certain and self._let_go():
+            if not self._view.certain and self._release_base():
                 self._base, self._view, self._node = None, None, value
                 return
             if self._view.write is None:
@@ -121,7 +121,7 @@ class Storage:
         self._node = value
         self.writes += 1
 
-    def _let_go(self) -> bool:
+    def _release_base(self) -> bool:
         """Make a copy of what may be a view, so that nobody may read the original any more; False if the caller may."""
         root = self
         while root._base is not None:
@@ -131,13 +131,13 @@ class Storage:
         root._node = None
         return True
 
-    def _number(self, value: Node) -> Node:
+    def _from_number(self, value: Node) -> Node:
         """A value to assign; of a number, what the library makes of it in this array's dtype."""
         return value
 
-    def _assigned(self, value: Node) -> Node:
+    def _assignable(self, value: Node) -> Node:
         """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
-        value = self._number(value)
+        value = self._from_number(value)
         extra = max(0, value.type.rank - self.node.type.rank)
         droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]
         return shapes.squeeze(self.recorder.builder, value, droppable) if len(droppable) == extra else value

@@ -21,14 +21,14 @@ LIBRARIES = ("numpy", "cupy", "cupyx", "torch", __name__.split(".")[0])
 
 
 @dataclass(frozen=True)
-class Held:
+class TracedContainer:
     """An object of the user's, with what stands for its attributes."""
 
     owner: Any
     attributes: dict[str, Any]
 
 
-def is_users(kind: type) -> bool:
+def is_user_class(kind: type) -> bool:
     """Whether a class is the user's own: not Python's, the array libraries' or this package's."""
     if kind in NAMESPACES:
         return True
@@ -54,10 +54,12 @@ def _slots(kind: type) -> tuple[str, ...]:
 def is_object(value: Any) -> bool:
     """Whether a value is an object of a class of the user's that can be made anew from its attributes."""
     kind = type(value)
-    if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_users(kind):
+    if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_user_class(
+        kind
+    ):
         return False
     plain = kind.__new__ is object.__new__ or kind in NAMESPACES
-    return plain and not is_module(value) and attributes_of(value) is not None
+    return plain and not is_torch_module(value) and attributes_of(value) is not None
 
 
 def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
@@ -81,18 +83,18 @@ def _parts(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return value.values()
-    if is_module(value):
+    if is_torch_module(value):
         return ()
     return (attributes_of(value) or {}).values() if is_object(value) else ()
 
 
-def is_module(value: Any) -> bool:
+def is_torch_module(value: Any) -> bool:
     """Whether it is one of torch's modules."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
     return nn is not None and isinstance(value, nn.Module)
 
 
-class RefusedModule:
+class UnsupportedModule:
     """One of torch's modules, as a traced function sees it: refused by name where it is used."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -104,28 +106,28 @@ class RefusedModule:
         return self()
 
 
-class Copies:
+class ContainerCopies:
     """The copies of one trace, and what the function did to them."""
 
-    def __init__(self, rebound: Callable[[Callable], Callable], seen: Callable[[Any], Any]):
-        self.rebound = rebound
-        self.seen = seen
-        self.kinds: dict[type, type] = {}
+    def __init__(self, rewrite: Callable[[Callable], Callable], proxy_of: Callable[[Any], Any]):
+        self.rewrite = rewrite
+        self.proxy_of = proxy_of
+        self.classes: dict[type, type] = {}
         self.owners: dict[int, Any] = {}
         self.objects: list[tuple[Any, Any, dict[str, Any]]] = []
         self.containers: list[tuple[Any, Any]] = []
 
-    def blank(self, owner: Any) -> Any:
+    def new_object(self, owner: Any) -> Any:
         """An object of the owner's class, whose methods are traced as functions are, with nothing in it yet."""
         kind = type(owner)
-        if kind not in self.kinds:
-            self.kinds[kind] = self._kind(kind)
+        if kind not in self.classes:
+            self.classes[kind] = self._traced_class(kind)
         create: Any = kind.__new__
-        made = create(self.kinds[kind])
+        made = create(self.classes[kind])
         self.owners[id(made)] = owner
         return made
 
-    def filled(self, made: Any, attributes: dict[str, Any]) -> Any:
+    def fill(self, made: Any, attributes: dict[str, Any]) -> Any:
         """The object with these attributes."""
         slots = {name for kind in type(made).__mro__ for name in _slots(kind)}
         for name, value in attributes.items():
@@ -136,27 +138,27 @@ class Copies:
         self.objects.append((self.owners[id(made)], made, dict(attributes)))
         return made
 
-    def _kind(self, kind: type) -> type:
+    def _traced_class(self, kind: type) -> type:
         methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
         for base in reversed(kind.__mro__):
-            if is_users(base):
+            if is_user_class(base):
                 methods |= {name: self._method(f) for name, f in vars(base).items() if _is_method(f)}
-                methods |= {name: self.seen(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
+                methods |= {name: self.proxy_of(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
         return type(kind.__name__, (kind,), methods)
 
     def _method(self, f: Any) -> Any:
         if isinstance(f, property):
-            return property(f.fget and self.rebound(f.fget), f.fset, f.fdel)
+            return property(f.fget and self.rewrite(f.fget), f.fset, f.fdel)
         if isinstance(f, (staticmethod, classmethod)):
-            return type(f)(self.rebound(f.__func__))
-        return self.rebound(f)
+            return type(f)(self.rewrite(f.__func__))
+        return self.rewrite(f)
 
-    def container(self, made: Any) -> Any:
+    def track(self, made: Any) -> Any:
         """A list or dict that the function must leave as it is."""
         self.containers.append((made, made.copy()))
         return made
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         """Plain values that the function gave to attributes go to the real objects; arrays cannot."""
         for owner, made, before in self.objects:
             now = attributes_of(made) or {}
@@ -174,21 +176,21 @@ class Copies:
                 raise _leak(f"changes a {type(now).__name__} that holds arrays and that is not its own")
 
 
-class Outside:
+class SideEffects:
     """Lists and dicts that are the user's own, and what they held before the function ran."""
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[Any, Any]] = {}
 
-    def note(self, value: Any, depth: int = DEPTH) -> None:
+    def remember(self, value: Any, depth: int = DEPTH) -> None:
         """Remember what a value's lists and dicts hold, those inside of it too."""
         if depth and id(value) not in self.before:
             if type(value) is list or isinstance(value, dict):
                 self.before[id(value)] = value, value.copy()
             for part in _safe_parts(value):
-                self.note(part, depth - 1)
+                self.remember(part, depth - 1)
 
-    def settle(self) -> None:
+    def write_back(self) -> None:
         """Traced numbers that the function put into them become Python's."""
         for now, _ in self.before.values():
             for key, part in list(enumerate(now) if type(now) is list else now.items()):
@@ -205,7 +207,7 @@ class Outside:
 
 def has_methods(kind: type) -> bool:
     """Whether objects of a class have methods of the user's, beyond what dataclasses make."""
-    found = (name for base in kind.__mro__ if is_users(base) for name, f in vars(base).items() if _is_method(f))
+    found = (name for base in kind.__mro__ if is_user_class(base) for name, f in vars(base).items() if _is_method(f))
     return any(not name.startswith("__") or name == "__call__" for name in found)
 
 

@@ -9,12 +9,12 @@ from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import BOOL
 from . import views
-from .array_state import Storage
+from .array_state import ArrayState
 from .subscripts import positions
 
 
 def is_mask(key: Any) -> bool:
-    return isinstance(key, Storage) and key.node.type.dtype is BOOL and bool(key.node.type.shape)
+    return isinstance(key, ArrayState) and key.node.type.dtype is BOOL and bool(key.node.type.shape)
 
 
 def has_mask(key: Any) -> bool:
@@ -24,25 +24,25 @@ def has_mask(key: Any) -> bool:
     return sum(masks) == 1 and all(m or type(part) in plain for m, part in zip(masks, key))
 
 
-def picked(array: Any, mask: Any) -> Any:
+def select_by_mask(array: Any, mask: Any) -> Any:
     """The elements where a mask is True, which can be nothing but computed with, reduced and written back."""
-    from .boolean_selection import pick
+    from .boolean_selection import select
 
     try:
-        with array.recorder.here():
+        with array.recorder.at_user_line():
             advanced_index(array.recorder.builder, array.node, positions(array.recorder, mask))
             raise AssertionError("a mask is no index")
     except ArgumentError as fault:
         if fault.code != "argument.mask":
             raise
-        return pick(array, mask, fault)
+        return select(array, mask, fault)
 
 
-def write_picked(array: Any, mask: Any, value: Any) -> None:
+def write_by_mask(array: Any, mask: Any, value: Any) -> None:
     """Write where a mask is True: a value for all, or those that the same mask picked."""
-    from .boolean_selection import Picked
+    from .boolean_selection import BooleanSelection
 
-    if isinstance(value, Picked) and value.key.node is mask.node:
+    if isinstance(value, BooleanSelection) and value.key.node is mask.node:
         _write(array, mask.node, value.values.node)
         return
     node = array.recorder.node(value)
@@ -55,7 +55,7 @@ def write_picked(array: Any, mask: Any, value: Any) -> None:
     _write(array, mask.node, node)
 
 
-def write_part(array: Any, key: tuple, value: Node) -> None:
+def write_by_partial_mask(array: Any, key: tuple, value: Node) -> None:
     """Write a number where a mask of some axes is True, in the part that the rest of the subscript names."""
     place = next(k for k, part in enumerate(key) if is_mask(part))
     mask = key[place]
@@ -68,7 +68,7 @@ def write_part(array: Any, key: tuple, value: Node) -> None:
 
 
 def _write(array: Any, mask: Node, value: Node) -> None:
-    b, to, value = array.recorder.builder, array.node.type.dtype, array._number(value)
+    b, to, value = array.recorder.builder, array.node.type.dtype, array._from_number(value)
     exact = value.type.weak and (value.type.dtype.kind != "f" or to.kind == "f")
     value = b.coerce(value, to) if exact else b.cast(value, to)
-    array._write(views.masked(b, array.node, mask, value), "unsafe")
+    array._write(views.write_masked(b, array.node, mask, value), "unsafe")

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ..errors import ShapeError
-from .array_state import Storage
+from .array_state import ArrayState
 
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
@@ -19,7 +19,7 @@ COMPARE = {
 UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
 
 
-class Operators(Storage):
+class Operators(ArrayState):
     """A traced value in Python's expressions, each operator a function of the language (`BINARY` and the like)."""
 
     compares = False  # whether it is what Python's own comparison of two of its numbers would be
@@ -33,7 +33,7 @@ class Operators(Storage):
         """What an operator means for this library's arrays."""
         return self.recorder.apply(name, *operands)
 
-    def _compared(self, name: str, other: Any) -> Any:
+    def _compare(self, name: str, other: Any) -> Any:
         found = self._operate(name, self, other)
         numbers = type(other) in (bool, int, float) or (isinstance(other, Operators) and other.is_number)
         found.compares = numbers and self.is_number
@@ -50,9 +50,9 @@ class Operators(Storage):
 
     def _in_place(self, name: str, other: Any) -> Any:
         result = self._binary(name, self, other)
-        if self.rebound:
+        if self.rebinds:
             return result
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             self._write(result.node, "same_kind")
         return self
 
@@ -66,7 +66,7 @@ class Operators(Storage):
         result = self @ other
         if not hasattr(self.recorder.array_class, "__imatmul__"):
             return result
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             if result.ndim != self.node.type.rank:
                 raise ShapeError("@= takes a matrix", code="shape.matmul", help="write x = x @ y for a new array")
             self._write(result.node, "same_kind")
@@ -92,7 +92,7 @@ def _operators() -> None:
     for python, name in BINARY.items():
         setattr(Operators, f"__{python}__", lambda self, other, name=name: self._binary(name, self, other))
     for python, name in COMPARE.items():
-        setattr(Operators, f"__{python}__", lambda self, other, name=name: self._compared(name, other))
+        setattr(Operators, f"__{python}__", lambda self, other, name=name: self._compare(name, other))
     for python, name in BINARY.items():
         setattr(Operators, f"__r{python}__", lambda self, other, name=name: self._binary(name, other, self))
         setattr(Operators, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))

@@ -6,14 +6,13 @@ import functools
 import importlib
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TraceError, Unsupported
 from .numpy import lists
 from .tracer import Tracer, recorder_in
 
 if TYPE_CHECKING:
-    from .function_rewriter import Rebinder
     from .recorder import Recorder
 
 # Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
@@ -22,7 +21,11 @@ CREATORS = (
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
 TORCH_CREATORS = (*CREATORS, "linspace", "eye", "as_tensor")
-FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
+WRITABLE_CREATORS = {
+    "numpy": ("zeros", "ones", "full", "empty"),
+    "cupy": (),
+    "torch": ("zeros", "ones", "full", "empty"),
+}
 
 
 def library_of(value: Any) -> str | None:
@@ -38,28 +41,36 @@ def library_of(value: Any) -> str | None:
     return root if root in ("numpy", "torch") else None
 
 
-class UserModule:
+class Rewriter(Protocol):
+    """The rewriter of a trace, as proxies use it."""
+
+    def read(self, scope: Any, name: str, value: Any) -> None: ...
+
+    def proxy_of(self, value: Any) -> Any: ...
+
+
+class UserModuleProxy:
     """A module of the user's: what is taken from it is remade, and read again at each call."""
 
-    def __init__(self, module: types.ModuleType, rebinder: Rebinder):
-        self.__dict__.update(_module=module, _rebinder=rebinder)
+    def __init__(self, module: types.ModuleType, rewriter: Rewriter):
+        self.__dict__.update(_module=module, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
         if name in vars(self._module):
-            self._rebinder.read(vars(self._module), name, found)
-        return self._rebinder.seen(found)
+            self._rewriter.read(vars(self._module), name, found)
+        return self._rewriter.proxy_of(found)
 
 
-class UserClass:
+class UserClassProxy:
     """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
 
-    def __init__(self, kind: type, rebinder: Rebinder):
-        self.__dict__.update(_kind=kind, _rebinder=rebinder)
+    def __init__(self, kind: type, rewriter: Rewriter):
+        self.__dict__.update(_kind=kind, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._kind, name)
-        return found if name.startswith("__") else self._rebinder.seen(found)
+        return found if name.startswith("__") else self._rewriter.proxy_of(found)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._kind(*args, **named)
@@ -68,7 +79,7 @@ class UserClass:
         return isinstance(x, self._kind)
 
 
-class Randomness:
+class RandomProxy:
     """A generator of random numbers, which a trace would ask once for all calls."""
 
     def __init__(self, what: str):
@@ -83,8 +94,8 @@ class Randomness:
 
 
 # Modules, and modules of classes, whose functions give other results at each call.
-RANDOM = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
-DRAWN = frozenset([
+RANDOM_MODULES = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
+TORCH_RANDOM = frozenset([
     "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
     "randint_like", "poisson",
 ])  # fmt: skip
@@ -98,13 +109,13 @@ class ModuleProxy:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._module, name)
-        if getattr(found, "__name__", "") in RANDOM or (self._library == "torch" and name in DRAWN):
-            random = Randomness(f"{self._module.__name__}.{name}")
+        if getattr(found, "__name__", "") in RANDOM_MODULES or (self._library == "torch" and name in TORCH_RANDOM):
+            random = RandomProxy(f"{self._module.__name__}.{name}")
             return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
         if isinstance(found, types.ModuleType):
             return ModuleProxy(found, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":
-            return TensorClass
+            return TensorProxy
         if self._library == "torch" and name == "autocast":
             raise Unsupported(
                 "autocast in a traced function is not there yet",
@@ -118,12 +129,12 @@ class ModuleProxy:
                 help="write it for whole tensors, with another dimension",
             )
         if self._library == "numpy" and name in ("r_", "c_"):
-            return lists.Joiner(found, self._recorder, name == "c_")
+            return lists.AxisConcatenator(found, self._recorder, name == "c_")
         if isinstance(found, type) or not callable(found):
             return found
         if self._library != "numpy":
-            return bridge(found, name, self._recorder, self._library)
-        return self.__dict__.setdefault(name, of_numpy(found, name, self._recorder))
+            return dispatching(found, name, self._recorder, self._library)
+        return self.__dict__.setdefault(name, numpy_proxy(found, name, self._recorder))
 
     def __eq__(self, other: object) -> bool:
         return self._module is (other._module if isinstance(other, ModuleProxy) else other)
@@ -132,14 +143,14 @@ class ModuleProxy:
         return hash(self._module)
 
 
-def of_numpy(function: Callable, name: str, recorder: Recorder) -> Any:
+def numpy_proxy(function: Callable, name: str, recorder: Recorder) -> Any:
     """A function of NumPy's as a traced function sees it."""
     if name in CREATORS:
-        return bridge(function, name, recorder, "numpy")
-    return lists.seen(function, name, recorder)
+        return dispatching(function, name, recorder, "numpy")
+    return lists.list_accepting(function, name, recorder)
 
 
-def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
+def dispatching(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
     """`function`, or the language's function of that name where an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -147,9 +158,9 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
         from .numpy.functions import call_function
 
         creators = TORCH_CREATORS if library == "torch" else CREATORS
-        if _holds_tracer((args, kwargs)) or name in FILLED[library]:
-            recorder.adopt(library, kwargs.get("device"))
-        if name in creators and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
+        if _holds_tracer((args, kwargs)) or name in WRITABLE_CREATORS[library]:
+            recorder.discover_library(library, kwargs.get("device"))
+        if name in creators and (_holds_tracer((args, kwargs)) or name in WRITABLE_CREATORS[library]):
             create = call_creator if library != "torch" else _torch("torch.creation").create
             return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
@@ -162,7 +173,7 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
         return call_function(recorder, name, args, kwargs)
 
     for overload in function.overloads() if hasattr(function, "overloads") else ():  # torch.ops.aten.add.Tensor
-        setattr(call, overload, bridge(getattr(function, overload), name, recorder, library))
+        setattr(call, overload, dispatching(getattr(function, overload), name, recorder, library))
     return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
 
 
@@ -170,7 +181,7 @@ def _torch(name: str) -> Any:
     return importlib.import_module(f"{__package__}.{name}")
 
 
-class _IsTensor(type):
+class _TensorMeta(type):
     def __instancecheck__(cls, x: Any) -> bool:
         import torch
 
@@ -198,24 +209,24 @@ class _IsTensor(type):
         return call
 
 
-class TensorClass(metaclass=_IsTensor):
+class TensorProxy(metaclass=_TensorMeta):
     """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
 
 
-class _Asked(type):
+class _TypeMeta(type):
     """`type` of one argument is what `isinstance` finds; else it is Python's."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if len(args) != 1 or named or not issubclass(type(args[0]), Tracer):
             return type(*args, **named)
         found = args[0].__class__
-        return TensorClass if issubclass(found, Tracer) else found
+        return TensorProxy if issubclass(found, Tracer) else found
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, type)
 
 
-class TypeOf(type, metaclass=_Asked):
+class TypeProxy(type, metaclass=_TypeMeta):
     """Python's `type` as a traced function sees it."""
 
 

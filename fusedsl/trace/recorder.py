@@ -17,12 +17,12 @@ from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
 from ..ir.interp import evaluate_node
 from ..ir.types import DTYPES, DType
-from ..lang import calls, functions
-from ..lang.evaluate import Evaluator
-from ..lang.frames import Frame
-from .array_library import Adopted, empty, is_array, library
-from .boolean_selection import Picked
-from .signatures import bound
+from ..lang import calls, functions, parameter_kinds
+from ..lang.environment import Environment
+from ..lang.evaluate import TextEvaluator
+from .array_library import LibraryDiscovered, empty, is_array, library
+from .boolean_selection import BooleanSelection
+from .signatures import bind_arguments
 from .source_location import innermost, site_of
 from .tracer import Tracer
 from .unsupported import refusal
@@ -68,36 +68,36 @@ class Recorder:
         immutable: frozenset[int],
         aliases: Mapping[int, int],
         example: Any,
-        homeless: bool = False,
+        library_discovered: bool = False,
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
         self.aliases = aliases
         self.example = example
-        self.homeless = homeless  # whether no argument told of the example
+        self.library_discovered = library_discovered  # whether no argument told of the example
         self.array_class = np.ndarray if example is None else type(example)
         self.kind = _kind(self.array_class)
         self.limits = options.limits
         self.builder = Builder(parameters, self.extents, options.rounding)
-        self.evaluator = Evaluator(self.builder, None, options.limits)
+        self.evaluator = TextEvaluator(self.builder, None, options.limits)
         self.captures: list[Any] = []
         self.conditions: dict[Node, bool | int | float] = {}
         self.baked: dict[int, bool | int | float] = {}
         self.operations = 0
-        self.rebound: Callable[[Callable], Callable] = lambda function: function
+        self.rewrite: Callable[[Callable], Callable] = lambda function: function
         self._captured: dict[int, Node] = {}
         self.arguments: tuple[Tracer, ...] = ()
-        self.unanswered: TraceError | None = None  # the first question whose answer the function waited for
+        self.pending_error: TraceError | None = None  # the first question whose answer the function waited for
         for k, p in enumerate(parameters):
             mutable = not p.type.weak and k not in immutable
             made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
             self.arguments += (made,)
 
-    def adopt(self, name: str, device: Any = None, array: Any = None) -> None:
+    def discover_library(self, name: str, device: Any = None, array: Any = None) -> None:
         """What is made belongs to this library and is where `array` is, if no argument of the function said so."""
         alone = self.example is None and all(p.scalar for p in self.builder.parameters)
         if alone and name != "numpy":
-            raise Adopted(empty(name, device) if array is None else array)
+            raise LibraryDiscovered(empty(name, device) if array is None else array)
 
     def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
         """The stand-in for a value, with the manners of the arguments' library."""
@@ -109,10 +109,10 @@ class Recorder:
             return x
         return self.tracer(self.capture(x), captured=True)
 
-    def listed(self, positions: Sequence) -> Any:
+    def index_array(self, positions: Sequence) -> Any:
         """A list that indexes, as an array: of the integers it holds, or of the places where it is True."""
         if any(isinstance(p, Tracer) for p in positions):
-            return self.apply("stack", [self.settled(p) for p in positions])
+            return self.apply("stack", [self.specialized(p) for p in positions])
         found = np.asarray(positions)
         if found.dtype == bool and found.ndim == 1:
             found = np.flatnonzero(found)
@@ -155,7 +155,7 @@ class Recorder:
             return constant(x.item(), DTYPES[x.dtype.name])
         if x is None or isinstance(x, (str, DType)):
             return x
-        if isinstance(x, Picked):
+        if isinstance(x, BooleanSelection):
             raise x.fault
         if isinstance(x, (tuple, list)):
             return tuple(self.value(part) for part in x)
@@ -186,13 +186,13 @@ class Recorder:
     def node(self, x: Any) -> Node:
         """An operand."""
         x = self.array_like(x) if isinstance(x, (list, tuple)) else x
-        return functions.array(self.builder, "this operation", self.value(x))
+        return parameter_kinds.array(self.builder, "this operation", self.value(x))
 
     def capture(self, x: Any) -> Node:
         """An array from outside becomes one more argument of the graph."""
         if id(x) not in self._captured:
             if library(type(x)) in ("torch", "cupy"):
-                self.adopt(library(type(x)), array=x)
+                self.discover_library(library(type(x)), array=x)
             kind = _element_type(str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch."))
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
@@ -212,7 +212,7 @@ class Recorder:
             return self.tracer(value)
         return tuple(self.wrap(part) for part in value) if isinstance(value, tuple) else value
 
-    def static(self, x: Any) -> bool | int | float:
+    def specialize(self, x: Any) -> bool | int | float:
         """The value of a number or extent that decides how the function goes on: the trace holds for it alone."""
         node = self.node(x)
         used = list(walk([node]))
@@ -228,18 +228,18 @@ class Recorder:
             self.conditions[node] = value
         return value
 
-    def settled(self, x: Any) -> Any:
+    def specialized(self, x: Any) -> Any:
         """An axis, index, shape or flag: its run-time numbers become part of the signature, its extents stay."""
         if isinstance(x, (tuple, list)):
-            return tuple(self.settled(part) for part in x)
+            return tuple(self.specialized(part) for part in x)
         if not isinstance(x, Tracer):
             return int(x) if isinstance(x, np.integer) else x
         if x.node.type.shape:
             return x
         leaves = list(walk([x.node]))
         if any(n.op == "scalar" and not self._is_unknown(n) for n in leaves):
-            return self.static(x)
-        return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.static(x)
+            return self.specialize(x)
+        return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.specialize(x)
 
     def _is_unknown(self, node: Node) -> bool:
         """Whether it is an array, or a number outside of the function, which may change between two calls."""
@@ -253,7 +253,7 @@ class Recorder:
             help=help
             or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
-        self.unanswered = self.unanswered or (error if single else None)
+        self.pending_error = self.pending_error or (error if single else None)
         return error
 
     def axes(self, a: Any, axes: Any) -> tuple[int, ...]:
@@ -261,11 +261,11 @@ class Recorder:
 
         ShapeError for one that there is not, ArgumentError for one that is named twice.
         """
-        with self.here():
+        with self.at_user_line():
             x = self.node(a)
             if axes is None:
                 return tuple(range(x.type.rank))
-            settled = self.settled(tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+            settled = self.specialized(tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
             if not all(isinstance(k, int) for k in settled):
                 raise TypeError("an axis is an integer")
             shapes.normalize_axes(self.builder, x, settled)
@@ -283,39 +283,39 @@ class Recorder:
 
     def apply(self, name: str, *values: Any, **named: Any) -> Any:
         """Call a function of the language with Python's values."""
-        with self.here():
+        with self.at_user_line():
             return self.wrap(self.call(name, values, named))
 
     def call(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
         table = functions.lookup(name)
         if table is not None:
-            return functions.call(self.builder, table, bound(self, name, table.parameters, values, named))
+            return functions.call(self.builder, table, bind_arguments(self, name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
             raise refusal(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
-        given = bound(self, name, parameters, values, named)
+        given = bind_arguments(self, name, parameters, values, named)
         for p, value in zip(parameters, given):
             if (error := calls.choice_fault(name, p.name, value)) is not None:
                 raise error
         calls.check_groups(self.builder, name, given)
-        frame = Frame(dict(zip((p.name for p in parameters), given)), {}, Frame({}))
+        frame = Environment(dict(zip((p.name for p in parameters), given)), {}, Environment({}))
         self.evaluator.operations = 0
         return self.evaluator.evaluate(composite.definition.body, frame)
 
-    def inlined(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
+    def inline(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
         """A program given as text, on tracers: its results, of which a single one is no tuple."""
-        inner = Evaluator(self.builder, text, self.limits)
+        inner = TextEvaluator(self.builder, text, self.limits)
         results = inner.program(program, constants, {name: self.node(v) for name, v in zip(names, values)})
         found = tuple(self.tracer(r) for r in results)
         return found[0] if len(found) == 1 else found
 
     @contextmanager
-    def here(self):
+    def at_user_line(self):
         """What is built inside belongs to the user's line that is running."""
         self.operations += 1
         site, note = site_of(sys._getframe(2))
-        self.builder.site = self.evaluator.outside = site
+        self.builder.site = self.evaluator.python_site = site
         self.builder.find_site = None
         try:
             if self.operations > self.limits.operations:

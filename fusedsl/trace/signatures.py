@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..lang import calls
-from ..lang.functions import REQUIRED, Parameter
+from ..lang.functions import REQUIRED, ParameterSpec
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -16,8 +16,8 @@ STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axi
 STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
 
 
-def bound(
-    recorder: Recorder, name: str, parameters: tuple[Parameter, ...], values: tuple, named: dict[str, Any]
+def bind_arguments(
+    recorder: Recorder, name: str, parameters: tuple[ParameterSpec, ...], values: tuple, named: dict[str, Any]
 ) -> list[Any]:
     """A value of the language for each parameter of its function `name`; ArgumentError for one missing or unknown."""
     if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
@@ -45,5 +45,5 @@ def bound(
         x = given[p.name]
         if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
             x = recorder.array_like(x)
-        found.append(recorder.value(recorder.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
+        found.append(recorder.value(recorder.specialized(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
     return found

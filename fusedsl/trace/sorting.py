@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-def ordered(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
+def sorted_rows(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
     """`x` sorted along an axis, which becomes the last one; None sorts all elements as one row."""
     if axis is None:
         return recorder.apply(name, recorder.apply("reshape", x, -1), -1)
@@ -21,7 +21,7 @@ def ordered(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") ->
     return recorder.apply(name, row, -1)
 
 
-def missing(recorder: Recorder, rows: Any) -> Any:
+def has_nan(recorder: Recorder, rows: Any) -> Any:
     """Whether sorted rows have a NaN, which would be last; None for what is no float."""
     return recorder.apply("isnan", rows[..., -1]) if rows.node.type.dtype.kind == "f" else None
 
@@ -36,7 +36,7 @@ def length_of(rows: Any, what: str) -> int:
 
 def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
     """Of sorted rows of floats, between the two elements that are nearest to each level (0 to 1); NaN if one is NaN."""
-    last, nan = length_of(rows, "a quantile") - 1, missing(recorder, rows)
+    last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
     found = []
     for level in levels:
         place = min(max(level, 0.0), 1.0) * last

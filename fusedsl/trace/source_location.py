@@ -13,7 +13,7 @@ from ..ir.graph import Site
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-def _own(frame: Any) -> bool:
+def _is_internal(frame: Any) -> bool:
     """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
     file = frame.f_code.co_filename
     if file.startswith((PACKAGE, "<__array_function__")):
@@ -25,7 +25,7 @@ def innermost(traceback: Any) -> Any:
     """The entry of a traceback for the deepest line outside this package."""
     found = None
     while traceback is not None:
-        if not _own(traceback.tb_frame):
+        if not _is_internal(traceback.tb_frame):
             found = traceback
         traceback = traceback.tb_next
     return found
@@ -36,7 +36,7 @@ def site_of(place: Any) -> tuple[Site, str | None]:
     if isinstance(place, TracebackType):
         frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
     else:
-        while place is not None and _own(place):
+        while place is not None and _is_internal(place):
             place = place.f_back
         if place is None:
             return Site(), None

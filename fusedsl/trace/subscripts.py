@@ -9,8 +9,8 @@ import numpy as np
 from ..errors import TraceError, Unsupported
 from ..ir.graph import Node
 from ..lang import calls
-from ..lang.functions import dim_of
-from .array_state import Storage
+from ..lang.parameter_kinds import dim_of
+from .array_state import ArrayState
 
 if TYPE_CHECKING:
     from .recorder import Recorder
@@ -36,8 +36,8 @@ def _part(recorder: Recorder, part: Any) -> Any:
             help="x[None] adds an axis; np.where(condition, x, 0) chooses",
         )
     if isinstance(part, list):
-        part = recorder.listed(part)
-    found = recorder.value(recorder.settled(part))
+        part = recorder.index_array(part)
+    found = recorder.value(recorder.specialized(part))
     if not isinstance(found, Node):
         raise calls.not_a_position(found)
     known = dim_of(found)
@@ -47,8 +47,8 @@ def _part(recorder: Recorder, part: Any) -> Any:
 def _bound(recorder: Recorder, bound: Any) -> Any:
     if bound is None:
         return None
-    settled = recorder.settled(bound)
-    found = dim_of(recorder.value(settled)) if isinstance(settled, (int, Storage)) else None
+    settled = recorder.specialized(bound)
+    found = dim_of(recorder.value(settled)) if isinstance(settled, (int, ArrayState)) else None
     if found is None:
         raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
     return found

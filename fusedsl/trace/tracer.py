@@ -12,14 +12,16 @@ from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import numpy_dtype
-from ..lang.functions import dim_of
+from ..lang.parameter_kinds import dim_of
 from . import views
-from .mask_indexing import has_mask, is_mask, picked, write_part, write_picked
+from .mask_indexing import has_mask, is_mask, select_by_mask, write_by_mask, write_by_partial_mask
 from .operators import Operators
 from .subscripts import positions
 from .unsupported import refusal
 
-KEPT = frozenset(["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_seen"])
+OWN_ATTRIBUTES = frozenset(
+    ["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_version_read"]
+)
 
 
 class Tracer(Operators):
@@ -35,14 +37,14 @@ class Tracer(Operators):
         t = self.node.type
         if self.is_number:
             return {"b": bool, "i": int, "f": float}[t.dtype.kind]
-        if self.rebound and not self.captured and not t.shape and self.recorder.array_class is np.ndarray:
+        if self.rebinds and not self.captured and not t.shape and self.recorder.array_class is np.ndarray:
             return self.dtype.type
         return self.recorder.array_class
 
     @property
     def shape(self) -> tuple[Any, ...]:
         b = self.recorder.builder
-        return tuple(d if isinstance(d, int) else self._made(b.extent(d)) for d in self.node.type.shape)
+        return tuple(d if isinstance(d, int) else self._new(b.extent(d)) for d in self.node.type.shape)
 
     @property
     def ndim(self) -> int:
@@ -100,12 +102,12 @@ class Tracer(Operators):
     # -- values that a trace can or cannot know
 
     def _known(self, what: str, help: str | None = None) -> bool | int | float:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             node = self.node
             if not node.type.weak and node.op != "const" and not self._decidable():
                 single = all(map(self.recorder.builder.is_unit, node.type.shape))
                 raise self.recorder.no_value(what, help, single)
-            return self.recorder.static(self)
+            return self.recorder.specialize(self)
 
     def _decidable(self) -> bool:
         """Whether it is a comparison of numbers and extents."""
@@ -164,7 +166,7 @@ class Tracer(Operators):
     def __array__(self, *args: Any, **kwargs: Any):
         if self.is_number:
             return np.asarray(self._known("a number"), *args)
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             raise TraceError(
                 "a traced array has no elements yet",
                 code="trace.array",
@@ -175,14 +177,14 @@ class Tracer(Operators):
 
     def __getitem__(self, key: Any) -> Any:
         if is_mask(key):
-            return picked(self, key)
-        with self.recorder.here():
+            return select_by_mask(self, key)
+        with self.recorder.at_user_line():
             ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
-                return self._made(self._indexed(ready))
+                return self._new(self._indexed(ready))
         if self._is_scalar(ready):
-            with self.recorder.here():
-                return self._made(shapes.index(self.recorder.builder, self.node, ready))
+            with self.recorder.at_user_line():
+                return self._new(shapes.index(self.recorder.builder, self.node, ready))
         return self.viewed(views.indexed(self.recorder.builder, ready))
 
     def _indexed(self, key: tuple) -> Node:
@@ -194,12 +196,12 @@ class Tracer(Operators):
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             if is_mask(key):
-                write_picked(self, key, value)
+                write_by_mask(self, key, value)
                 return
             if has_mask(key) and not self.recorder.node(value).type.shape:
-                write_part(self, key, self.recorder.node(value))
+                write_by_partial_mask(self, key, self.recorder.node(value))
                 return
             ready = positions(self.recorder, key)
             b = self.recorder.builder
@@ -210,7 +212,7 @@ class Tracer(Operators):
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
-            target._write(target._assigned(self.recorder.node(value)), "unsafe")
+            target._write(target._assignable(self.recorder.node(value)), "unsafe")
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -255,7 +257,7 @@ class Tracer(Operators):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        recorder_in((args, kwargs)).adopt("torch")
+        recorder_in((args, kwargs)).discover_library("torch")
         raise Unsupported(
             f"torch.{getattr(function, '__name__', function)} of an array that is not torch's",
             code="unsupported.torch",
@@ -267,13 +269,13 @@ class Tracer(Operators):
         from .numpy.functions import call_function
 
         result = call_function(self.recorder, "sort", (self, axis), named)
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             self._write(result.node, "same_kind")
 
     def __setattr__(self, name: str, value: Any) -> None:
         """What a trace keeps of an array; an array's own attributes cannot be set."""
-        if name not in KEPT and hasattr(self.recorder.array_class, name):
-            with self.recorder.here():
+        if name not in OWN_ATTRIBUTES and hasattr(self.recorder.array_class, name):
+            with self.recorder.at_user_line():
                 raise Unsupported(
                     f"setting .{name} of an array is not there yet",
                     code="unsupported.trace",

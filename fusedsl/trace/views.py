@@ -47,10 +47,10 @@ def reshaped(b: Builder, read: Callable[[Node], Node], base: Node) -> View:
 
 def indexed(b: Builder, key: tuple) -> View:
     """`x[key]` of integers, slices, None and `...`."""
-    return View(lambda x: shapes.index(b, x, key), lambda base, value: put(b, base, key, value))
+    return View(lambda x: shapes.index(b, x, key), lambda base, value: write_slice(b, base, key, value))
 
 
-def put(b: Builder, base: Node, key: tuple, value: Node) -> Node:
+def write_slice(b: Builder, base: Node, key: tuple, value: Node) -> Node:
     """`base` after `base[key] = value`: at each position, what the value holds there, or what there was."""
     entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
     kept = [entry for entry in entries if entry[0] != "int"]
@@ -98,7 +98,7 @@ def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple
     return position, hit
 
 
-def masked(b: Builder, base: Node, mask: Node, value: Node) -> Node:
+def write_masked(b: Builder, base: Node, mask: Node, value: Node) -> Node:
     """`base` after `base[mask] = value`, for a value that does not depend on which elements the mask picks."""
     behind = base.type.rank - mask.type.rank
     axes = [mask.type.rank + k for k in range(behind)]

@@ -14,25 +14,34 @@ import numpy as np
 from ..generated_code import Lines
 from .array_library import is_array
 from .containers import attributes_of, holds_arrays, is_object
-from .function import Argument, Array, Traced
-from .guards import PLAIN, Ambient, Read, snapshot
+from .function import ArgumentRef, ResultRef, Traced
+from .guards import PLAIN, AmbientState, Guard, snapshot
 
 MISSED = object()
 Replay = Callable[[tuple, dict[str, Any]], Any]
-Again = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
+Repeat = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
 """Repeats a call with these values and outputs, if it is alike to one that was made; else None."""
 
 # Values that are what they were where they are the same object.
-FIXED = (*PLAIN, bool, np.generic, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+COMPARED_BY_IDENTITY = (
+    *PLAIN,
+    bool,
+    np.generic,
+    types.ModuleType,
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    np.ufunc,
+)
 
 
-def replay(traced: Traced, again: Again, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
+def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
     """What repeats this call of the function, which gave these results."""
-    if traced.writes and traced.captures:  # what is written may overlap what is read: each call looks
+    if traced.writes and traced.captures:  # what is written may overlap what is guard: each call looks
         return missed
     try:
-        return _Writer(traced, again).write(args, keywords, results)
-    except _Unknown:
+        return _ReplayBuilder(traced, again).write(args, keywords, results)
+    except _NotReplayable:
         return missed
 
 
@@ -41,14 +50,14 @@ def missed(args: tuple, keywords: dict[str, Any]) -> Any:
     return MISSED
 
 
-class _Unknown(Exception):
+class _NotReplayable(Exception):
     """An argument or a result that only the general path takes."""
 
 
-class _Writer(Lines):
+class _ReplayBuilder(Lines):
     """The text of one replay, and the constants that it names."""
 
-    def __init__(self, traced: Traced, again: Again):
+    def __init__(self, traced: Traced, again: Repeat):
         super().__init__()
         self.traced = traced
         self.names |= {"MISSED": MISSED, "again": again}
@@ -62,11 +71,11 @@ class _Writer(Lines):
         for k, name in enumerate(keywords):
             self.add(f"b{k} = keywords.get({self.name(name)}, MISSED)")
             places.append(f"b{k}")
-        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._taken(name, x)]
+        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._inputs(name, x)]
         for k, baked in self.traced.baked.items():
             kind = f"type({values[k]}) is not {self.name(type(baked))}"
-            self._unless(kind, f"{values[k]} != {self.name(baked)}")
-        self._surroundings()
+            self._miss_if(kind, f"{values[k]} != {self.name(baked)}")
+        self._check_guards()
         if self.conditions:
             test = " or ".join(self.conditions)
             self.add("try:", f"    if {test}:", "        return MISSED")
@@ -76,65 +85,65 @@ class _Writer(Lines):
         self.add(f"return {self._template(self.traced.template, values, results)}")
         return self.function("replay", "args, keywords")
 
-    def _taken(self, name: str, x: Any) -> list[str]:
+    def _inputs(self, name: str, x: Any) -> list[str]:
         """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
-            self._unless(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
-            return [v for k, part in enumerate(x) for v in self._taken(f"{name}[{k}]", part)]
+            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
+            return [v for k, part in enumerate(x) for v in self._inputs(f"{name}[{k}]", part)]
         if isinstance(x, dict):
-            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
-            return [v for key, part in x.items() for v in self._taken(f"{name}[{self.name(key)}]", part)]
+            self._miss_if(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
+            return [v for key, part in x.items() for v in self._inputs(f"{name}[{self.name(key)}]", part)]
         if is_object(x) and holds_arrays(x):
             return self._object(name, x)
-        self._same(name, x)
+        self._check_unchanged(name, x)
         return []
 
     def _object(self, name: str, x: Any) -> list[str]:
         """The arrays of an object of the user's."""
         held = attributes_of(x) or {}
-        self._unless(f"type({name}) is not {self.name(type(x))}")
+        self._miss_if(f"type({name}) is not {self.name(type(x))}")
         if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
-            raise _Unknown  # slots
-        self._unless(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
+            raise _NotReplayable  # slots
+        self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
         found = []
         for key, part in held.items():
             place = f"{name}.__dict__[{self.name(key)}]"
             if is_array(part) or holds_arrays(part):
-                found += self._taken(place, part)
+                found += self._inputs(place, part)
             else:
-                self._same(place, part)
+                self._check_unchanged(place, part)
         return found
 
-    def _same(self, name: str, x: Any) -> None:
+    def _check_unchanged(self, name: str, x: Any) -> None:
         """The value is what it was: the same object, or an equal one."""
         if isinstance(x, (str, int, float, bytes)):
-            self._unless(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
-        elif isinstance(x, FIXED):
-            self._unless(f"{name} is not {self.name(x)}")
+            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
+        elif isinstance(x, COMPARED_BY_IDENTITY):
+            self._miss_if(f"{name} is not {self.name(x)}")
         else:
-            self._unless(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
+            self._miss_if(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
 
-    def _unless(self, *conditions: str) -> None:
+    def _miss_if(self, *conditions: str) -> None:
         self.conditions += conditions
 
-    def _surroundings(self) -> None:
+    def _check_guards(self) -> None:
         """Every name outside is what it was: the same object, or for containers and objects one that holds the same."""
-        first: dict[tuple[int, str], Read] = {}
-        for read in self.traced.reads:
-            if first.setdefault((id(read.scope), read.name), read) is not read:
+        first: dict[tuple[int, str], Guard] = {}
+        for guard in self.traced.state_guards:
+            if first.setdefault((id(guard.scope), guard.name), guard) is not guard:
                 continue
-            if isinstance(read.scope, Ambient):
-                self._unless(f"{self.name(read.scope.now)}() != {self.name(read.value)}")
+            if isinstance(guard.scope, AmbientState):
+                self._miss_if(f"{self.name(guard.scope.now)}() != {self.name(guard.expected)}")
                 continue
-            if not isinstance(read.seen, FIXED) and not is_array(read.seen):
-                self._unless(f"not {self.name(read.holds)}()")
+            if not isinstance(guard.original, COMPARED_BY_IDENTITY) and not is_array(guard.original):
+                self._miss_if(f"not {self.name(guard.is_valid)}()")
                 continue
-            scope = self.name(read.scope)
-            cell = isinstance(read.scope, types.CellType)
-            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(read.name)}]"
-            self._unless(f"{now} is not {self.name(read.seen)}")
+            scope = self.name(guard.scope)
+            cell = isinstance(guard.scope, types.CellType)
+            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(guard.name)}]"
+            self._miss_if(f"{now} is not {self.name(guard.original)}")
 
     def _outs(self, values: Sequence[str]) -> str:
         if not self.traced.writes:
@@ -146,9 +155,9 @@ class _Writer(Lines):
 
     def _template(self, template: Any, values: Sequence[str], results: Sequence[Any]) -> str:
         """What the function returns, as text."""
-        if isinstance(template, Argument):
+        if isinstance(template, ArgumentRef):
             return values[template.index]
-        if isinstance(template, Array):
+        if isinstance(template, ResultRef):
             scalar = type(results[template.index]).__module__ == "numpy" and not results[template.index].shape
             return f"results[{template.index}]" + (".item()" if template.number else "[()]" if scalar else "")
         if type(template) in (tuple, list):
@@ -165,6 +174,6 @@ class _Writer(Lines):
         if isinstance(template, tuple) and hasattr(template, "n_sequence_fields"):
             parts = "".join(f"{self._template(part, values, results)}, " for part in template)
             return f"{self.name(type(template))}(({parts}))"
-        if isinstance(template, FIXED):
+        if isinstance(template, COMPARED_BY_IDENTITY):
             return self.name(template)
-        raise _Unknown
+        raise _NotReplayable

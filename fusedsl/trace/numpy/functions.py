@@ -114,7 +114,7 @@ def _computed_in(recorder: Recorder, name: str, inputs: tuple, dtype: DType, cas
         if dtype is not BOOL:
             raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
         return inputs
-    with recorder.here():
+    with recorder.at_user_line():
         for x in inputs:
             check_cast(recorder.node(x), dtype, casting)
     return tuple(recorder.apply("astype", x, dtype) for x in inputs)
@@ -178,13 +178,13 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 
 
 def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    source = recorder.tracer(dst._assigned(recorder.node(src)))
+    source = recorder.tracer(dst._assignable(recorder.node(src)))
     write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
 def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
             copy: bool = True, device: Any = None) -> Any:  # fmt: skip
-    with recorder.here():
+    with recorder.at_user_line():
         check_cast(recorder.node(x), recorder.dtype(dtype), casting)
     if not copy and isinstance(x, Tracer) and recorder.node(x).type.dtype is recorder.dtype(dtype):
         return x

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
-    indices = recorder.listed(indices) if isinstance(indices, (list, tuple)) else indices
+    indices = recorder.index_array(indices) if isinstance(indices, (list, tuple)) else indices
     if axis is None:
         a, axis = recorder.apply("reshape", a, -1), 0
     if mode != "raise":
@@ -44,7 +44,7 @@ def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dty
         )
     parts = tuple(recorder.strong(a) for a in arrays)
     if dtype is not None:
-        with recorder.here():
+        with recorder.at_user_line():
             for part in parts:
                 check_cast(part.node, recorder.dtype(dtype), casting)
         parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
@@ -70,7 +70,7 @@ def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant",
         raise Unsupported(
             "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
         )
-    return recorder.apply("pad", array, recorder.settled(pad_width), mode, **named)
+    return recorder.apply("pad", array, recorder.specialized(pad_width), mode, **named)
 
 
 def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
@@ -80,14 +80,14 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
     if int(a.shape[axis]) != len(repeats):
         raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
     places = [k for k, count in enumerate(repeats) for _ in range(int(count))]
-    return recorder.apply("take", a, recorder.listed(places), axis)
+    return recorder.apply("take", a, recorder.index_array(places), axis)
 
 
 def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
     """A view with the order reversed along axes."""
     recorder.apply("flip", m, axis)  # refuses axes that there are not
     axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    turned = {a % m.ndim for a in recorder.settled(tuple(axes))}
+    turned = {a % m.ndim for a in recorder.specialized(tuple(axes))}
     return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]
 
 

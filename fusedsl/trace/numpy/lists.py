@@ -41,16 +41,16 @@ def _is_list(value: Any) -> bool:
     return any((isinstance(part, Tracer) and not part.is_number) or _is_list(part) for part in value)
 
 
-def is_numpys(value: Any) -> bool:
+def is_numpy_function(value: Any) -> bool:
     """Whether it is a function or a ufunc that NumPy has by its name."""
     name = getattr(value, "__name__", None)
     return callable(value) and not isinstance(value, type) and bool(name) and getattr(np, str(name), None) is value
 
 
-def seen(function: Callable, name: str, recorder: Recorder) -> Any:
+def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
     """What a traced function sees in place of a function or a ufunc of NumPy's."""
     if isinstance(function, np.ufunc):
-        return Ufunc(function, recorder)
+        return UfuncProxy(function, recorder)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if name in AS_THEY_ARE or not any(map(_is_list, (*args, *kwargs.values()))):
@@ -66,14 +66,14 @@ def seen(function: Callable, name: str, recorder: Recorder) -> Any:
     return wrapper
 
 
-def unseen(value: Any) -> Any:
-    """A function or a ufunc of NumPy's itself, where it is what `seen` puts in its place; all else as it is."""
-    if type(value) is Ufunc:
+def unwrap(value: Any) -> Any:
+    """A function or a ufunc of NumPy's itself, where it is what `list_accepting` puts in its place; all else as it is."""
+    if type(value) is UfuncProxy:
         return value._ufunc
     return getattr(value, "numpys", value) if type(value) is FunctionType else value
 
 
-class Ufunc:
+class UfuncProxy:
     """A ufunc as a traced function sees it."""
 
     def __init__(self, ufunc: np.ufunc, recorder: Recorder):
@@ -90,7 +90,7 @@ class Ufunc:
         return functools.partial(self._method, name) if name in METHODS else getattr(self._ufunc, name)
 
     def __eq__(self, other: object) -> bool:
-        return self._ufunc is (other._ufunc if type(other) is Ufunc else other)
+        return self._ufunc is (other._ufunc if type(other) is UfuncProxy else other)
 
     def __hash__(self) -> int:
         return hash(self._ufunc)
@@ -116,7 +116,7 @@ class Ufunc:
         return found[None] if keepdims else found
 
 
-class Joiner:
+class AxisConcatenator:
     """np.r_ or np.c_ as a traced function sees it."""
 
     def __init__(self, joiner: Any, recorder: Recorder, columns: bool):

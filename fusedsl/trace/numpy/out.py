@@ -26,7 +26,7 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
             code="trace.out",
             help="pass it to the function, or leave out= away",
         )
-    with recorder.here():
+    with recorder.at_user_line():
         target._write(value.node, casting)
 
 

@@ -32,7 +32,7 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A view that only reads."""
-    places = recorder.settled((offset, axis1, axis2))
+    places = recorder.specialized((offset, axis1, axis2))
     return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *places), {})))
 
 
@@ -150,7 +150,7 @@ def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
         )
     if getattr(chosen, "ndim", 0) not in (0, a.ndim):
         raise Unsupported("putmask with values that repeat", code="unsupported.scatter", help="np.copyto(x, v, where=)")
-    with recorder.here():
+    with recorder.at_user_line():
         a._write(recorder.call("where", (mask, chosen, a), {}), "unsafe")
 
 

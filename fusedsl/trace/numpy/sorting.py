@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
-from ..sorting import length_of, missing, ordered, quantiles, search
+from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .out import written
 
@@ -45,8 +45,8 @@ def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple
     if isinstance(axis, (tuple, list)):
         help = "one axis, or None for all; reshape the axes into one"
         raise Unsupported(f"{name} over several axes is not there yet", code="unsupported.order", help=help)
-    axis = recorder.settled(axis)
-    return ordered(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
+    axis = recorder.specialized(axis)
+    return sorted_rows(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
 
 
 def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
@@ -55,7 +55,7 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
     rows, axis = _rows(recorder, "median", a, axis, a.dtype if a.dtype.kind == "f" else np.float64)
     n = length_of(rows, "a median")
     middle = recorder.apply("mean", rows[..., (n - 1) // 2 : n // 2 + 1], -1)
-    found = recorder.apply("where", missing(recorder, rows), np.nan, middle)
+    found = recorder.apply("where", has_nan(recorder, rows), np.nan, middle)
     return written(recorder, out, _kept(found, a, axis, keepdims))
 
 

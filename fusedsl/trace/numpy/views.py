@@ -27,13 +27,13 @@ def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
 
 def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """A function of the language that rearranges a tracer, as a view of that."""
-    settled = [recorder.settled(a) for a in args[1:]]
-    named = {key: recorder.settled(value) for key, value in kwargs.items()}
+    settled = [recorder.specialized(a) for a in args[1:]]
+    named = {key: recorder.specialized(value) for key, value in kwargs.items()}
 
     def read(x):
         return recorder.call(name, (recorder.tracer(x), *settled), named)
 
-    with recorder.here():
+    with recorder.at_user_line():
         view = View(read) if name == "broadcast_to" else reshaped(recorder.builder, read, args[0].node)
     return args[0].viewed(view)
 
@@ -60,7 +60,7 @@ def transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
     axes = named.get("axes", axes)
     if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
         axes = axes[0]
-    return permuted(recorder, a, tuple(recorder.settled(axes)) if axes else None)
+    return permuted(recorder, a, tuple(recorder.specialized(axes)) if axes else None)
 
 
 def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:

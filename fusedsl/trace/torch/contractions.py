@@ -141,7 +141,7 @@ def scaled_dot_product_attention(
 ):
     """softmax(q k^T scale + mask) v; rows of which nothing is kept are 0, as torch's are."""
     dropout(query, dropout_p)
-    is_causal = recorder_of(query).settled(is_causal)
+    is_causal = recorder_of(query).specialized(is_causal)
     _check_options(query, attn_mask, is_causal, scale)
     _check_types(query, key, value)
     scale = query.shape[-1] ** -0.5 if scale is None else scale

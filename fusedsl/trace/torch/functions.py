@@ -121,8 +121,10 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
     bound = _bound(function, name, args, kwargs)
     for key in STATIC & bound.arguments.keys():
         value = bound.arguments[key]
-        bound.arguments[key] = recorder.settled(value) if not isinstance(value, Tracer) or value.is_number else value
-    with recorder.here():
+        bound.arguments[key] = (
+            recorder.specialized(value) if not isinstance(value, Tracer) or value.is_number else value
+        )
+    with recorder.at_user_line():
         result = _of_one(function, bound) if name in ALONG else function(*bound.args, **bound.kwargs)
         if inplace:
             out = bound.arguments["input"]
@@ -194,7 +196,7 @@ def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]
         raise Unsupported(f"{name} changes the shape of its tensor", code="unsupported.view",
                           help=f"x = x.{name[:-1]}(...) is a view")  # fmt: skip
     result = call(recorder, name[:-1], args, kwargs)
-    with recorder.here():
+    with recorder.at_user_line():
         return _written(target, result)
 
 

@@ -92,7 +92,7 @@ REFUSED = {
 
 def operate(r: Recorder, name: str, *operands: Any) -> Any:
     """An elementwise function of the language under torch's promotion."""
-    with r.here():
+    with r.at_user_line():
         nodes = [r.node(x) for x in operands]
         if all(x.type.weak for x in nodes):
             return r.wrap(r.call(name, tuple(map(r.tracer, nodes)), {}))

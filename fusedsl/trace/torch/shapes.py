@@ -35,7 +35,7 @@ def view(input, *shape, size=None, dtype=None):
             "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
         )
     r = recorder_of(input)
-    wanted = r.settled(shape)
+    wanted = r.specialized(shape)
 
     def read(x: Any) -> Any:
         return r.call("reshape", (r.tracer(x), wanted), {})
@@ -89,7 +89,7 @@ def permute(input, *dims):
             code="shape.transpose",
             help="name each dimension once",
         )
-    return input.permuted(tuple(recorder_of(input).settled(axes)))
+    return input.permuted(tuple(recorder_of(input).specialized(axes)))
 
 
 @torch_function("swapaxes", "swapdims")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Size(tuple):
+class TorchSize(tuple):
     """A tensor's shape, whose extents may be tracers."""
 
     def numel(self) -> Any:
@@ -16,14 +16,14 @@ class Size(tuple):
 
     def __getitem__(self, key: Any) -> Any:
         found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        return TorchSize(found) if isinstance(key, slice) else found
 
     @staticmethod
-    def settled(extents: Any) -> Any:
+    def of_extents(extents: Any) -> Any:
         """torch's own, of extents that are numbers now."""
         import torch
 
         return torch.Size(extents)
 
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple(self) + tuple(other))
+    def __add__(self, other: Any) -> TorchSize:
+        return TorchSize(tuple(self) + tuple(other))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...errors import Unsupported
-from ..sorting import length_of, missing, ordered, quantiles, search
+from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .functions import cast, language, need_float, recorder_of, torch_function
 from .reductions import named
@@ -48,9 +48,9 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
 def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
     """The k-th smallest element of each row and where it stands; with `nan` the first NaN of a row that has one."""
     r = recorder_of(input)
-    rows, places = ordered(r, input, dim), ordered(r, input, dim, "argsort")
+    rows, places = sorted_rows(r, input, dim), sorted_rows(r, input, dim, "argsort")
     value, place = rows[..., k], places[..., k]
-    if nan and (gone := missing(r, rows)) is not None:
+    if nan and (gone := has_nan(r, rows)) is not None:
         value = language("where", gone, math.nan, value)
         place = language("where", gone, language("argmax", input, dim), place)
     if not keepdim:
@@ -79,7 +79,7 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
         message = "quantile at tensors or by other rules is not there yet"
         raise Unsupported(message, code="unsupported.order", help=help)
-    (found,) = quantiles(recorder_of(input), ordered(recorder_of(input), input, dim), [float(q)])
+    (found,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
     if not keepdim:
         return found
     return found.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])

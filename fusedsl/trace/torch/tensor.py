@@ -16,7 +16,7 @@ from ..operators import BINARY, COMPARE
 from ..tracer import Tracer, recorder_in
 from . import promotion
 from .numbers import checked_integer
-from .size import Size
+from .size import TorchSize
 
 OPERATORS = frozenset([*BINARY.values(), *COMPARE.values()])
 
@@ -25,7 +25,7 @@ class Tensor(Tracer):
     """A tracer with torch's manners. It must not pass for torch.Tensor in C, which would read its memory."""
 
     @property
-    def rebound(self) -> bool:
+    def rebinds(self) -> bool:
         return not self.mutable or self.is_number
 
     @property  # type: ignore[misc]
@@ -37,8 +37,8 @@ class Tensor(Tracer):
     # -- what it is
 
     @property
-    def shape(self) -> Size:
-        return Size(super().shape)
+    def shape(self) -> TorchSize:
+        return TorchSize(super().shape)
 
     def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
         return self.shape if dim is None else self.shape[int(dim)]
@@ -115,7 +115,7 @@ class Tensor(Tracer):
     stride = storage_offset = data_ptr = is_contiguous
 
     def numpy(self, *args: Any, **named: Any) -> Any:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             raise TraceError(
                 "a traced tensor has no elements yet",
                 code="trace.array",
@@ -124,7 +124,7 @@ class Tensor(Tracer):
 
     # -- operators
 
-    def _number(self, value: Node) -> Node:
+    def _from_number(self, value: Node) -> Node:
         return checked_integer(self.recorder, value, self.node.type.dtype) if value.type.weak else value
 
     def _is_scalar(self, key: tuple) -> bool:

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .syntax import Call, Definition, Expr, Literal, Name, Span, Unary, postorder
+from .syntax import CallExpr, Definition, Expr, Literal, Name, Span, UnaryOp, postorder
 
-SHOWN = 60  # characters of an inner place that an error shows
-TRAIL = 4  # functions called inside each other that an error names
+MOST_SHOWN = 60  # characters of an inner place that an error shows
+MOST_TRAIL = 4  # functions called inside each other that an error names
 
 
-class Broken(Exception):
+class ErrorValue(Exception):
     """A value or function that an earlier fault left undefined was read: that fault says it all."""
 
 
-BROKEN: Any = object()
+ERROR_VALUE: Any = object()
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class UserFunction:
 
 
 @dataclass(eq=False)
-class Frame:
+class Environment:
     """The names that an expression sees. An inlined body has a frame of its own, whose `call` lies in `parent`.
 
     `arguments` are the expressions, in `parent`, that the body's parameters stand for, `free` its names that are
@@ -43,56 +43,56 @@ class Frame:
 
     values: dict[str, Any]
     functions: Mapping[str, Any] = field(default_factory=dict)
-    parent: Frame | None = None
-    call: Call | None = None
+    parent: Environment | None = None
+    call: CallExpr | None = None
     arguments: Mapping[str, Expr] = field(default_factory=dict)
     free: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
 
     # What leads back to the user's text, found once for a frame, so that deep inlining stays linear.
     name: str = field(init=False, default="")
-    trail: tuple[str, ...] = field(init=False, default=())
-    outer: tuple[Span | None, int | None] = field(init=False, default=(None, None))
-    given: dict[str, tuple[Span | None, int | None]] = field(init=False, default_factory=dict)
-    spelled: dict[str, str] = field(init=False, default_factory=dict)
+    inline_trail: tuple[str, ...] = field(init=False, default=())
+    call_span: tuple[Span | None, int | None] = field(init=False, default=(None, None))
+    argument_spans: dict[str, tuple[Span | None, int | None]] = field(init=False, default_factory=dict)
+    argument_names: dict[str, str] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.parent is None or self.call is None:
             return
         private = self.call.function.startswith("_") and self.parent.name
         self.name = self.parent.name if private else self.call.function
-        self.trail = self.parent.trail if private else inside(self.parent, self.call)
-        self.outer = place(self.parent, self.call, self.call.function_span[0])
+        self.inline_trail = self.parent.inline_trail if private else inline_trail(self.parent, self.call)
+        self.call_span = source_span(self.parent, self.call, self.call.function_span[0])
         for name, expression in self.arguments.items():
-            self.given[name] = place(self.parent, expression, expression.span[0])
-            self.spelled[name] = plain_name(self.parent, expression)
+            self.argument_spans[name] = source_span(self.parent, expression, expression.span[0])
+            self.argument_names[name] = operand_name(self.parent, expression)
 
 
-def place(frame: Frame, node, caret: int) -> tuple[Span | None, int | None]:
+def source_span(frame: Environment, node, caret: int) -> tuple[Span | None, int | None]:
     """The span and caret, in the user's text, of a node: an inlined one lies at its argument, or at the call."""
     if frame.parent is None:
         return node.span, caret
-    if isinstance(node, Name) and node.name in frame.given:
-        return frame.given[node.name]
-    return frame.outer
+    if isinstance(node, Name) and node.name in frame.argument_spans:
+        return frame.argument_spans[node.name]
+    return frame.call_span
 
 
-def inside(frame: Frame, node) -> tuple[str, ...]:
+def inline_trail(frame: Environment, node) -> tuple[str, ...]:
     """The places in inlined bodies that lead from the user's text to a node, outermost first."""
     if frame.parent is None or not frame.source:
         return ()
-    shown = " ".join(frame.source[node.span[0] : min(node.span[1], node.span[0] + 2 * SHOWN)].split())
-    shown = shown if len(shown) <= SHOWN else f"{shown[: SHOWN - 3]}..."
-    return (*frame.trail, f"{frame.name}: {shown}")[-TRAIL:]
+    shown = " ".join(frame.source[node.span[0] : min(node.span[1], node.span[0] + 2 * MOST_SHOWN)].split())
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[: MOST_SHOWN - 3]}..."
+    return (*frame.inline_trail, f"{frame.name}: {shown}")[-MOST_TRAIL:]
 
 
-def plain_name(frame: Frame, expression: Any) -> str:
+def operand_name(frame: Environment, expression: Any) -> str:
     """The name by which the text calls an operand, where it is no more than a name."""
     if not isinstance(expression, Name):
         return ""
     if frame.parent is None or expression.name in frame.free:
         return expression.name
-    return frame.spelled.get(expression.name, "")
+    return frame.argument_names.get(expression.name, "")
 
 
 def find_literal(operands: tuple, value: Any) -> Expr | None:
@@ -100,7 +100,9 @@ def find_literal(operands: tuple, value: Any) -> Expr | None:
     for operand in operands:
         for part in () if operand is None else postorder(operand):
             match part:
-                case Unary(op="-", operand=Literal(value=int() as number)) if type(number) is int and -number == value:
+                case UnaryOp(op="-", operand=Literal(value=int() as number)) if (
+                    type(number) is int and -number == value
+                ):
                     return part
                 case Literal(value=int() as number) if type(number) is int and number == value:
                     return part
