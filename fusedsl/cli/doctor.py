@@ -114,19 +114,21 @@ def system() -> Iterator[Finding]:
 def packages() -> Iterator[Finding]:
     """What is needed, then what is optional."""
     for name in NEEDED:
-        found = version(name)
-        yield Finding("ok", name, found) if found else Finding("problem", name, "missing", f"pip install {name}")
+        installed = version(name)
+        yield (
+            Finding("ok", name, installed) if installed else Finding("problem", name, "missing", f"pip install {name}")
+        )
     for name, use in OPTIONAL.items():
-        found = version(name)
-        yield Finding("ok", name, found) if found else Finding("note", name, "not installed", use)
+        installed = version(name)
+        yield Finding("ok", name, installed) if installed else Finding("note", name, "not installed", use)
 
 
 def clashes(numpy: str | None, numba_cuda: str | None) -> Iterator[Finding]:
     """Versions that are known not to go together: numba-cuda 0.30 uses np.row_stack, which NumPy 2.5 removed."""
     if numpy is None or numba_cuda is None or _parts(numpy) < (2, 5) or _parts(numba_cuda) >= (0, 31):
         return
-    found = f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (np.row_stack is gone)"
-    yield Finding("problem", "numpy, numba-cuda", found, "pip install 'numpy<2.5', or a newer numba-cuda")
+    message = f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (np.row_stack is gone)"
+    yield Finding("problem", "numpy, numba-cuda", message, "pip install 'numpy<2.5', or a newer numba-cuda")
 
 
 def _parts(text: str) -> tuple[int, ...]:
@@ -146,13 +148,13 @@ def devices() -> Iterator[Finding]:
         yield Finding("ok", "NVIDIA driver", f"CUDA {_driver_version()}, {count} GPU{'s' * (count != 1)}")
         for k in range(count):
             gpu = driver().facts(k)
-            told = f"{gpu.name}, compute capability {gpu.cc[0]}.{gpu.cc[1]}, {gpu.memory / 1e9:.0f} GB"
+            description = f"{gpu.name}, compute capability {gpu.cc[0]}.{gpu.cc[1]}, {gpu.memory / 1e9:.0f} GB"
             old = gpu.cc < (7, 5)
-            yield Finding("note" if old else "ok", f"GPU {k}", told, "too old: 7.5 is the oldest" if old else "")
+            yield Finding("note" if old else "ok", f"GPU {k}", description, "too old: 7.5 is the oldest" if old else "")
     except FusedslError as fault:
         missing = fault.code == "device.none"
-        found = "none: kernels run on the CPU" if missing else fault.message
-        yield Finding("note" if missing else "problem", "NVIDIA driver", found, "" if missing else fault.help or "")
+        message = "none: kernels run on the CPU" if missing else fault.message
+        yield Finding("note" if missing else "problem", "NVIDIA driver", message, "" if missing else fault.help or "")
 
 
 def _driver_version() -> str:
@@ -213,8 +215,8 @@ def attempt(about: str, code: str, done: str) -> Finding:
             return Finding("problem", about, f"not done after {LONGEST} s", "see whether the machine is overloaded")
     seconds = time.perf_counter() - begun
     if ended.returncode == 0:
-        told = f", {ended.stdout.strip()}" if ended.stdout.strip() else ""
-        return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{told}")
+        output = f", {ended.stdout.strip()}" if ended.stdout.strip() else ""
+        return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{output}")
     return Finding("problem", about, *_last_words(ended.stderr, ended.returncode))
 
 

@@ -25,14 +25,14 @@ def run(chosen: argparse.Namespace) -> int:
     if not chosen.names:
         print(page(), end="")
         return 0
-    found, faults = [], []
+    cards, faults = [], []
     for name in chosen.names:
         try:
-            found.append(card(name))
+            cards.append(card(name))
         except UnknownNameError as fault:
             faults.append(str(fault))
-    if found:
-        print("\n\n".join(found))
-    for told in faults:
-        print(told, file=sys.stderr)
+    if cards:
+        print("\n\n".join(cards))
+    for message in faults:
+        print(message, file=sys.stderr)
     return 2 if faults else 0

@@ -20,12 +20,12 @@ def cloud_pickles() -> bool:
 
 def found_by_name(value: Any, module: str, qualname: str) -> bool:
     """Whether another process can import a value, and nobody asked cloudpickle to pickle its module by value."""
-    found: Any = sys.modules.get(module)
-    if module == "__main__" or found is None or _is_by_value(module):
+    member: Any = sys.modules.get(module)
+    if module == "__main__" or member is None or _is_by_value(module):
         return False
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found is value
+        member = getattr(member, part, None)
+    return member is value
 
 
 def _is_by_value(module: str) -> bool:

@@ -29,13 +29,13 @@ Origins = Sequence[frozenset[tuple[int, int]]]
 
 def is_container_type(kind: type) -> bool:
     """Whether objects of a class are read as arrays, and are none of a library that kernels take as it is."""
-    found = _known_types.get(kind)
-    if found is None:
+    is_container = _known_types.get(kind)
+    if is_container is None:
         library = (kind.__module__ or "").partition(".")[0]
-        found = kind in LISTS or (library in LIBRARIES and LIBRARIES[library].is_array(kind))
-        if found or library in NATIVE:
-            _known_types[kind] = found
-    return found
+        is_container = kind in LISTS or (library in LIBRARIES and LIBRARIES[library].is_array(kind))
+        if is_container or library in NATIVE:
+            _known_types[kind] = is_container
+    return is_container
 
 
 _known_types: dict[type, bool] = {}
@@ -54,8 +54,8 @@ def is_labelled_type(kind: type) -> bool:
 def columns(x: Any) -> Mapping[str, Any] | None:
     """The columns of a DataFrame by name; None for what is none."""
     library = type(x).__module__.partition(".")[0]
-    found = LIBRARIES[library].columns(x) if library in ("pandas", "polars") else None
-    return None if found is None else {name: part for name, part in found if isinstance(name, str)}
+    pairs = LIBRARIES[library].columns(x) if library in ("pandas", "polars") else None
+    return None if pairs is None else {name: part for name, part in pairs if isinstance(name, str)}
 
 
 def read(x: Any, name: str) -> Any:
@@ -82,15 +82,15 @@ def _list_as_array(x: Any, name: str) -> Any:
             help=f"pass {library}.stack({name}), or one argument for each; foreach takes lists of arrays",
         )  # fmt: skip
     try:
-        found = np.asarray(x)
+        converted = np.asarray(x)
     except ValueError:
         raise ArgumentError(
             f"the parts of {name} differ in length", "argument.type",
             help="an array is rectangular: pad the parts, or give each an argument; foreach takes lists of arrays",
         ) from None  # fmt: skip
-    if found.dtype.name not in DTYPES:
-        raise dtype_fault(name, found.dtype.name)
-    return found
+    if converted.dtype.name not in DTYPES:
+        raise dtype_fault(name, converted.dtype.name)
+    return converted
 
 
 # -- results
@@ -124,16 +124,16 @@ def _label(
     library: Any, own: Mapping[int, Labelled], names: Sequence[str], sources: frozenset[tuple[int, int]], extent: int
 ) -> Label | None:
     """The label of a result's axis; ArgumentError where arguments that meet there do not agree about it."""
-    found: tuple[int, Label] | None = None
+    first: tuple[int, Label] | None = None
     for k, axis in sorted(sources):
         label = own[k].axes[axis] if k in own else None
         if label is None or len(label) != extent:
             continue
-        if found is None:
-            found = k, label
-        elif (fault := library.differ(found[1], label)) is not None:
-            raise _misaligned(names[found[0]], names[k], *fault)
-    return None if found is None else found[1]
+        if first is None:
+            first = k, label
+        elif (fault := library.differ(first[1], label)) is not None:
+            raise _misaligned(names[first[0]], names[k], *fault)
+    return None if first is None else first[1]
 
 
 def _misaligned(first: str, second: str, what: str, help: str) -> FusedslError:

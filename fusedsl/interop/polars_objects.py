@@ -38,10 +38,10 @@ def read(x: Any, name: str) -> Labelled:
 def _values(x: Any, name: str, form: str | None = None) -> np.ndarray:
     if not (x.dtype.is_numeric() or x.dtype == sys.modules["polars"].Boolean):
         raise dtype_fault(name, str(x.dtype), form)
-    found = x.to_numpy()
-    if found.dtype.kind not in "biuf":  # decimals, and bools with nulls
+    values = x.to_numpy()
+    if values.dtype.kind not in "biuf":  # decimals, and bools with nulls
         raise dtype_fault(name, f"{x.dtype} with nulls" if x.null_count() else str(x.dtype), form)
-    return found
+    return values
 
 
 def differ(a: Label, b: Label) -> tuple[str, str] | None:

@@ -53,10 +53,10 @@ def call_eager(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
     """What the function returns, as torch is to see it; for tensors that are fake, functional, or recorded."""
     leaves: list[Any] = []
     form = _form((args, dict(keywords)), leaves)
-    told = None if form is None else _operator_for(fused, form, leaves)
-    if told is None:
+    operator = None if form is None else _operator_for(fused, form, leaves)
+    if operator is None:
         return fused.function(*args, **keywords)
-    return _run(*told, leaves)
+    return _run(*operator, leaves)
 
 
 def call_in_compile(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
@@ -74,8 +74,8 @@ def call_in_compile(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any
 
 
 def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
-    made = getattr(torch.ops.fusedsl, name)(*leaves)
-    return _instantiate(returned, [made] if count == 1 else made, leaves)
+    results = getattr(torch.ops.fusedsl, name)(*leaves)
+    return _instantiate(returned, [results] if count == 1 else results, leaves)
 
 
 # -- what torch.compile takes as it is
@@ -181,21 +181,21 @@ def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned:
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     schema = f"({', '.join(taken)}) -> {returns}"
 
-    def told(results: Sequence[Any]) -> Any:
+    def as_returned(results: Sequence[Any]) -> Any:
         return (results[0] if count == 1 else tuple(results)) if count else None
 
     def run(*given: Any) -> Any:
         args, keywords = _instantiate(form, given, ())
-        made: dict[int, Any] = {}
-        if not _match(returned, fused(*args, **keywords), made):
+        results_by_number: dict[int, Any] = {}
+        if not _match(returned, fused(*args, **keywords), results_by_number):
             message = f"{fused!r} does not return what it returned when torch compiled its call"
             help = "something that it reads from outside has changed: torch.compiler.reset(), and compile again"
             raise ArgumentError(message, "argument.function", help=help)
-        return told([made[r] for r in range(count)])
+        return as_returned([results_by_number[r] for r in range(count)])
 
     def fake(*given: Any) -> Any:
         call = _abstract_call(fused, form, given)
-        return told(fake_results(call.program, call.values, call.outs)[:count])
+        return as_returned(fake_results(call.program, call.values, call.outs)[:count])
 
     mutated = tuple(f"a{k}" for k in written)
     torch.library.custom_op(f"fusedsl::{name}", run, mutates_args=mutated, schema=schema).register_fake(fake)
@@ -254,11 +254,11 @@ def _instantiate(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any
     return tuple(parts) if kind == "tuple" else parts
 
 
-def _match(form: Form, value: Any, found: dict[int, Any]) -> bool:
+def _match(form: Form, value: Any, matched: dict[int, Any]) -> bool:
     """Whether a value has this form; its leaves, by number."""
     kind = form[0]
     if kind == "leaf":
-        found[form[1]] = value
+        matched[form[1]] = value
         return isinstance(value, torch.Tensor)
     if kind == "given":
         return isinstance(value, (torch.Tensor, *NUMBERS))
@@ -269,7 +269,7 @@ def _match(form: Form, value: Any, found: dict[int, Any]) -> bool:
         return (
             type(value) is dict
             and tuple(value) == form[1]
-            and all(_match(part, x, found) for part, x in zip(parts, value.values()))
+            and all(_match(part, x, matched) for part, x in zip(parts, value.values()))
         )
     fits = type(value).__name__ == kind and len(value) == len(form[1])
-    return fits and all(_match(part, x, found) for part, x in zip(form[1], value))
+    return fits and all(_match(part, x, matched) for part, x in zip(form[1], value))

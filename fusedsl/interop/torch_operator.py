@@ -50,7 +50,7 @@ def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) ->
     results = getattr(torch.ops.fusedsl, operator(program.name, kinds))(*values)
     if outs is None:
         return results
-    return [made if out is None else out.copy_(made) for made, out in zip(results, outs)]
+    return [result if out is None else out.copy_(result) for result, out in zip(results, outs)]
 
 
 @torch.compiler.assume_constant_result
@@ -60,8 +60,8 @@ def operator(program_name: str, kinds: str, outs: int = 0) -> str:
     It is registered when it is first asked for.
     """
     program: Program = dynamo.named(program_name)
-    told = repr((program.source.cache_parts(), program.options))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    identity = repr((program.source.cache_parts(), program.options))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     name = f"kernel_{digest}_{kinds}{'_out' if outs else ''}"
     if name in _registered:
         return name
@@ -109,15 +109,15 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
 
 def _with_size_hints(facts: Facts) -> Facts | None:
     """The same with numbers for torch's symbols: those that it has met; None where it has met none."""
-    found: dict[str, Array | Weak] = {}
+    hinted: dict[str, Array | Weak] = {}
     for name, fact in facts.items():
         if isinstance(fact, Array):
             shape, strides = _size_hints(fact.shape), _size_hints(fact.strides)
             if shape is None or strides is None:
                 return None
             fact = replace(fact, shape=shape, strides=strides)
-        found[name] = fact
-    return found
+        hinted[name] = fact
+    return hinted
 
 
 def _size_hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:

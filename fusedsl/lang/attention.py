@@ -23,16 +23,16 @@ from .syntax import Conditional, show
 def attention(ev: EvaluatorBase, r: Request) -> Node | tuple[Node, Node]:
     """The result, or (result, log-sum-exp)."""
     b = ev.builder
-    found = lay_out(b, r)
+    layout = lay_out(b, r)
     width = r.q.type.shape[-1]
     wide = r.q.type.dtype.compute
     scale = r.scale if r.scale is not None else b.elementwise("rsqrt", b.convert(b.extent(width), wide))
-    q, k, v = (b.convert(x, wide) for x in (found.q, found.k, found.v))
+    q, k, v = (b.convert(x, wide) for x in (layout.q, layout.k, layout.v))
     score = b.elementwise("multiply", matmul(b, q, shapes.swapaxes(b, k, -1, -2)), b.convert(scale, wide))
-    score, keep = _apply_score_and_mask(ev, r, score, found)
+    score, keep = _apply_score_and_mask(ev, r, score, layout)
     out, lse = _softmax_pv(b, score, keep, v)
-    out = restore_layout(b, found, b.cast(out, r.q.type.dtype))
-    return (out, restore_layout(b, found, shapes.squeeze(b, lse, [4]))) if r.return_lse else out
+    out = restore_layout(b, layout, b.cast(out, r.q.type.dtype))
+    return (out, restore_layout(b, layout, shapes.squeeze(b, lse, [4]))) if r.return_lse else out
 
 
 def _softmax_pv(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
@@ -61,24 +61,24 @@ MOST_SHOWN = 40  # characters of a text that a help shows again
 
 
 def _apply_score_and_mask(
-    ev: EvaluatorBase, r: Request, score: Node, found: AttentionLayout
+    ev: EvaluatorBase, r: Request, score: Node, layout: AttentionLayout
 ) -> tuple[Node, Node | None]:
     """(the scores, where they count or None: everywhere)"""
-    b, keep = ev.builder, list(found.keep)
+    b, keep = ev.builder, list(layout.keep)
     for program in (r.score, r.mask):
-        if program is not None and not found.ragged:
-            assume_full_extents(ev, program, r, found)
+        if program is not None and not layout.ragged:
+            assume_full_extents(ev, program, r, layout)
     shape = score.type.shape
     if r.score is not None:
-        inner = ScoreMaskEvaluator(ev, "score", r.score, score, r, found)
-        made = _score(inner)
-        if made.op == "where" and made.args[2].op == "const" and value_of(made.args[2]) == float("-inf"):
-            keep.append(made.args[0])
-        if made.type.dtype.kind != "f":
-            made = b.convert(made, score.type.dtype)
-        score = b.cast(inner.broadcast(made, shape), score.type.dtype)
+        inner = ScoreMaskEvaluator(ev, "score", r.score, score, r, layout)
+        modified = _score(inner)
+        if modified.op == "where" and modified.args[2].op == "const" and value_of(modified.args[2]) == float("-inf"):
+            keep.append(modified.args[0])
+        if modified.type.dtype.kind != "f":
+            modified = b.convert(modified, score.type.dtype)
+        score = b.cast(inner.broadcast(modified, shape), score.type.dtype)
     if r.mask is not None:
-        inner = ScoreMaskEvaluator(ev, "mask", r.mask, score, r, found)
+        inner = ScoreMaskEvaluator(ev, "mask", r.mask, score, r, layout)
         keep.append(inner.broadcast(_mask(inner), shape))
     whole: Node | None = None
     for condition in keep:
@@ -87,27 +87,27 @@ def _apply_score_and_mask(
 
 
 def _score(text: ScoreMaskEvaluator) -> Node:
-    made = text.value()
-    if made.type.dtype is BOOL:
+    score = text.value()
+    if score.type.dtype is BOOL:
         written = text.tree.text if "'" not in text.tree.text else "..."
         help = f"a condition is a mask: mask='{written}'"
         raise text.error_at(DTypeError("score is a number, and this is a condition", code="dtype.attention", help=help))
-    return made
+    return score
 
 
 def _mask(text: ScoreMaskEvaluator) -> Node:
-    made = text.value()
-    if made.type.dtype is not BOOL:
-        message = f"mask is a condition, and this is {made.type.dtype}"
-        raise text.error_at(DTypeError(message, code="dtype.attention", help=_condition(text, made)))
-    return made
+    mask = text.value()
+    if mask.type.dtype is not BOOL:
+        message = f"mask is a condition, and this is {mask.type.dtype}"
+        raise text.error_at(DTypeError(message, code="dtype.attention", help=_condition(text, mask)))
+    return mask
 
 
-def _condition(text: ScoreMaskEvaluator, made: Node) -> str:
+def _condition(text: ScoreMaskEvaluator, mask: Node) -> str:
     """What to write in place of a mask that is a number."""
     result = text.tree.results[0]
     written = show(result) if not isinstance(result, Conditional) else f"({show(result)})"
     if len(written) > MOST_SHOWN or "'" in written or text.tree.statements:
         return "compare it, e.g. doc[i] == doc[j]"
-    added = f", or score='score + {written}'" if made.type.dtype.kind == "f" else ""
+    added = f", or score='score + {written}'" if mask.type.dtype.kind == "f" else ""
     return f"write {written} != 0{added}"

@@ -176,6 +176,6 @@ def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
 def _reads(text: Literal, name: str) -> bool:
     """Whether a quoted text reads the name; False where it is no text."""
     try:
-        return isinstance(text.value, str) and name in [found for found, _ in free_names(parse(text.value))]
+        return isinstance(text.value, str) and name in [free for free, _ in free_names(parse(text.value))]
     except FusedslError:
         return False

@@ -258,11 +258,11 @@ def _of_sequence(b: Builder, held: Node, x: Node) -> Node:
     """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
     none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
     read for each pair. It is read in 32 bits, so that no sum of such places wraps."""
-    found = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
-    return b.convert(b.cast(found, INT32), INT64)
+    total = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
+    return b.convert(b.cast(total, INT32), INT64)
 
 
-def restore_layout(b: Builder, found: AttentionLayout, x: Node) -> Node:
+def restore_layout(b: Builder, layout: AttentionLayout, x: Node) -> Node:
     """(batch, kv, shared, n, e) as (batch, heads, n, e), or (tokens, heads, e)."""
     if b.is_unit(x.type.shape[1]):
         x = shapes.squeeze(b, x, [1])
@@ -270,9 +270,9 @@ def restore_layout(b: Builder, found: AttentionLayout, x: Node) -> Node:
         x = shapes.squeeze(b, x, [2])
     else:
         known = len(b.checks)
-        x = shapes.reshape(b, x, (x.type.shape[0], found.heads, *x.type.shape[3:]))
+        x = shapes.reshape(b, x, (x.type.shape[0], layout.heads, *x.type.shape[3:]))
         del b.checks[known:]
-    if not found.ragged:
+    if not layout.ragged:
         return x
     x = shapes.squeeze(b, x, [0])
     return shapes.transpose(b, x, (1, 0, 2)) if x.type.rank == 3 else x

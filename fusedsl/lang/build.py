@@ -36,12 +36,12 @@ from .syntax import (
 def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
     """The program's parameters in order of first appearance; a dtype's name given as an argument is none, unless it is
     `shadowed` by a value of the caller's."""
-    found = [name for name, _ in free_names(program)]
-    if not any(name in DTYPES for name in found):
-        return tuple(found)
+    names = [name for name, _ in free_names(program)]
+    if not any(name in DTYPES for name in names):
+        return tuple(names)
     children = (child for part in program.parts for child in _operands(part))
     operands = {child.name for child in children if isinstance(child, Name) and child.name in DTYPES}
-    return tuple(name for name in found if name not in DTYPES or name in operands or name in shadowed)
+    return tuple(name for name in names if name not in DTYPES or name in operands or name in shadowed)
 
 
 def undefined(
@@ -51,8 +51,8 @@ def undefined(
     do not exist. `given` are the names that the call did give, `hints` the help for some of the missing ones.
     """
     faults: list[FusedslError] = []
-    found = (part for part in program.parts if isinstance(part, CallExpr))
-    unquoted = [one for call in found for one in attention_call.unquoted(call, program.text)]
+    calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
+    unquoted = [one for call in calls_of_text for one in attention_call.unquoted(call, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:

@@ -37,15 +37,15 @@ POINTLESS = {"max": "maximum", "min": "minimum"}
 def call(ev: EvaluatorBase, node: CallExpr, frame: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
     """The value of a call."""
     name = node.function
-    found = frame.functions.get(name)
-    if found is ERROR_VALUE:
+    defined = frame.functions.get(name)
+    if defined is ERROR_VALUE:
         raise ErrorValue
-    if found is not None:
+    if defined is not None:
         parameters = tuple(
-            ParameterSpec(p.name, "any", found.defaults.get(p.name, REQUIRED)) for p in found.definition.parameters
+            ParameterSpec(p.name, "any", defined.defaults.get(p.name, REQUIRED)) for p in defined.definition.parameters
         )
         values, expressions = yield from _bind(ev, node, frame, parameters)
-        return (yield from _inline(ev, node, frame, found, values, expressions))
+        return (yield from _inline(ev, node, frame, defined, values, expressions))
     if name == "attention":
         return (yield from attention_call.call(ev, node, frame))
     hidden = name.startswith("_") and (frame.parent is None or frame.source == ev.text)
@@ -98,9 +98,11 @@ def signature(definition: Definition, defaults) -> tuple[ParameterSpec, ...]:
     )
 
 
-def _check_choices(ev, name: str, node: CallExpr, frame: Environment, found: UserFunction, values, expressions) -> None:
+def _check_choices(
+    ev, name: str, node: CallExpr, frame: Environment, function: UserFunction, values, expressions
+) -> None:
     """A string parameter takes the strings that the function compares it with."""
-    for p, value, expression in zip(found.definition.parameters, values, expressions):
+    for p, value, expression in zip(function.definition.parameters, values, expressions):
         if (error := choice_fault(name, p.name, value)) is not None:
             raise ev.fault(error, frame, expression if expression is not None else node)
 
@@ -119,12 +121,12 @@ def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
 
 
 def _check_kinds(
-    ev: EvaluatorBase, node: CallExpr, frame: Environment, found: UserFunction, values, expressions
+    ev: EvaluatorBase, node: CallExpr, frame: Environment, function: UserFunction, values, expressions
 ) -> None:
     """What the prelude's functions are given is of the kind that their parameters take, as the table's is."""
     parameters = tuple(
-        ParameterSpec(p.name, _kind(node.function, p.name, found.defaults.get(p.name, REQUIRED)))
-        for p in found.definition.parameters
+        ParameterSpec(p.name, _kind(node.function, p.name, function.defaults.get(p.name, REQUIRED)))
+        for p in function.definition.parameters
     )
     with ev.at(frame, node, node.function_span[0], tuple(expressions)):
         functions.convert_arguments(ev.builder, functions.FunctionSpec(node.function, parameters, _inline), values)
@@ -157,19 +159,19 @@ def _kind(name: str, parameter: str, default: Any) -> str:
     return PRELUDE_KINDS.get(parameter, "array | None" if default is None else "array")
 
 
-def _inline(ev: EvaluatorBase, node: CallExpr, frame: Environment, found: UserFunction, values, expressions):
+def _inline(ev: EvaluatorBase, node: CallExpr, frame: Environment, function: UserFunction, values, expressions):
     """The body of a function, evaluated with its parameters bound; faults in it belong to the call."""
-    names = [p.name for p in found.definition.parameters]
+    names = [p.name for p in function.definition.parameters]
     inner = Environment(
-        {**found.values, **dict(zip(names, values))},
-        found.functions,
+        {**function.values, **dict(zip(names, values))},
+        function.functions,
         frame,
         node,
         {n: e for n, e in zip(names, expressions) if e is not None},
-        found.values,
-        found.source,
+        function.values,
+        function.source,
     )
-    return (yield found.definition.body, inner)
+    return (yield function.definition.body, inner)
 
 
 # -- arguments
@@ -311,15 +313,15 @@ def bound(ev: EvaluatorBase, value: Any, expression: Expr, frame: Environment) -
         raise ErrorValue
     if value is None:
         return None
-    found = dim_of(value)
-    if found is None:
+    dim = dim_of(value)
+    if dim is None:
         error = ArgumentError(
             f"a slice bound is an integer, not {show_value(value)}",
             code="argument.slice",
             help=CONSTANT_HELP,
         )
         raise ev.fault(not_constant(error, value), frame, expression)
-    return found
+    return dim
 
 
 def position(ev: EvaluatorBase, value: Any, expression: Expr, frame: Environment) -> Dim | Node | None:
@@ -328,9 +330,9 @@ def position(ev: EvaluatorBase, value: Any, expression: Expr, frame: Environment
         raise ErrorValue
     if value is None:
         return None
-    found = dim_of(value)
-    if found is not None:
-        return found
+    dim = dim_of(value)
+    if dim is not None:
+        return dim
     if isinstance(value, Node):
         return value
     raise ev.fault(not_a_position(value), frame, expression)

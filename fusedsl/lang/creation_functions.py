@@ -44,8 +44,8 @@ def eye(b: Builder, N: Dim, M: Dim | None = None, k: int = 0, *, dtype: DType | 
     """1 on the k-th diagonal of N rows and M columns, else 0."""
     rows = shapes.expand_dims(b, b.iota(N), 1)
     columns = b.elementwise("subtract", b.iota(N if M is None else M), b.literal(k))
-    found = b.elementwise("where", b.elementwise("equal", rows, columns), b.literal(1.0), b.literal(0.0))
-    return found if dtype is None else b.cast(found, dtype)
+    matrix = b.elementwise("where", b.elementwise("equal", rows, columns), b.literal(1.0), b.literal(0.0))
+    return matrix if dtype is None else b.cast(matrix, dtype)
 
 
 @function(num="extent", endpoint="flag")
@@ -59,11 +59,11 @@ def linspace(b: Builder, start: Node, stop: Node, num: Dim = 50, endpoint: bool 
     steps = expression("max", expression("-", num, 1) if endpoint else num, 1)
     place = b.iota(num)
     step = b.elementwise("divide", b.elementwise("subtract", stop, start), b.extent(steps))
-    found = b.elementwise("add", start, b.elementwise("multiply", place, step))
+    result = b.elementwise("add", start, b.elementwise("multiply", place, step))
     if endpoint:  # as it was asked for, not as it comes out
         last = b.elementwise("equal", place, b.extent(steps))
-        found = b.elementwise("where", last, b.elementwise("add", stop, b.literal(0.0)), found)
-    return found if dtype is None else b.cast(found, dtype)
+        result = b.elementwise("where", last, b.elementwise("add", stop, b.literal(0.0)), result)
+    return result if dtype is None else b.cast(result, dtype)
 
 
 @function(num_classes="extent")

@@ -130,8 +130,8 @@ def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[Einsu
     i, j = min(combinations(range(len(terms)), 2), key=cost)
     result = left(i, j) if len(terms) > 2 else kept
     x, y = terms[i], terms[j]
-    made = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
-    return [made if k == i else t for k, t in enumerate(terms) if k != j]
+    product = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
+    return [product if k == i else t for k, t in enumerate(terms) if k != j]
 
 
 def _sum_and_transpose(b: Builder, term: EinsumTerm, kept: str) -> Node:

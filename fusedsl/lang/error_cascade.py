@@ -9,17 +9,17 @@ from .parse import parse
 from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, postorder
 
 
-def root_causes(text: str, faults: Sequence[FusedslError], told: Sequence[FusedslError] = ()) -> list[FusedslError]:
+def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[FusedslError] = ()) -> list[FusedslError]:
     """The faults, in the order in which they were found, less those that follow from an earlier one of `text`, or from
     one that is `told` already.
 
     A fault follows from one that lies within its expression, or within what was assigned to a name that it reads.
     """
     if any(fault.text != text or fault.span is None for fault in faults):
-        drawn = {fault.text for fault in told}
+        drawn = {fault.text for fault in reported}
         return [fault for fault in faults if fault.text not in drawn][:1]
-    told = [fault for fault in told if fault.text in (None, text) and fault.span is not None]
-    if len(faults) + len(told) < 2:
+    reported = [fault for fault in reported if fault.text in (None, text) and fault.span is not None]
+    if len(faults) + len(reported) < 2:
         return list(faults)
     try:
         program = parse(text)
@@ -28,7 +28,7 @@ def root_causes(text: str, faults: Sequence[FusedslError], told: Sequence[Fuseds
     kept = []
     for k, fault in enumerate(faults):
         read = list(_dependencies(program, fault.span))  # type: ignore[arg-type]
-        if not any(_within(earlier.span, span) for earlier in (*told, *faults[:k]) for span in read):  # type: ignore[arg-type]
+        if not any(_within(earlier.span, span) for earlier in (*reported, *faults[:k]) for span in read):  # type: ignore[arg-type]
             kept.append(fault)
     return kept
 
@@ -45,10 +45,10 @@ def _dependencies(program: ParsedText, span: Span) -> Iterator[Span]:
         current = stack.pop()
         yield current
         for part in _parts(program, current):
-            found = _defining_span(program, part)
-            if found is not None and found not in seen:
-                seen.add(found)
-                stack.append(found)
+            defining = _defining_span(program, part)
+            if defining is not None and defining not in seen:
+                seen.add(defining)
+                stack.append(defining)
 
 
 def _parts(program: ParsedText, span: Span) -> Iterator[Name | CallExpr]:

@@ -273,8 +273,8 @@ class TextEvaluator(EvaluatorBase):
             pair = (node.operands[k - 1], node.operands[k])
             with self.at(frame, node, caret, pair, own=False):
                 x, y = self._value(left, pair[0], frame, op), self._value(right, pair[1], frame, op)
-                found = self._elementwise(OPERATORS[op], x, y)
-                result = found if result is None else self._elementwise("logical_and", result, found)
+                compared = self._elementwise(OPERATORS[op], x, y)
+                result = compared if result is None else self._elementwise("logical_and", result, compared)
             left = right
         return result
 

@@ -46,12 +46,12 @@ class FunctionSpec:
 def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> FunctionSpec:
     """The function whose signature is that of `build`, without the builder."""
     signature = list(inspect.signature(build).parameters.values())[1:]
-    found = []
+    parameters = []
     for p in signature:
         name = p.name.rstrip("_")
         kind = kinds.get(name, KIND_OF.get(name, "array"))
-        found.append(ParameterSpec(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
-    places = [p.name for p in found]
+        parameters.append(ParameterSpec(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
+    places = [p.name for p in parameters]
 
     def call(b: Builder, *values):
         given = [(v, p) for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
@@ -60,7 +60,9 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
         return build(b, *positional, **named)
 
     about = (inspect.getdoc(build) or "").partition("\n")[0]
-    return FunctionSpec(build.__name__.rstrip("_"), tuple(found), call, places.index(blame) if blame else None, about)
+    return FunctionSpec(
+        build.__name__.rstrip("_"), tuple(parameters), call, places.index(blame) if blame else None, about
+    )
 
 
 # What a parameter takes, where its function does not say otherwise.
@@ -91,8 +93,8 @@ def function(blame: str | None = None, **kinds: str):
     """Put a function of array_functions.py into the table, under its own name less a trailing `_`."""
 
     def put(build: Callable) -> Callable:
-        made = _from_python(build, blame, kinds)
-        TABLE[made.name] = made
+        spec = _from_python(build, blame, kinds)
+        TABLE[spec.name] = spec
         return build
 
     return put

@@ -171,12 +171,12 @@ def _pair(value: Any) -> tuple[Any, Any] | None:
 
 
 def _width(value: Any) -> Dim:
-    found = dim_of(value)
-    if found is None:
+    dim = dim_of(value)
+    if dim is None:
         message = f"pad_width takes integers, not {show_value(value)}"
         raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT_HELP), value), 1)
-    _not_negative(found, "pad_width", 1)
-    return found
+    _not_negative(dim, "pad_width", 1)
+    return dim
 
 
 def _not_negative(value: Dim, what: str, operand: int) -> None:

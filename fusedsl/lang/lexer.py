@@ -101,19 +101,19 @@ def _tokens(text: str, most: Mapping[str, int], shadowed: Collection[str]) -> It
     margin: str | None = None  # the lines' common indentation, once known
     above: str | None = None  # the indentation of the last line that started a statement
     while position < length:
-        found = match(text, position)
-        if found is None:
+        matched = match(text, position)
+        if matched is None:
             raise foreign_character(text, position)
-        kind = found.lastgroup
+        kind = matched.lastgroup
         if kind == "blank":
-            position = found.end()
+            position = matched.end()
             continue
         if kind == "newline":
             if not brackets and previous:
-                separated = separated or Token("SEP", "\n", position, found.end())
-            position = found.end()
+                separated = separated or Token("SEP", "\n", position, matched.end())
+            position = matched.end()
             continue
-        token = _token(text, found, most, previous, shadowed)
+        token = _token(text, matched, most, previous, shadowed)
         position = token.end
         type = token.type
         if type == "SEP" and not brackets:
@@ -140,9 +140,11 @@ def _tokens(text: str, most: Mapping[str, int], shadowed: Collection[str]) -> It
         yield token
 
 
-def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: str, shadowed: Collection[str]) -> Token:
+def _token(
+    text: str, matched: re.Match[str], most: Mapping[str, int], previous: str, shadowed: Collection[str]
+) -> Token:
     """The token that was found, or the error that says why it is none."""
-    kind, word, (start, end) = found.lastgroup, found.group(), found.span()
+    kind, word, (start, end) = matched.lastgroup, matched.group(), matched.span()
     if kind == "symbol":
         return Token(SYMBOLS[word], word, start, end)
     if kind == "name":

@@ -73,9 +73,9 @@ def not_constant(error: ArgumentError, value: Any) -> ArgumentError:
     """The error for a value that must be known before a kernel is made. It knows the arguments that the value is made
     of alone (`shaped_by`): a call may take theirs for constants.
     """
-    found = [n for n in walk([value]) if n.op in ("param", "scalar")] if isinstance(value, Node) else []
-    if not any(n.type.dtype.kind == "f" for n in found):
-        error.shaped_by = tuple(n.attr for n in found)  # type: ignore[attr-defined]
+    inputs = [n for n in walk([value]) if n.op in ("param", "scalar")] if isinstance(value, Node) else []
+    if not any(n.type.dtype.kind == "f" for n in inputs):
+        error.shaped_by = tuple(n.attr for n in inputs)  # type: ignore[attr-defined]
     return error
 
 
@@ -116,17 +116,17 @@ def flag(b: Builder, name: str, value: Any) -> bool:
 
 
 def integer(b: Builder, name: str, value: Any) -> int:
-    found = dim_of(value)
-    if not isinstance(found, int):
+    dim = dim_of(value)
+    if not isinstance(dim, int):
         raise not_constant(_wrong_kind(name, "an integer", value, CONSTANT_HELP), value)
-    return found
+    return dim
 
 
 def extent(b: Builder, name: str, value: Any) -> Dim:
-    found = dim_of(value)
-    if found is None:
+    dim = dim_of(value)
+    if dim is None:
         raise not_constant(_wrong_kind(name, "an integer", value, CONSTANT_HELP), value)
-    return found
+    return dim
 
 
 def optional_extent(b: Builder, name: str, value: Any) -> Dim | None:
@@ -142,10 +142,10 @@ def axes(b: Builder, name: str, value: Any) -> int | tuple[int, ...] | None:
 
 
 def places(b: Builder, name: str, value: Any) -> int | tuple[int, ...]:
-    found = axes(b, name, value)
-    if found is None:
+    result = axes(b, name, value)
+    if result is None:
         raise _wrong_kind(name, "an integer or a tuple of them", value)
-    return found
+    return result
 
 
 def axis(b: Builder, name: str, value: Any) -> int | None:

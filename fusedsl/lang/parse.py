@@ -46,7 +46,7 @@ def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collecti
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
     """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
-    found = []
+    definitions = []
     for statement in _statements(text, None, ()):
         if not isinstance(statement, Definition):
             raise ParseError(
@@ -56,8 +56,8 @@ def parse_definitions(text: str) -> tuple[Definition, ...]:
                 statement.span,
                 help="write name(x) = expression",
             )
-        found.append(statement)
-    return tuple(found)
+        definitions.append(statement)
+    return tuple(definitions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,9 +182,9 @@ class Actions:
         return [parts[0]]
 
     def more(self, parts):
-        found, _, part = parts
-        found.append(part)
-        return found
+        items, _, part = parts
+        items.append(part)
+        return items
 
     # statements
 
@@ -276,10 +276,10 @@ class Actions:
         return Subscript((base.span[0], closed.end), _value(base), indices, opened.start)
 
     def indices(self, parts):
-        found = tuple(map(_inner, parts[0]))
-        if len(parts) == 1 and len(found) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
-            return found[0].items or (Literal(found[0].span, ..., "..."),)
-        return found
+        items = tuple(map(_inner, parts[0]))
+        if len(parts) == 1 and len(items) == 1 and type(items[0]) is Sequence and items[0].kind == "tuple":
+            return items[0].items or (Literal(items[0].span, ..., "..."),)
+        return items
 
     def slice(self, parts):
         bounds = parts[::2] + [None] * (5 - len(parts[::2]))
@@ -310,14 +310,14 @@ class Actions:
 
 
 def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
-    found: list[CallArgument] = []
+    arguments: list[CallArgument] = []
     seen: set[str] = set()
     for part in elements:
         if type(part) is not Keyword:
             if seen:
                 message = "a positional argument may not follow a keyword"
                 raise _fault(message, "argument", part.span, help="put it first, or name it too")
-            found.append(CallArgument(part.span, None, None, _inner(part)))
+            arguments.append(CallArgument(part.span, None, None, _inner(part)))
             continue
         name = part.name
         named = NAMED_NUMBERS if function == "attention" else ("nan",)  # its arrays; nan_to_num(x, nan=0) is NumPy's
@@ -326,8 +326,8 @@ def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
         if name.value in seen:
             raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")
         seen.add(name.value)
-        found.append(CallArgument(part.span, name.value, name.span, part.value))
-    return tuple(found)
+        arguments.append(CallArgument(part.span, name.value, name.span, part.value))
+    return tuple(arguments)
 
 
 def _literal(source: str, start: int):
@@ -366,17 +366,17 @@ def _target(part) -> Name:
 
 def _parameters(call: CallExpr) -> tuple[FormalParameter, ...]:
     """The parameters of a definition, which the grammar reads as a call."""
-    found: list[FormalParameter] = []
+    parameters: list[FormalParameter] = []
     for argument in call.arguments:
         if argument.keyword is not None:
-            found.append(FormalParameter(argument.span, argument.keyword, argument.value))
+            parameters.append(FormalParameter(argument.span, argument.keyword, argument.value))
         elif type(argument.value) is Name:
-            found.append(FormalParameter(argument.span, argument.value.name, None))
+            parameters.append(FormalParameter(argument.span, argument.value.name, None))
         else:
             help = "write f(x, y=1) = ... with names and defaults"
             raise _fault("a parameter must be a name", "definition", argument.span, help=help)
-        if found[-1].name in {parameter.name for parameter in found[:-1]}:
+        if parameters[-1].name in {parameter.name for parameter in parameters[:-1]}:
             raise _fault(
-                f"the parameter {found[-1].name} occurs twice", "definition", argument.span, help="name each once"
+                f"the parameter {parameters[-1].name} occurs twice", "definition", argument.span, help="name each once"
             )
-    return tuple(found)
+    return tuple(parameters)

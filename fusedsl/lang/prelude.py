@@ -14,11 +14,11 @@ from .syntax import CallExpr, Compare, Definition, Literal, Name, postorder
 def _sources() -> dict[str, str]:
     """Name → its definition with the comment above it; blank lines separate definitions."""
     text = Path(__file__).with_name("prelude.fd").read_text(encoding="ascii")
-    found = {}
+    sources = {}
     for block in text.split("\n\n"):
         if named := re.search(r"^(\w+)\(", block, re.MULTILINE):
-            found[named.group(1)] = block.strip("\n") + "\n"
-    return found
+            sources[named.group(1)] = block.strip("\n") + "\n"
+    return sources
 
 
 @cache
@@ -51,9 +51,11 @@ def source(name: str) -> str:
 
 
 def _private_calls(name: str) -> list[str]:
-    found = definition(name)
-    assert found is not None, name
-    return [part.function for part in postorder(found.body) if isinstance(part, CallExpr) and part.function[0] == "_"]
+    function = definition(name)
+    assert function is not None, name
+    return [
+        part.function for part in postorder(function.body) if isinstance(part, CallExpr) and part.function[0] == "_"
+    ]
 
 
 @cache
@@ -64,8 +66,8 @@ def definition(name: str) -> Definition | None:
     """
     if name not in _sources():
         return None
-    (found,) = parse_definitions(_sources()[name])
-    return found
+    (function,) = parse_definitions(_sources()[name])
+    return function
 
 
 @cache
@@ -75,14 +77,14 @@ def choices(name: str) -> dict[str, tuple[str, ...]]:
     >>> choices("gelu")
     {'approximate': ('none', 'tanh')}
     """
-    found = definition(name)
-    assert found is not None, name
+    function = definition(name)
+    assert function is not None, name
     accepted = {
         parameter.name: [parameter.default.value]
-        for parameter in found.parameters
+        for parameter in function.parameters
         if isinstance(parameter.default, Literal) and isinstance(parameter.default.value, str)
     }
-    for part in postorder(found.body):
+    for part in postorder(function.body):
         match part:
             case Compare(operands=(Name(name=parameter), Literal(value=str() as choice))) if parameter in accepted:
                 accepted[parameter] += [choice] if choice not in accepted[parameter] else []

@@ -100,8 +100,8 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
          where: Node | None = None):  # fmt: skip
     """The largest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, lowest(x.type.dtype), initial))
-    found = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
-    return found if _is(initial, lowest(x.type.dtype)) else _joined(b, "maximum", found, initial)
+    result = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
+    return result if _is(initial, lowest(x.type.dtype)) else _joined(b, "maximum", result, initial)
 
 
 @function()
@@ -109,8 +109,8 @@ def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
          where: Node | None = None):  # fmt: skip
     """The smallest element; NaN wins."""
     kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
-    found = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
-    return found if _is(initial, highest(x.type.dtype)) else _joined(b, "minimum", found, initial)
+    result = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
+    return result if _is(initial, highest(x.type.dtype)) else _joined(b, "minimum", result, initial)
 
 
 @function()
@@ -130,9 +130,9 @@ def _besides_nan(b: Builder, extreme: Callable[..., Node], x: Node, axis: Axes, 
         return extreme(b, x, axis=axis, keepdims=keepdims, where=where)
     counts = b.elementwise("logical_not", b.elementwise("isnan", x))
     counts = counts if where is None else b.elementwise("logical_and", counts, where)
-    found = extreme(b, x, axis=axis, keepdims=keepdims, where=counts)
+    result = extreme(b, x, axis=axis, keepdims=keepdims, where=counts)
     some = shapes.reduce(b, "any", counts, axis, keepdims)
-    return b.elementwise("where", some, found, b.literal(float("nan")))
+    return b.elementwise("where", some, result, b.literal(float("nan")))
 
 
 @function(weights="array | None")
@@ -193,7 +193,7 @@ def _reaches(b: Builder, x: Node, extreme: Node, where: Node) -> Node:
 
 
 def _position(b: Builder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
-    found = shapes.reduce(b, fold, x, axis, keepdims)
+    result = shapes.reduce(b, fold, x, axis, keepdims)
     if axis is None and keepdims and x.type.rank != 1:
-        return shapes.reshape(b, found, (1,) * x.type.rank)
-    return found
+        return shapes.reshape(b, result, (1,) * x.type.rank)
+    return result

@@ -19,8 +19,8 @@ def _scan(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None)
     """A scan that adds or multiplies in `dtype`, or as reductions do."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    made = row_ops.scan(b, fold, x, axis)
-    return made if dtype is None else b.cast(made, dtype)
+    scanned = row_ops.scan(b, fold, x, axis)
+    return scanned if dtype is None else b.cast(scanned, dtype)
 
 
 @function(axis="axis")
@@ -49,12 +49,12 @@ def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DTyp
     return _with_initial(b, _scan(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
 
 
-def _with_initial(b: Builder, made: Node, axis: int | None, first: int | None) -> Node:
+def _with_initial(b: Builder, scanned: Node, axis: int | None, first: int | None) -> Node:
     """A scan with the value that it starts from in front, where there is to be one."""
     if first is None:
-        return made
-    a = 0 if axis is None else shapes.normalize_axis(b, made, axis)
-    return joins.pad(b, made, a, 1, 0, "constant", b.literal(first))
+        return scanned
+    a = 0 if axis is None else shapes.normalize_axis(b, scanned, axis)
+    return joins.pad(b, scanned, a, 1, 0, "constant", b.literal(first))
 
 
 @function(axis="axis")

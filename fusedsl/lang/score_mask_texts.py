@@ -33,18 +33,18 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
     """Evaluates the text of a score or a mask, and refuses expressions that have no value for each pair."""
 
     def __init__(
-        self, outer: EvaluatorBase, name: str, program: ParsedText, score: Node, r: Request, found: AttentionLayout
+        self, outer: EvaluatorBase, name: str, program: ParsedText, score: Node, r: Request, layout: AttentionLayout
     ):
         super().__init__(outer.builder, program.text, outer.limits)
         self.name, self.tree = name, program
-        self.frame = Environment({"score": score, **found.pair_indices, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
+        self.frame = Environment({"score": score, **layout.pair_indices, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
         self.pair_axes = dict.fromkeys(walk(self.frame.values.values()), PairAxes())
         self.pair_axes |= {node: PairAxes(unindexed=node.type.rank) for node in r.arrays.values()}
         # j of dense operands is a bare iota, which random numbers count by as well
-        own = (place for place in found.pair_indices.values() if place.op != "iota")
+        own = (place for place in layout.pair_indices.values() if place.op != "iota")
         self.pair_axes |= dict.fromkeys((score, *own), PairAxes(per_pair=True))
-        self.index_extents = _extents(r, found)
-        self.reads = ArrayReads.of(self, r, found, self.index_extents)
+        self.index_extents = _extents(r, layout)
+        self.reads = ArrayReads.of(self, r, layout, self.index_extents)
         self.newly_aligned: list[Node] = []  # arrays that were aligned with pairs, and not looked at yet
 
     def value(self) -> Node:
@@ -182,19 +182,19 @@ def _axes_of_gather(x: Node, source: PairAxes, *at: PairAxes) -> PairAxes:
     return PairAxes(any(part.per_pair for part in at), loose)
 
 
-def _extents(r: Request, found: AttentionLayout) -> dict[str, Dim]:
+def _extents(r: Request, layout: AttentionLayout) -> dict[str, Dim]:
     """How far b, h, i and j run. In ragged sequences i and j begin anew with each: no array is as long as they run."""
     if r.offsets is not None:
-        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": found.heads, "i": -1, "j": -1}
-    return {"b": found.q.type.shape[0], "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
+        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": layout.heads, "i": -1, "j": -1}
+    return {"b": layout.q.type.shape[0], "h": layout.heads, "i": layout.q.type.shape[-2], "j": layout.k.type.shape[-2]}
 
 
-def assume_full_extents(ev: EvaluatorBase, program: ParsedText, r: Request, found: AttentionLayout) -> None:
+def assume_full_extents(ev: EvaluatorBase, program: ParsedText, r: Request, layout: AttentionLayout) -> None:
     """Arrays that are read at b, h, i or j itself, and are as long as these run, are read as they lie: no position is
     computed. The plan holds for calls where it is so."""
     b = ev.builder
-    batch, kv, several, n, _ = found.q.type.shape
-    extents = {"b": batch, "i": n, "j": found.k.type.shape[-2]}
+    batch, kv, several, n, _ = layout.q.type.shape
+    extents = {"b": batch, "i": n, "j": layout.k.type.shape[-2]}
     extents["h"] = kv if b.is_unit(several) else several if b.is_unit(kv) else product((kv, several))
     for part in program.parts:
         if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):

@@ -210,13 +210,13 @@ def postorder(root: Node) -> Iterator[Node]:
 
     A caller that keeps a stack of results pops `len(children(node))` of them at each node.
     """
-    found: list[Node] = []
+    preorder: list[Node] = []
     stack = [root]
     while stack:
         top = stack.pop()
-        found.append(top)
+        preorder.append(top)
         stack.extend(children(top))
-    return reversed(found)
+    return reversed(preorder)
 
 
 def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:

@@ -47,5 +47,5 @@ def _is_in_a_library(name: str) -> bool:
     """Whether a library that is there has a function of this name."""
     homes = ("numpy", "numpy.linalg", "numpy.fft", "torch", "torch.nn.functional", "torch.special", "scipy.special",
              "scipy.stats", "scipy.signal", "scipy.ndimage", "jax.numpy", "jax.nn", "jax.lax")  # fmt: skip
-    found = (getattr(sys.modules.get(home), name, None) for home in homes)
-    return any(callable(one) and not isinstance(one, type) for one in found)
+    members = (getattr(sys.modules.get(home), name, None) for home in homes)
+    return any(callable(one) and not isinstance(one, type) for one in members)

@@ -16,7 +16,7 @@ from .tracer import Tracer
 
 UNARY = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert, "abs": operator.abs}
 REDUCTIONS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "any", "all"])
-SPELLED = {"amax": "max", "amin": "min"}
+ALIASES = {"amax": "max", "amin": "min"}
 # Methods and functions of each element, beside NumPy's ufuncs.
 NUMPY_METHODS = frozenset(["astype", "clip", "round", "copy", "conj"])
 TORCH_METHODS = frozenset([
@@ -50,8 +50,8 @@ class BooleanSelection:
 
     def _elementwise(self, function: Callable[..., Any], *operands: Any) -> BooleanSelection:
         """A function of elements, each picked by this mask, and of numbers."""
-        made = function(*map(self._operand, operands))
-        return BooleanSelection(made, self.mask, self.key, self.fault)
+        result = function(*map(self._operand, operands))
+        return BooleanSelection(result, self.mask, self.key, self.fault)
 
     def _operand(self, x: Any) -> Any:
         if isinstance(x, BooleanSelection):
@@ -99,7 +99,7 @@ class BooleanSelection:
         return self._elementwise(lambda *xs: call_ufunc(self.values.recorder, ufunc, method, xs, {}), *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, named: dict) -> Any:
-        name = SPELLED.get(function.__name__, function.__name__)
+        name = ALIASES.get(function.__name__, function.__name__)
         if not args or args[0] is not self or name not in REDUCTIONS | NUMPY_METHODS:
             raise self.fault
         return getattr(self, name)(*args[1:], **named)
@@ -117,8 +117,8 @@ class BooleanSelection:
             named["reduction"] = "none"
         elif name not in TORCH_METHODS:
             raise self.fault
-        found = self._elementwise(lambda *xs: call(self.values.recorder, name, xs, named), *args)
-        return found if reduction == "none" else found._reduce(reduction)
+        result = self._elementwise(lambda *xs: call(self.values.recorder, name, xs, named), *args)
+        return result if reduction == "none" else result._reduce(reduction)
 
     def _refused(self, *args: Any) -> Any:
         raise self.fault

@@ -123,20 +123,20 @@ class ContainerCopies:
         if kind not in self.classes:
             self.classes[kind] = self._traced_class(kind)
         create: Any = kind.__new__
-        made = create(self.classes[kind])
-        self.owners[id(made)] = owner
-        return made
+        copy = create(self.classes[kind])
+        self.owners[id(copy)] = owner
+        return copy
 
-    def fill(self, made: Any, attributes: dict[str, Any]) -> Any:
+    def fill(self, copy: Any, attributes: dict[str, Any]) -> Any:
         """The object with these attributes."""
-        slots = {name for kind in type(made).__mro__ for name in _slots(kind)}
+        slots = {name for kind in type(copy).__mro__ for name in _slots(kind)}
         for name, value in attributes.items():
             if name in slots:
-                object.__setattr__(made, name, value)
+                object.__setattr__(copy, name, value)
             else:
-                made.__dict__[name] = value
-        self.objects.append((self.owners[id(made)], made, dict(attributes)))
-        return made
+                copy.__dict__[name] = value
+        self.objects.append((self.owners[id(copy)], copy, dict(attributes)))
+        return copy
 
     def _traced_class(self, kind: type) -> type:
         methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
@@ -153,15 +153,15 @@ class ContainerCopies:
             return type(f)(self.rewrite(f.__func__))
         return self.rewrite(f)
 
-    def track(self, made: Any) -> Any:
+    def track(self, copy: Any) -> Any:
         """A list or dict that the function must leave as it is."""
-        self.containers.append((made, made.copy()))
-        return made
+        self.containers.append((copy, copy.copy()))
+        return copy
 
     def write_back(self) -> None:
         """Plain values that the function gave to attributes go to the real objects; arrays cannot."""
-        for owner, made, before in self.objects:
-            now = attributes_of(made) or {}
+        for owner, copy, before in self.objects:
+            now = attributes_of(copy) or {}
             for name, value in now.items():
                 if name in before and before[name] is value:
                     continue
@@ -207,8 +207,8 @@ class SideEffects:
 
 def has_methods(kind: type) -> bool:
     """Whether objects of a class have methods of the user's, beyond what dataclasses make."""
-    found = (name for base in kind.__mro__ if is_user_class(base) for name, f in vars(base).items() if _is_method(f))
-    return any(not name.startswith("__") or name == "__call__" for name in found)
+    methods = (name for base in kind.__mro__ if is_user_class(base) for name, f in vars(base).items() if _is_method(f))
+    return any(not name.startswith("__") or name == "__call__" for name in methods)
 
 
 def _is_method(f: Any) -> bool:

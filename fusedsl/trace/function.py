@@ -78,9 +78,9 @@ class Traced:
     @property
     def is_idle(self) -> bool:
         """Whether nothing was traced: NumPy computed what the function returns, from the numbers that it was given."""
-        made: list[ConstantArray] = []
-        _map_leaves(self.template, lambda one: made.append(one) or one, ConstantArray)  # type: ignore[func-returns-value]
-        return bool(made and self.baked) and not self.graph.results
+        constants: list[ConstantArray] = []
+        _map_leaves(self.template, lambda one: constants.append(one) or one, ConstantArray)  # type: ignore[func-returns-value]
+        return bool(constants and self.baked) and not self.graph.results
 
     def rebuild(self, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """What the function returns, from the graph's results and the caller's arguments."""
@@ -89,9 +89,9 @@ class Traced:
 
 def leaves(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Parameter]:
     """The parameters of a call in their order: its positional arguments, then its keywords, depth first."""
-    found: list[Parameter] = []
-    _map_leaves((tuple(arguments), dict(keywords)), lambda p: found.append(p) or p, Parameter)  # type: ignore[func-returns-value]
-    return found
+    parameters: list[Parameter] = []
+    _map_leaves((tuple(arguments), dict(keywords)), lambda p: parameters.append(p) or p, Parameter)  # type: ignore[func-returns-value]
+    return parameters
 
 
 def trace(
@@ -220,10 +220,10 @@ def _map_leaves(value: Any, change: Callable[[Any], Any], leaf: type | tuple[typ
     if type(value) is dict:
         return {_key(key, change, leaf): _map_leaves(part, change, leaf) for key, part in value.items()}
     if type(value) in (OrderedDict, defaultdict, deque):
-        made = copy.copy(value)
+        mapped_copy = copy.copy(value)
         for key, part in enumerate(value) if type(value) is deque else value.items():
-            made[_key(key, change, leaf)] = _map_leaves(part, change, leaf)
-        return made
+            mapped_copy[_key(key, change, leaf)] = _map_leaves(part, change, leaf)
+        return mapped_copy
     if isinstance(value, TracedContainer):
         return TracedContainer(value.owner, _map_leaves(value.attributes, change, leaf))
     return change(value) if leaf is object else value

@@ -87,12 +87,12 @@ class FunctionRewriter:
     def _function(self, f: types.FunctionType) -> Callable:
         scope = dict(f.__globals__)
         defaults = f.__defaults__ and tuple(map(self.proxy_of, f.__defaults__))
-        made = types.FunctionType(f.__code__, scope, f.__name__, defaults, _cells(f))
-        made.__kwdefaults__ = f.__kwdefaults__ and {
+        rewritten = types.FunctionType(f.__code__, scope, f.__name__, defaults, _cells(f))
+        rewritten.__kwdefaults__ = f.__kwdefaults__ and {
             name: self.proxy_of(value) for name, value in f.__kwdefaults__.items()
         }
-        made.__qualname__ = f.__qualname__
-        self._remember(f, made)
+        rewritten.__qualname__ = f.__qualname__
+        self._remember(f, rewritten)
         if "type" in _names(f.__code__) and "type" not in f.__globals__:
             scope["type"] = TypeProxy
         names = [name for name in _names(f.__code__) if name in f.__globals__]
@@ -100,18 +100,18 @@ class FunctionRewriter:
             self.read(f.__globals__, name, f.__globals__[name])
             scope[name] = self.proxy_of(f.__globals__[name])
         self._scopes.append((f.__globals__, scope, {name: scope.get(name) for name in _names(f.__code__)}))
-        for name, before, after in zip(f.__code__.co_freevars, f.__closure__ or (), made.__closure__ or ()):
+        for name, before, after in zip(f.__code__.co_freevars, f.__closure__ or (), rewritten.__closure__ or ()):
             try:
                 value = before.cell_contents
             except ValueError:
                 continue
             self.read(before, name, value)
-            after.cell_contents = made if value is f else self.proxy_of(value)
+            after.cell_contents = rewritten if value is f else self.proxy_of(value)
             self._scopes.append((before, after, {name: after.cell_contents}))
-        return made
+        return rewritten
 
-    def _remember(self, value: Any, made: Any) -> None:
-        self._rewritten[id(value)] = made
+    def _remember(self, value: Any, replacement: Any) -> None:
+        self._rewritten[id(value)] = replacement
         self._alive.append(value)
 
     def read(self, scope: Any, name: str, value: Any) -> None:
@@ -178,20 +178,22 @@ class FunctionRewriter:
             self.read_class(type(value))
             if not holds_arrays(value) and not holds_functions(value) and not has_methods(type(value)):
                 return value
-            made: Any = self.copies.new_object(value)
-            self._remember(value, made)
-            return self.copies.fill(made, {name: self.proxy_of(v) for name, v in (attributes_of(value) or {}).items()})
+            replacement: Any = self.copies.new_object(value)
+            self._remember(value, replacement)
+            return self.copies.fill(
+                replacement, {name: self.proxy_of(v) for name, v in (attributes_of(value) or {}).items()}
+            )
         if not holds_arrays(value) and not holds_functions(value):
             return value
         if type(value) is tuple:
             return tuple(map(self.proxy_of, value))
-        made = copy.copy(value) if isinstance(value, dict) else []
-        self._remember(value, made)
+        replacement = copy.copy(value) if isinstance(value, dict) else []
+        self._remember(value, replacement)
         if isinstance(value, dict):
-            made.update((key, self.proxy_of(part)) for key, part in value.items())
+            replacement.update((key, self.proxy_of(part)) for key, part in value.items())
         else:
-            made.extend(map(self.proxy_of, value))
-        return self.copies.track(made)
+            replacement.extend(map(self.proxy_of, value))
+        return self.copies.track(replacement)
 
     def wrap_argument(self, value: Any, tracer: Callable[[], Tracer]) -> Any:
         """An argument of the call, with tracers in place of its Parameters."""
@@ -253,8 +255,8 @@ def _cells(f: types.FunctionType) -> tuple[types.CellType, ...]:
 def _names(code: types.CodeType) -> list[str]:
     """The global names of a function and of the functions inside it (`co_names` has those of attributes, too)."""
     steps = dis.get_instructions(code)
-    found = dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
+    names = dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found.update(dict.fromkeys(_names(constant)))
-    return list(found)
+            names.update(dict.fromkeys(_names(constant)))
+    return list(names)

@@ -34,10 +34,10 @@ class Operators(ArrayState):
         return self.recorder.apply(name, *operands)
 
     def _compare(self, name: str, other: Any) -> Any:
-        found = self._operate(name, self, other)
+        result = self._operate(name, self, other)
         numbers = type(other) in (bool, int, float) or (isinstance(other, Operators) and other.is_number)
-        found.compares = numbers and self.is_number
-        return found
+        result.compares = numbers and self.is_number
+        return result
 
     def _binary(self, name: str, left: Any, right: Any) -> Any:
         """Python's operator: of its numbers it is what Python says, of arrays what the library does."""

@@ -56,10 +56,10 @@ class UserModuleProxy:
         self.__dict__.update(_module=module, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
+        member = getattr(self._module, name)
         if name in vars(self._module):
-            self._rewriter.read(vars(self._module), name, found)
-        return self._rewriter.proxy_of(found)
+            self._rewriter.read(vars(self._module), name, member)
+        return self._rewriter.proxy_of(member)
 
 
 class UserClassProxy:
@@ -69,8 +69,8 @@ class UserClassProxy:
         self.__dict__.update(_kind=kind, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._kind, name)
-        return found if name.startswith("__") else self._rewriter.proxy_of(found)
+        member = getattr(self._kind, name)
+        return member if name.startswith("__") else self._rewriter.proxy_of(member)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._kind(*args, **named)
@@ -108,12 +108,12 @@ class ModuleProxy:
         self.__dict__.update(_module=module, _library=library, _recorder=recorder)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if getattr(found, "__name__", "") in RANDOM_MODULES or (self._library == "torch" and name in TORCH_RANDOM):
+        member = getattr(self._module, name)
+        if getattr(member, "__name__", "") in RANDOM_MODULES or (self._library == "torch" and name in TORCH_RANDOM):
             random = RandomProxy(f"{self._module.__name__}.{name}")
-            return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
-        if isinstance(found, types.ModuleType):
-            return ModuleProxy(found, self._library, self._recorder)
+            return random if isinstance(member, types.ModuleType) else lambda *args, **named: random.draw
+        if isinstance(member, types.ModuleType):
+            return ModuleProxy(member, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":
             return TensorProxy
         if self._library == "torch" and name == "autocast":
@@ -129,12 +129,12 @@ class ModuleProxy:
                 help="write it for whole tensors, with another dimension",
             )
         if self._library == "numpy" and name in ("r_", "c_"):
-            return lists.AxisConcatenator(found, self._recorder, name == "c_")
-        if isinstance(found, type) or not callable(found):
-            return found
+            return lists.AxisConcatenator(member, self._recorder, name == "c_")
+        if isinstance(member, type) or not callable(member):
+            return member
         if self._library != "numpy":
-            return dispatching(found, name, self._recorder, self._library)
-        return self.__dict__.setdefault(name, numpy_proxy(found, name, self._recorder))
+            return dispatching(member, name, self._recorder, self._library)
+        return self.__dict__.setdefault(name, numpy_proxy(member, name, self._recorder))
 
     def __eq__(self, other: object) -> bool:
         return self._module is (other._module if isinstance(other, ModuleProxy) else other)
@@ -195,16 +195,16 @@ class _TensorMeta(type):
     def __getattr__(cls, name: str) -> Any:
         import torch
 
-        found = getattr(torch.Tensor, name)
-        if not callable(found) or isinstance(found, type):
-            return found
+        member = getattr(torch.Tensor, name)
+        if not callable(member) or isinstance(member, type):
+            return member
 
         def call(*args: Any, **kwargs: Any) -> Any:
             recorder = recorder_in((args, kwargs))
             if recorder is None:
-                return found(*args, **kwargs)
+                return member(*args, **kwargs)
             functions = _torch("torch.functions")
-            return functions.call(recorder, functions.name_of(found), args, kwargs)
+            return functions.call(recorder, functions.name_of(member), args, kwargs)
 
         return call
 
@@ -219,8 +219,8 @@ class _TypeMeta(type):
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if len(args) != 1 or named or not issubclass(type(args[0]), Tracer):
             return type(*args, **named)
-        found = args[0].__class__
-        return TensorProxy if issubclass(found, Tracer) else found
+        seen_class = args[0].__class__
+        return TensorProxy if issubclass(seen_class, Tracer) else seen_class
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, type)

@@ -90,8 +90,8 @@ class Recorder:
         self.pending_error: TraceError | None = None  # the first question whose answer the function waited for
         for k, p in enumerate(parameters):
             mutable = not p.type.weak and k not in immutable
-            made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
-            self.arguments += (made,)
+            tracer = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
+            self.arguments += (tracer,)
 
     def discover_library(self, name: str, device: Any = None, array: Any = None) -> None:
         """What is made belongs to this library and is where `array` is, if no argument of the function said so."""
@@ -113,10 +113,10 @@ class Recorder:
         """A list that indexes, as an array: of the integers it holds, or of the places where it is True."""
         if any(isinstance(p, Tracer) for p in positions):
             return self.apply("stack", [self.specialized(p) for p in positions])
-        found = np.asarray(positions)
-        if found.dtype == bool and found.ndim == 1:
-            found = np.flatnonzero(found)
-        return self.like_arguments(found if found.size else found.astype(np.int64))
+        array = np.asarray(positions)
+        if array.dtype == bool and array.ndim == 1:
+            array = np.flatnonzero(array)
+        return self.like_arguments(array if array.size else array.astype(np.int64))
 
     def array_like(self, x: Sequence) -> Any:
         """A list that NumPy's functions take for an array; torch's take none."""
@@ -125,8 +125,8 @@ class Recorder:
         if any(isinstance(part, Tracer) for part in x):
             flat = all(isinstance(part, (Tracer, int, float)) for part in x)
             return self.apply("stack", [self.tracer(self.builder.strong(self.node(part))) for part in x]) if flat else x
-        found = np.asarray(x)
-        return self.like_arguments(found) if found.dtype.kind in "biuf" else x
+        array = np.asarray(x)
+        return self.like_arguments(array) if array.dtype.kind in "biuf" else x
 
     def like_arguments(self, x: np.ndarray) -> Any:
         """An array of the arguments' library and device with these elements, which never change."""
@@ -307,8 +307,8 @@ class Recorder:
         """A program given as text, on tracers: its results, of which a single one is no tuple."""
         inner = TextEvaluator(self.builder, text, self.limits)
         results = inner.program(program, constants, {name: self.node(v) for name, v in zip(names, values)})
-        found = tuple(self.tracer(r) for r in results)
-        return found[0] if len(found) == 1 else found
+        wrapped = tuple(self.tracer(r) for r in results)
+        return wrapped[0] if len(wrapped) == 1 else wrapped
 
     @contextmanager
     def at_user_line(self):

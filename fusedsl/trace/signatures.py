@@ -31,7 +31,7 @@ def bind_arguments(
             code="argument.surplus",
             help=f"call it as {calls.show_signature(name, parameters)}",
         )
-    found = []
+    bound = []
     for p in parameters:
         if p.name not in given and p.default is REQUIRED:
             raise ArgumentError(
@@ -40,10 +40,10 @@ def bind_arguments(
                 help=f"call it as {calls.show_signature(name, parameters)}",
             )
         if p.name not in given:
-            found.append(p.default)
+            bound.append(p.default)
             continue
         x = given[p.name]
         if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
             x = recorder.array_like(x)
-        found.append(recorder.value(recorder.specialized(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
-    return found
+        bound.append(recorder.value(recorder.specialized(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
+    return bound

@@ -28,24 +28,24 @@ def has_nan(recorder: Recorder, rows: Any) -> Any:
 
 def length_of(rows: Any, what: str) -> int:
     """The number of elements in a row; ShapeError if there are none."""
-    found = int(rows.shape[-1])
-    if not found:
+    length = int(rows.shape[-1])
+    if not length:
         raise ShapeError(f"{what} of no elements", code="shape.empty", help="test x.size first: sizes are known")
-    return found
+    return length
 
 
 def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
     """Of sorted rows of floats, between the two elements that are nearest to each level (0 to 1); NaN if one is NaN."""
     last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
-    found = []
+    values = []
     for level in levels:
         place = min(max(level, 0.0), 1.0) * last
         below = math.floor(place)
         part = place - below
         low, high = rows[..., below], rows[..., min(below + 1, last)]
         value = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
-        found.append(recorder.apply("where", nan, math.nan, value))
-    return found
+        values.append(recorder.apply("where", nan, math.nan, value))
+    return values
 
 
 def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callable[[Any], Any] | None = None) -> Any:
@@ -55,17 +55,17 @@ def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callabl
     NaN is greater than all else. `at` turns a position into that of an edge.
     """
     count = int(edges.shape[-1])
-    found: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))
+    count_below: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))
     step = 1 << count.bit_length() >> 1
     while step:
-        reached = found + step
+        reached = count_below + step
         place = recorder.apply("minimum", reached, count) - 1
         place = place if at is None else at(place)
         edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, place, -1)
         passed = ~_less(recorder, values, edge) if right else _less(recorder, edge, values)
-        found = recorder.apply("where", passed & (reached <= count), reached, found)
+        count_below = recorder.apply("where", passed & (reached <= count), reached, count_below)
         step >>= 1
-    return found
+    return count_below
 
 
 def _less(recorder: Recorder, x: Any, y: Any) -> Any:

@@ -23,12 +23,12 @@ def _is_internal(frame: Any) -> bool:
 
 def innermost(traceback: Any) -> Any:
     """The entry of a traceback for the deepest line outside this package."""
-    found = None
+    deepest = None
     while traceback is not None:
         if not _is_internal(traceback.tb_frame):
-            found = traceback
+            deepest = traceback
         traceback = traceback.tb_next
-    return found
+    return deepest
 
 
 def site_of(place: Any) -> tuple[Site, str | None]:

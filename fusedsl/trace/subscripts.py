@@ -37,18 +37,18 @@ def _part(recorder: Recorder, part: Any) -> Any:
         )
     if isinstance(part, list):
         part = recorder.index_array(part)
-    found = recorder.value(recorder.specialized(part))
-    if not isinstance(found, Node):
-        raise calls.not_a_position(found)
-    known = dim_of(found)
-    return found if known is None else known
+    position = recorder.value(recorder.specialized(part))
+    if not isinstance(position, Node):
+        raise calls.not_a_position(position)
+    known = dim_of(position)
+    return position if known is None else known
 
 
 def _bound(recorder: Recorder, bound: Any) -> Any:
     if bound is None:
         return None
     settled = recorder.specialized(bound)
-    found = dim_of(recorder.value(settled)) if isinstance(settled, (int, ArrayState)) else None
-    if found is None:
+    dim = dim_of(recorder.value(settled)) if isinstance(settled, (int, ArrayState)) else None
+    if dim is None:
         raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
-    return found
+    return dim

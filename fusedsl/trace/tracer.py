@@ -52,9 +52,9 @@ class Tracer(Operators):
 
     @property
     def size(self) -> Any:
-        found = self.recorder.apply("size", self)
-        extent = dim_of(found.node)
-        return extent if isinstance(extent, int) else found
+        count = self.recorder.apply("size", self)
+        extent = dim_of(count.node)
+        return extent if isinstance(extent, int) else count
 
     @property
     def dtype(self) -> np.dtype:
@@ -88,9 +88,9 @@ class Tracer(Operators):
         return self.recorder.apply("zeros_like", self)
 
     def conj(self, out: Any = None) -> Any:
-        from .numpy.out import written
+        from .numpy.out import write_out
 
-        return written(self.recorder, out, self)
+        return write_out(self.recorder, out, self)
 
     conjugate = conj
 
@@ -307,4 +307,4 @@ def recorder_in(value: Any) -> Any:
     if isinstance(value, Tracer):
         return value.recorder
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return next((found for part in parts if (found := recorder_in(part)) is not None), None)
+    return next((recorder for part in parts if (recorder := recorder_in(part)) is not None), None)

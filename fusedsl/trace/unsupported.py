@@ -71,10 +71,10 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 HELP = {name: help for names, help in FAMILIES for name in names.split()}
 
 
-def refusal(name: str, told: str) -> Unsupported:
+def refusal(name: str, message_if_unplanned: str) -> Unsupported:
     """The refusal of a function by its name: planned, or not to be traced, as `told`."""
     help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))
     if name in functions.UNSUPPORTED:
         message = f"{name} is not there yet ({functions.UNSUPPORTED[name]})"
         return Unsupported(message, code="unsupported.function", help=help or function_hint(name, ()))
-    return Unsupported(told, code="unsupported.trace", help=help or OUTSIDE)
+    return Unsupported(message_if_unplanned, code="unsupported.trace", help=help or OUTSIDE)

@@ -107,14 +107,14 @@ class _ReplayBuilder(Lines):
         if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
             raise _NotReplayable  # slots
         self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
-        found = []
+        inputs = []
         for key, part in held.items():
             place = f"{name}.__dict__[{self.name(key)}]"
             if is_array(part) or holds_arrays(part):
-                found += self._inputs(place, part)
+                inputs += self._inputs(place, part)
             else:
                 self._check_unchanged(place, part)
-        return found
+        return inputs
 
     def _check_unchanged(self, name: str, x: Any) -> None:
         """The value is what it was: the same object, or an equal one."""

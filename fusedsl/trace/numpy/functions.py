@@ -17,19 +17,19 @@ from .contractions import PRODUCTS
 from .creation import LIKE
 from .indexing import INDEXING
 from .nan_functions import NAN_FAMILY
-from .out import single, write, written
-from .reduce import REDUCED_BY
+from .out import single_out, write, write_out
+from .reduce import UFUNC_REDUCTIONS
 from .shapes import SHAPES
 from .signatures import SIGNATURES, arguments
 from .sorting import ORDER
-from .split_join import PIECES
+from .split_join import SPLIT_JOIN
 from .statistics import FORMULAS
 from .views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-SPELLED = {
+ALIASES = {
     "amax": "max", "amin": "min", "around": "round", "round_": "round",
     "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
 }  # fmt: skip
@@ -51,10 +51,10 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     name = ufunc.__name__
     if method == "reduce" and name in REDUCTIONS:
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        kwargs["out"] = single(kwargs.get("out"))
+        kwargs["out"] = single_out(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
-    if method == "reduce" and name in REDUCED_BY:
-        return REDUCED_BY[name](recorder, *inputs, **kwargs)
+    if method == "reduce" and name in UFUNC_REDUCTIONS:
+        return UFUNC_REDUCTIONS[name](recorder, *inputs, **kwargs)
     if method == "outer":
         a, b = map(recorder.lifted, inputs)
         a = a[(..., *[None] * recorder.node(b).type.rank)] if isinstance(a, Tracer) else a
@@ -72,7 +72,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
-    return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
+    return _strong(recorder, call_elementwise(recorder, ALIASES.get(name, name), inputs, kwargs))
 
 
 def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
@@ -81,7 +81,7 @@ def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any
         a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
     given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     result = _strong(recorder, recorder.apply(name, a, axis, **given))
-    return written(recorder, out, result)
+    return write_out(recorder, out, result)
 
 
 def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
@@ -97,7 +97,7 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
         raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
                           help="np.where(condition, a, b)")  # fmt: skip
     if dtype is not None:
-        inputs = _computed_in(recorder, name, inputs, recorder.dtype(dtype), casting)
+        inputs = _cast_operands(recorder, name, inputs, recorder.dtype(dtype), casting)
     result = recorder.apply(name, *inputs)
     if out is None:
         return result
@@ -108,7 +108,7 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     return outs[0] if len(outs) == 1 else outs
 
 
-def _computed_in(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
+def _cast_operands(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
     """The operands in the dtype that is asked for; what gives bools computes in that of its operands."""
     if name in OPS and OPS[name].rule in GIVES_BOOL:
         if dtype is not BOOL:
@@ -139,7 +139,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     special = SPECIAL.get(name)
     if special is not None:
         return special(recorder, *args, **kwargs)
-    name = SPELLED.get(name, name)
+    name = ALIASES.get(name, name)
     if name not in SIGNATURES:
         if "out" in kwargs or "where" in kwargs:
             return call_elementwise(recorder, name, args, kwargs)
@@ -153,7 +153,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     result = view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
         result = recorder.apply("add", result, initial)
-    target = single(out)
+    target = single_out(out)
     if target is None:
         return result
     if isinstance(target, Tracer) and target.ndim != result.ndim:
@@ -203,11 +203,11 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
 
 def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None):
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
-    found = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
+    result = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
     if copy:
-        return found
-    write(recorder, x, found, "same_kind")
-    return x if x.ndim else found
+        return result
+    write(recorder, x, result, "same_kind")
+    return x if x.ndim else result
 
 
 def _shape(recorder: Recorder, a: Any) -> Any:
@@ -219,15 +219,15 @@ def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
 
 
 def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
-    found = recorder.apply("arctan2", 0, z)
-    return found * (180 / np.pi) if deg else found
+    result = recorder.apply("arctan2", 0, z)
+    return result * (180 / np.pi) if deg else result
 
 
 def _imag(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("zeros_like", x)
 
 
-def _same(recorder: Recorder, x: Any) -> Any:
+def _copy(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
@@ -265,8 +265,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "ndim": lambda recorder, a: a.ndim,
     **LIKE,
     "real": lambda recorder, x: x,
-    "conj": _same,
-    "conjugate": _same,
+    "conj": _copy,
+    "conjugate": _copy,
     "nan_to_num": _nan_to_num,
     "angle": _angle,
     "imag": _imag,
@@ -275,7 +275,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **SHAPES,
     **FORMULAS,
     **NAN_FAMILY,
-    **PIECES,
+    **SPLIT_JOIN,
     **ORDER,
     "result_type": _result_type,
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError, Unsupported
 from ..array_state import check_cast
-from .out import written
+from .out import write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -25,18 +25,18 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
             indices = recorder.apply("remainder", indices, extent)
         else:
             indices = recorder.apply("clip", indices, min=0, max=extent - 1)
-    return written(recorder, out, recorder.apply("take", a, indices, axis))
+    return write_out(recorder, out, recorder.apply("take", a, indices, axis))
 
 
 def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
-    return _joined(recorder, "concat", arrays, axis, out, dtype, named)
+    return _join(recorder, "concat", arrays, axis, out, dtype, named)
 
 
 def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
-    return _joined(recorder, "stack", arrays, axis, out, dtype, named)
+    return _join(recorder, "stack", arrays, axis, out, dtype, named)
 
 
-def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
+def _join(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
     casting = named.pop("casting", "same_kind")
     if named:
         raise ArgumentError(
@@ -48,7 +48,7 @@ def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dty
             for part in parts:
                 check_cast(part.node, recorder.dtype(dtype), casting)
         parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
-    return written(recorder, out, recorder.apply(name, parts, axis))
+    return write_out(recorder, out, recorder.apply(name, parts, axis))
 
 
 def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
@@ -93,7 +93,7 @@ def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
 
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
     both = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
-    return written(recorder, out, recorder.apply("outer", *both))
+    return write_out(recorder, out, recorder.apply("outer", *both))
 
 
 INDEXING: dict[str, Callable[..., Any]] = {

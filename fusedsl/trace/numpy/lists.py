@@ -18,10 +18,10 @@ from ..tracer import Tracer
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-OF_ARRAYS = frozenset([  # whose first argument is a sequence of arrays
+TAKE_SEQUENCES = frozenset([  # whose first argument is a sequence of arrays
     "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",
 ])  # fmt: skip
-AS_THEY_ARE = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
+TAKE_LISTS = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
 REDUCED = frozenset(["add", "multiply", "maximum", "minimum", "logical_and", "logical_or"])
 METHODS = ("reduce", "accumulate", "outer", "reduceat", "at")
 
@@ -53,9 +53,9 @@ def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
         return UfuncProxy(function, recorder)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if name in AS_THEY_ARE or not any(map(_is_list, (*args, *kwargs.values()))):
+        if name in TAKE_LISTS or not any(map(_is_list, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        if name in OF_ARRAYS and args and _is_list(args[0]):
+        if name in TAKE_SEQUENCES and args and _is_list(args[0]):
             args = ([as_array(recorder, part) for part in args[0]], *args[1:])
             return function(*args, **kwargs)
         named = {key: as_array(recorder, value) for key, value in kwargs.items()}
@@ -101,19 +101,19 @@ class UfuncProxy:
     def _method(self, method: str, *args: Any, **kwargs: Any) -> Any:
         listed = bool(args) and _is_list(args[0])
         if listed and method == "reduce" and self._ufunc.__name__ not in REDUCED:
-            return self._in_turn(*args, **kwargs)
-        made = tuple(as_array(self._recorder, x) for x in args) if method != "at" else args
-        return getattr(self._ufunc, method)(*made, **kwargs)
+            return self._fold_list(*args, **kwargs)
+        operands = tuple(as_array(self._recorder, x) for x in args) if method != "at" else args
+        return getattr(self._ufunc, method)(*operands, **kwargs)
 
-    def _in_turn(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+    def _fold_list(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
         """The arrays of a list, one after another."""
         name = self._ufunc.__name__
         if axis != 0 or dtype is not None or out is not None:
             help = f"write np.{name}.reduce([a, b]), or functools.reduce(np.{name}, [a, b])"
             raise Unsupported(f"{name}.reduce of a list runs along axis 0", code="unsupported.function", help=help)
         arrays = [as_array(self._recorder, part) for part in parts]
-        found = functools.reduce(self._ufunc, arrays)
-        return found[None] if keepdims else found
+        result = functools.reduce(self._ufunc, arrays)
+        return result[None] if keepdims else result
 
 
 class AxisConcatenator:
@@ -135,6 +135,6 @@ class AxisConcatenator:
     def _part(self, part: Any) -> Any:
         r = self._recorder
         part = self._joiner[part].reshape(-1) if isinstance(part, slice) else as_array(r, part)
-        found = r.tracer(r.builder.strong(r.node(r.array_like(part) if isinstance(part, (list, tuple)) else part)))
-        found = found.reshape(1) if not found.ndim else found
-        return found[:, None] if self._columns and found.ndim == 1 else found
+        array = r.tracer(r.builder.strong(r.node(r.array_like(part) if isinstance(part, (list, tuple)) else part)))
+        array = array.reshape(1) if not array.ndim else array
+        return array[:, None] if self._columns and array.ndim == 1 else array

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 
-def single(out: Any) -> Any:
+def single_out(out: Any) -> Any:
     """What out= names: ufuncs hand it over in a tuple."""
     return out[0] if isinstance(out, tuple) else out
 
@@ -30,9 +30,9 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
         target._write(value.node, casting)
 
 
-def written(recorder: Recorder, out: Any, result: Any) -> Any:
+def write_out(recorder: Recorder, out: Any, result: Any) -> Any:
     """The result, or `out` with the result written to it."""
-    if single(out) is None:
+    if single_out(out) is None:
         return result
-    write(recorder, single(out), result, "same_kind")
-    return single(out)
+    write(recorder, single_out(out), result, "same_kind")
+    return single_out(out)

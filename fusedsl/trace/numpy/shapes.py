@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def _atleast(rank: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, *arrays: Any) -> Any:
-        found = tuple(_with_rank(recorder.lifted(a), rank) for a in arrays)
-        return found[0] if len(found) == 1 else found
+        arrays_of_rank = tuple(_with_rank(recorder.lifted(a), rank) for a in arrays)
+        return arrays_of_rank[0] if len(arrays_of_rank) == 1 else arrays_of_rank
 
     return apply
 

@@ -10,7 +10,7 @@ import numpy as np
 from ...errors import ArgumentError, Unsupported
 from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
-from .out import written
+from .out import write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -33,11 +33,11 @@ def _sorted(name: str) -> Callable[..., Any]:
     return apply
 
 
-def _kept(found: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+def _keep_dims(result: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
     """The result with the reduced axes as extents of 1, if wanted."""
     if not keepdims:
-        return found
-    return found.reshape((1,) * a.ndim) if axis is None else found[(*[slice(None)] * (axis % a.ndim), None)]
+        return result
+    return result.reshape((1,) * a.ndim) if axis is None else result[(*[slice(None)] * (axis % a.ndim), None)]
 
 
 def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, Any]:
@@ -55,8 +55,8 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
     rows, axis = _rows(recorder, "median", a, axis, a.dtype if a.dtype.kind == "f" else np.float64)
     n = length_of(rows, "a median")
     middle = recorder.apply("mean", rows[..., (n - 1) // 2 : n // 2 + 1], -1)
-    found = recorder.apply("where", has_nan(recorder, rows), np.nan, middle)
-    return written(recorder, out, _kept(found, a, axis, keepdims))
+    result = recorder.apply("where", has_nan(recorder, rows), np.nan, middle)
+    return write_out(recorder, out, _keep_dims(result, a, axis, keepdims))
 
 
 def _quantile(name: str, scale: float) -> Callable[..., Any]:
@@ -75,9 +75,11 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
         dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
         dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
         rows, axis = _rows(recorder, name, a, axis, dtype)
-        found = [_kept(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())]
-        result = recorder.apply("stack", tuple(found), 0) if levels.ndim else found[0]
-        return written(recorder, out, result)
+        per_level = [
+            _keep_dims(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())
+        ]
+        result = recorder.apply("stack", tuple(per_level), 0) if levels.ndim else per_level[0]
+        return write_out(recorder, out, result)
 
     return apply
 
@@ -95,9 +97,9 @@ def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any
     edges = _array(recorder, bins)
     count = int(edges.shape[0])
     falls = edges[0] > edges[-1] if count > 1 else recorder.apply("not_equal", 0, 0)
-    found = search(recorder, edges, _array(recorder, x), not right,
+    result = search(recorder, edges, _array(recorder, x), not right,
                    lambda place: recorder.apply("where", falls, count - 1 - place, place))  # fmt: skip
-    return recorder.apply("where", falls, count - found, found)
+    return recorder.apply("where", falls, count - result, result)
 
 
 def _array(recorder: Recorder, x: Any) -> Any:

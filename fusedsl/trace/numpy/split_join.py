@@ -21,12 +21,12 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any, *args: 
             code="argument.piecewise",
             help="a function for each condition, and one more for the rest",
         )
-    found = recorder.apply("zeros_like", x)
+    result = recorder.apply("zeros_like", x)
     if len(pieces) > len(conditions):
-        found = recorder.apply("astype", recorder.apply("where", True, pieces[-1], found), recorder.dtype(x.dtype))
+        result = recorder.apply("astype", recorder.apply("where", True, pieces[-1], result), recorder.dtype(x.dtype))
     for condition, piece in zip(conditions, pieces):
-        found = recorder.apply("astype", recorder.apply("where", condition, piece, found), recorder.dtype(x.dtype))
-    return found
+        result = recorder.apply("astype", recorder.apply("where", condition, piece, result), recorder.dtype(x.dtype))
+    return result
 
 
 def _block(recorder: Recorder, arrays: Any) -> Any:
@@ -90,13 +90,13 @@ def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
     wide = recorder.apply("pad", a, (edge,))
     length = n + sum(edge) - m + 1
     products = [wide[k : k + length] * v[m - 1 - k] for k in range(m)]
-    found = products[0]
+    result = products[0]
     for product in products[1:]:
-        found = found + product
-    return found
+        result = result + product
+    return result
 
 
-PIECES: dict[str, Callable[..., Any]] = {
+SPLIT_JOIN: dict[str, Callable[..., Any]] = {
     "piecewise": _piecewise,
     "block": _block,
     "fill_diagonal": _fill_diagonal,

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...ir.graph import Check
 from ...ir.types import BOOL, FLOAT32
-from ..numpy.contractions import spelled
+from ..numpy.contractions import subscripts_as_text
 from ..tracer import Tracer
 from .functions import cast, dtype_of, language, recorder_of, torch_function
 from .joins import outer
@@ -25,8 +25,8 @@ def matmul(input, other):
 
 @torch_function()
 def linear(input, weight, bias=None):
-    found = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
-    return found if bias is None else found + bias
+    result = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
+    return result if bias is None else result + bias
 
 
 def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
@@ -61,10 +61,10 @@ def addr(input, vec1, vec2, *, beta=1, alpha=1):
 @torch_function("linalg_multi_dot")
 def chain_matmul(*matrices):
     parts = matrices[0] if isinstance(matrices[0], (tuple, list)) else matrices
-    found = parts[0]
+    result = parts[0]
     for x in parts[1:]:
-        found = matmul(found, x)
-    return found
+        result = matmul(result, x)
+    return result
 
 
 @torch_function()
@@ -111,10 +111,10 @@ def linalg_cross(input, other, *, dim=-1):
 @torch_function()
 def cross(input, other, dim=None):
     """Without dim along the first dimension of 3 elements."""
-    found = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
-    if not found:
+    axes = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
+    if not axes:
         raise ShapeError("cross takes a dimension of 3 elements", code="shape.cross", help="pass dim=")
-    return linalg_cross(input, other, dim=found[0])
+    return linalg_cross(input, other, dim=axes[0])
 
 
 @torch_function()
@@ -122,14 +122,14 @@ def einsum(equation, *operands):
     """Unlike NumPy, torch sums over the axes of ... where the result has none."""
     if isinstance(equation, str) and len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
-    equation, parts = spelled(equation, operands)
+    equation, parts = subscripts_as_text(equation, operands)
     given, arrow, result = equation.replace(" ", "").partition("->")
     r = recorder_of(*parts)
     if not arrow or "..." in result or "..." not in given:
         return r.apply("einsum", equation, *parts)
-    found = r.apply("einsum", f"{given}->...{result}", *parts)
-    outer = tuple(range(found.ndim - len(result)))
-    return total(found, outer, dtype=found.dtype) if outer else found
+    product = r.apply("einsum", f"{given}->...{result}", *parts)
+    outer = tuple(range(product.ndim - len(result)))
+    return total(product, outer, dtype=product.dtype) if outer else product
 
 
 # -- attention
@@ -220,5 +220,5 @@ def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
 
     if mask is not None and mask.ndim > 2:
         mask = apart(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
-    found = _attend(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
-    return reshape(found, (*query.shape[:-1], value.shape[-1]))
+    result = _attend(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+    return reshape(result, (*query.shape[:-1], value.shape[-1]))

@@ -249,5 +249,5 @@ def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
     parts = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
     if any(dtype_of(r.tracer(r.node(x))).kind == "f" for x in parts):
         return _stepped(r, [*map(float, parts)], dtype)
-    made = r.apply("arange", *parts)
-    return r.apply("astype", made, r.dtype(dtype) if dtype is not None else INT64)
+    result = r.apply("arange", *parts)
+    return r.apply("astype", result, r.dtype(dtype) if dtype is not None else INT64)

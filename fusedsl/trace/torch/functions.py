@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TABLE: dict[str, Callable[..., Any]] = {}
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
-HOMES = ("special_", "linalg_")  # what stands before the names of torch.special's and torch.linalg's functions
+NAMESPACES = ("special_", "linalg_")  # what stands before the names of torch.special's and torch.linalg's functions
 # Arguments that shape the result: run-time numbers among them become part of the signature.
 STATIC = frozenset([
     "dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim", "start", "length", "k", "n", "pad", "size",
@@ -32,7 +32,7 @@ STATIC = frozenset([
     "padding", "scale_factor", "upscale_factor", "downscale_factor", "approximate", "reduction",
 ])  # fmt: skip
 # Functions along a dimension, which torch takes -1 and 0 for where a tensor has none.
-ALONG = frozenset([
+DIM_FUNCTIONS = frozenset([
     "sum", "nansum", "prod", "mean", "nanmean", "var", "std", "var_mean", "std_mean", "max", "min", "amax", "amin",
     "aminmax", "argmax", "argmin", "any", "all", "count_nonzero", "logsumexp", "norm", "vector_norm", "cumsum",
     "cumprod", "cummax", "cummin", "sort", "argsort", "topk", "softmax", "log_softmax", "softmin", "normalize",
@@ -77,7 +77,7 @@ def name_of(function: Any) -> str:
         return f"masked.{name}"  # a function of another signature
     if type(function).__name__ in ("OpOverload", "OpOverloadPacket"):
         name = name.partition(".")[0]  # torch.ops.aten.add.Tensor
-    if type(function).__name__ == "builtin_function_or_method" and _counts_reduction(name):
+    if type(function).__name__ == "builtin_function_or_method" and _takes_reduction(name):
         return f"{name} (torch.nn.functional.{name} is there)"  # its reduction is a number, and another one by default
     name = name.strip("_") if name.startswith("__") else name
     is_method = type(function).__name__ == "method_descriptor"
@@ -85,12 +85,12 @@ def name_of(function: Any) -> str:
 
 
 @cache
-def _counts_reduction(name: str) -> bool:
+def _takes_reduction(name: str) -> bool:
     """Whether torch.nn.functional's function of this name says by a string how it is reduced."""
     import torch
 
-    found = getattr(torch.nn.functional, name, None)
-    return inspect.isfunction(found) and "reduction" in inspect.signature(found).parameters
+    function = getattr(torch.nn.functional, name, None)
+    return inspect.isfunction(function) and "reduction" in inspect.signature(function).parameters
 
 
 def method_name(name: str) -> str | None:
@@ -105,10 +105,10 @@ def method_name(name: str) -> str | None:
 def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """torch's function `name` on tracers."""
     table = _loaded()
-    for home in HOMES:
+    for home in NAMESPACES:
         plain = name.removeprefix(home)
         name = plain if name not in table and plain in table else name
-    args, kwargs = _lifted(recorder, args), _lifted(recorder, kwargs)
+    args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     if name not in table and name.endswith("_copy") and name.removesuffix("_copy") in table:
         return _mapped(call(recorder, name.removesuffix("_copy"), args, kwargs), lambda x: language("copy", x))
     if name not in table and name.endswith("_") and name[:-1] in table:
@@ -125,18 +125,18 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
             recorder.specialized(value) if not isinstance(value, Tracer) or value.is_number else value
         )
     with recorder.at_user_line():
-        result = _of_one(function, bound) if name in ALONG else function(*bound.args, **bound.kwargs)
+        result = _single_operand(function, bound) if name in DIM_FUNCTIONS else function(*bound.args, **bound.kwargs)
         if inplace:
             out = bound.arguments["input"]
-        return result if out is None else _written(out, result)
+        return result if out is None else _write_back(out, result)
 
 
-def _lifted(recorder: Recorder, value: Any) -> Any:
+def _lift(recorder: Recorder, value: Any) -> Any:
     """Arguments with tracers in place of arrays."""
     if isinstance(value, dict):
-        return {name: _lifted(recorder, part) for name, part in value.items()}
+        return {name: _lift(recorder, part) for name, part in value.items()}
     if type(value) in (tuple, list):
-        return type(value)(_lifted(recorder, part) for part in value)
+        return type(value)(_lift(recorder, part) for part in value)
     return recorder.lifted(value) if is_array(value) and not isinstance(value, Tracer) else value
 
 
@@ -150,7 +150,7 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
         if needless not in signature.parameters:
             kwargs.pop(needless, None)
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL and (key := _together(parameter.name, kwargs)):
+        if parameter.kind is parameter.VAR_POSITIONAL and (key := _name_with_reduction(parameter.name, kwargs)):
             args = (*args, kwargs.pop(key))
     try:
         return signature.bind(*args, **kwargs)
@@ -160,7 +160,7 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
         ) from None
 
 
-def _together(name: str, kwargs: dict[str, Any]) -> str | None:
+def _name_with_reduction(name: str, kwargs: dict[str, Any]) -> str | None:
     """The keyword under which torch takes what may also come as several arguments."""
     return next((key for key in (name, "size", "shape", "dims") if key in kwargs), None)
 
@@ -168,7 +168,7 @@ def _together(name: str, kwargs: dict[str, Any]) -> str | None:
 _signature = cache(inspect.signature)
 
 
-def _of_one(function: Callable, bound: inspect.BoundArguments) -> Any:
+def _single_operand(function: Callable, bound: inspect.BoundArguments) -> Any:
     """A function along a dimension; a tensor without any stands for a vector of one element."""
     input = bound.arguments["input"]
     dim = bound.arguments.get("dim", bound.signature.parameters["dim"].default)
@@ -197,12 +197,12 @@ def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]
                           help=f"x = x.{name[:-1]}(...) is a view")  # fmt: skip
     result = call(recorder, name[:-1], args, kwargs)
     with recorder.at_user_line():
-        return _written(target, result)
+        return _write_back(target, result)
 
 
-def _written(target: Any, result: Any) -> Any:
+def _write_back(target: Any, result: Any) -> Any:
     if isinstance(target, (tuple, list)):
-        return type(result)([_written(t, r) for t, r in zip(target, result)])
+        return type(result)([_write_back(t, r) for t, r in zip(target, result)])
     if not isinstance(target, Tracer):
         raise ArgumentError(f"out is a {type(target).__name__}", code="trace.out", help="pass a tensor")
     if result.ndim > target.ndim:

@@ -108,8 +108,8 @@ def _indices(name: str) -> None:
         import torch
 
         r = recorder_of(row, col, offset)
-        made = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
-        return cast(r.lifted(made), dtype)
+        indices = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
+        return cast(r.lifted(indices), dtype)
 
     TABLE[name] = function
 
@@ -260,17 +260,17 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 def _replaced(input: Any, src: Any, key: tuple) -> Any:
     """A copy with other elements at some places."""
-    found = language("copy", input)
-    found[key] = src
-    return found
+    result = language("copy", input)
+    result[key] = src
+    return result
 
 
 @torch_function()
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     if not isinstance(test_elements, Tracer):
         return (elements != test_elements) if invert else (elements == test_elements)
-    found = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
-    return language("logical_not", found) if invert else found
+    result = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
+    return language("logical_not", result) if invert else result
 
 
 @torch_function()

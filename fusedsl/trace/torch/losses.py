@@ -33,8 +33,8 @@ def _weighted(loss: Any, weight: Any, reduction: str, size_average: Any, reduce:
     reduction = _chosen(reduction, size_average, reduce)
     if weight is None:
         return reduced(loss, reduction)
-    found = reduced(loss * weight, "sum" if reduction == "mean" else reduction)
-    return found / total(weight) if reduction == "mean" else found
+    result = reduced(loss * weight, "sum" if reduction == "mean" else reduction)
+    return result / total(weight) if reduction == "mean" else result
 
 
 @torch_function()

@@ -137,8 +137,8 @@ def sign(input):
     """torch's sign of NaN is 0."""
     if dtype_of(input) is BOOL:
         return input
-    found = language("sign", input)
-    return where(input == input, found, 0) if dtype_of(input).kind == "f" else found
+    result = language("sign", input)
+    return where(input == input, result, 0) if dtype_of(input).kind == "f" else result
 
 
 @torch_function()
@@ -194,10 +194,10 @@ def _clamped(input, min, max):
         raise DTypeError("torch has no clamp of bools", code="dtype.clamp", help="cast it first")
     bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
-    found = r.tracer(x)
+    result = r.tracer(x)
     for name, bound in (("maximum", low), ("minimum", high)):
-        found = found if bound is None else language(name, found, r.tracer(bound))
-    return found
+        result = result if bound is None else language(name, result, r.tracer(bound))
+    return result
 
 
 @torch_function()
@@ -289,9 +289,9 @@ def heaviside(input, values):
 @torch_function()
 def lerp(input, end, weight):
     need_float("lerp", input)
-    found = language("lerp", input, end, weight)
+    result = language("lerp", input, end, weight)
     number = isinstance(weight, Tracer) and not weight.ndim  # has no part in the result's dtype
-    return cast(found, common(recorder_of(input, end), input, end)[1]) if number else found
+    return cast(result, common(recorder_of(input, end), input, end)[1]) if number else result
 
 
 @torch_function()

@@ -182,9 +182,9 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     if eps is None:
         eps = _epsilon(input)
     axes = _trailing(input, normalized_shape)
-    found = language("rms_norm", input, weight, axes, eps=eps)
+    result = language("rms_norm", input, weight, axes, eps=eps)
     kind = dtype_of(input) if weight is None else result_type([input.node, weight.node])
-    return cast(found, kind)
+    return cast(result, kind)
 
 
 def _epsilon(input: Any) -> float:
@@ -213,8 +213,8 @@ def batch_norm(
                 running[...] = (1 - momentum) * running + momentum * now()
     else:
         middle, spread = _channels(input, running_mean), _channels(input, running_var)
-    found = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
-    return _affine(found, _channels(input, weight), _channels(input, bias))
+    result = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
+    return _affine(result, _channels(input, weight), _channels(input, bias))
 
 
 @torch_function()
@@ -228,10 +228,10 @@ def instance_norm(
             help="leave them out, with use_input_stats=True",
         )
     axes = tuple(range(2, input.ndim))
-    found = (input - mean(input, axes, True)) * operate(
+    result = (input - mean(input, axes, True)) * operate(
         recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
     )
-    return _affine(found, _channels(input, weight), _channels(input, bias))
+    return _affine(result, _channels(input, weight), _channels(input, bias))
 
 
 def _channels(input: Any, values: Any) -> Any:

@@ -35,13 +35,13 @@ def _surplus(
     x: Any, kernel: tuple[int, ...], steps: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
 ) -> list[tuple[int, int]]:
     """ceil_mode: what is missing behind each axis for a last window that begins inside or before its end."""
-    found = []
+    results = []
     for extent, k, s, p, d in zip(x.shape[-len(kernel) :], kernel, steps, padding, dilation):
         n, reach = int(extent), d * (k - 1) + 1
         starts = -((n + 2 * p - reach) // -s)
         starts -= starts * s >= n + p
-        found.append((0, max(0, starts * s + reach - n - 2 * p)))
-    return found
+        results.append((0, max(0, starts * s + reach - n - 2 * p)))
+    return results
 
 
 def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
@@ -56,18 +56,18 @@ def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation:
             raise ShapeError(f"a window of {reach + 1} over {int(extent)} elements", code="shape.pool",
                              help="choose a smaller kernel_size, or pad")  # fmt: skip
         counts.append((extent - reach - 1) // s)
-    found = []
+    results = []
     for place in itertools.product(*map(range, kernel)):
         parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(place, dilation, counts, stride)]
-        found.append(x[(..., *parts)])
-    return found
+        results.append(x[(..., *parts)])
+    return results
 
 
 def _joined(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    found = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        found = join(found, part)
-    return found
+        result = join(result, part)
+    return result
 
 
 def _check(input: Any, axes: int) -> None:
@@ -171,9 +171,9 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
         return unfold(input[None], kernel_size, dilation, padding, stride)[0]
     kernel, dilations, steps = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
     padded = _padded(input, [(p, p) for p in _each(padding, 2)], 0)
-    found = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
-    batch, channels, _, high, wide = found.shape
-    return found.reshape(batch, channels * math.prod(kernel), high * wide)
+    result = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
+    batch, channels, _, high, wide = result.shape
+    return result.reshape(batch, channels * math.prod(kernel), high * wide)
 
 
 @torch_function("Tensor.unfold", "unfold_copy")

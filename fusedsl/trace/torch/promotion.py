@@ -30,8 +30,8 @@ def result_type(operands: Sequence[Node]) -> DType:
     levels: dict[int, DType] = {}
     for x in operands:
         level = 0 if x.type.weak else 1 if not x.type.shape else 2
-        found = x.type.dtype if not x.type.weak else default_float() if x.type.dtype.kind == "f" else INT64
-        levels[level] = promoted_dtype(levels[level], found) if level in levels else found
+        dtype = x.type.dtype if not x.type.weak else default_float() if x.type.dtype.kind == "f" else INT64
+        levels[level] = promoted_dtype(levels[level], dtype) if level in levels else dtype
     result: DType | None = None
     for level in (2, 1, 0):
         if level in levels:

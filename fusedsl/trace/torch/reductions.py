@@ -86,8 +86,8 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
     rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
     rows = rows.reshape(1, -1) if input.ndim < 2 else rows
     apart = rows - mean(rows, 1, True)
-    found = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
-    return found if int(rows.shape[0]) > 1 else found[0, 0]
+    result = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
+    return result if int(rows.shape[0]) > 1 else result[0, 0]
 
 
 @torch_function()
@@ -144,8 +144,8 @@ def amin(input, dim=(), keepdim=False):
 
 @torch_function()
 def aminmax(input, *, dim=None, keepdim=False):
-    found = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
-    return named("aminmax", *found)
+    result = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
+    return named("aminmax", *result)
 
 
 @torch_function()
@@ -159,8 +159,8 @@ def argmin(input, dim=None, keepdim=False):
 
 
 def _truth(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
-    found = language(name, input, axes_of(dim), keepdims=keepdim)
-    return cast(found, UINT8) if dtype_of(input) is UINT8 else found
+    result = language(name, input, axes_of(dim), keepdims=keepdim)
+    return cast(result, UINT8) if dtype_of(input) is UINT8 else result
 
 
 @torch_function()
@@ -219,8 +219,8 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
     rows, columns = recorder_of(input).axes(input, dim)
     added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = language("sum", abs(input), added, keepdims=True)
-    found = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
-    return found if keepdim else language("squeeze", found, (rows, columns))
+    result = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
+    return result if keepdim else language("squeeze", result, (rows, columns))
 
 
 def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:

@@ -15,8 +15,8 @@ class TorchSize(tuple):
         return total
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return TorchSize(found) if isinstance(key, slice) else found
+        part = tuple.__getitem__(self, key)
+        return TorchSize(part) if isinstance(key, slice) else part
 
     @staticmethod
     def of_extents(extents: Any) -> Any:

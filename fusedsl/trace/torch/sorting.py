@@ -40,9 +40,9 @@ def argsort(input, dim=-1, descending=False, stable=False):
 def topk(input, k, dim=-1, largest=True, sorted=True):
     if largest and dim in (-1, input.ndim - 1):
         return named("topk", *language("topk", input, k))
-    found = sort(input, dim, largest)
+    result = sort(input, dim, largest)
     cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
-    return named("topk", found[0][cut], found[1][cut])
+    return named("topk", result[0][cut], result[1][cut])
 
 
 def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
@@ -79,10 +79,10 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
         message = "quantile at tensors or by other rules is not there yet"
         raise Unsupported(message, code="unsupported.order", help=help)
-    (found,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
+    (result,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
     if not keepdim:
-        return found
-    return found.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
+        return result
+    return result.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
 
 
 @torch_function()
@@ -91,8 +91,8 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
         raise Unsupported("searchsorted(sorter=) is not there yet", code="unsupported.order", help="pass x[sorter]")
     r = recorder_of(sorted_sequence, input)
     values = r.tracer(r.builder.strong(r.node(input)))
-    found = search(r, sorted_sequence, values, right or side == "right")
-    return cast(found, "int32") if out_int32 else found
+    result = search(r, sorted_sequence, values, right or side == "right")
+    return cast(result, "int32") if out_int32 else result
 
 
 @torch_function()

@@ -174,8 +174,8 @@ class Tensor(Tracer):
         if not self.is_number:
             from .functions import method_name
 
-            if (found := method_name(name)) is not None:
-                return lambda *args, **kwargs: _call(self.recorder, found, (self, *args), kwargs)
+            if (method := method_name(name)) is not None:
+                return lambda *args, **kwargs: _call(self.recorder, method, (self, *args), kwargs)
         elif not name.startswith("__") and hasattr(self.__class__, name):
             return getattr(self._known("a number"), name)
         raise AttributeError(f"a traced tensor has no attribute {name}")
