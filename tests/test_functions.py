@@ -13,7 +13,7 @@ from function_table import ARRAYS, GROUPS
 import fusedsl as fd
 from fusedsl.ir.types import DTYPES, numpy_dtype
 from fusedsl.lang import functions, prelude
-from fusedsl.lang.foreign_names import EQUIVALENTS, WORDS
+from fusedsl.lang.foreign_names import EQUIVALENTS, HELP_TEXTS
 
 TOLERANCE = {2: 2e-3, 4: 2e-5, 8: 1e-12}
 
@@ -165,7 +165,7 @@ def test_a_name_that_writes_in_place_is_refused_with_the_function():
 
 
 def test_names_without_a_form_say_what_to_do():
-    for name, words in WORDS.items():
+    for name, words in HELP_TEXTS.items():
         with pytest.raises((fd.UnknownNameError, fd.Unsupported)) as fault:
             fd.evaluate(f"{name}(x)", x=ARRAYS["x"])
         assert words in str(fault.value)

@@ -1,4 +1,4 @@
-"""Measure: the suites of benchmarks/run.py in a checkout, else the demo's workloads at three sizes."""
+"""`bench`: the suites of benchmarks/run.py in a checkout, else the demo's workloads at three sizes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Hand over to the checkout's suites where one is named, else measure the built-in workloads."""
+    """Run the named suites of a checkout, else measure the built-in workloads."""
     if chosen.rest and SUITES.exists():
         return subprocess.call([sys.executable, str(SUITES), *chosen.rest])
     if chosen.rest:

@@ -1,4 +1,4 @@
-"""Fuse real workloads, check them against float64, and time them beside unfused NumPy or CuPy."""
+"""`demo`: fuses real workloads, checks them against float64, and times them against unfused NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_count(text: str) -> int:
-    """The number of a count as people write it: 1000, 1_000 or 1e6."""
+    """The integer of a count written as 1000, 1_000 or 1e6."""
     number = float(text)
     if not 1 <= number <= 1e12 or number != int(number):
         raise ValueError(f"{text} is no count")
@@ -29,7 +29,7 @@ def parse_count(text: str) -> int:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the table; 1 where a result is wrong."""
+    """Print the table; exit code 1 if a result is wrong."""
     begun = time.perf_counter()
     wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
     if not wanted:

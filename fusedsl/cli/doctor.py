@@ -1,4 +1,4 @@
-"""Say what is installed, what works, and how to mend what does not; a kernel is really compiled for each target."""
+"""`doctor`: checks versions, devices and the cache, compiles a kernel for each target, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPELLINGS = {
     "nvidia-nvjitlink": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12", "nvidia-nvjitlink-cu13"),
 }
 MARKS = {"ok": "ok     ", "problem": "PROBLEM", "note": "-      "}
-LONGEST = 120  # seconds that a check may take
+LONGEST = 120  # timeout of a check in seconds
 
 CPU_CHECK = """
 import numpy as np, fusedsl as fd
@@ -48,9 +48,9 @@ assert np.allclose(fd.evaluate("x * x + 1", x=x, device="cuda", fallback=False),
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: "ok", "note" or "problem", what it is about, what was found, and what to do."""
+    """One line of the report."""
 
-    mark: str
+    mark: str  # "ok", "note" or "problem"
     about: str
     found: str
     help: str = ""
@@ -66,7 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the findings; 1 where something that is needed does not work."""
+    """Print the findings; exit code 1 if there is a problem."""
     problems = 0
     for finding in findings(compile=not chosen.no_compile):
         print(finding, flush=True)
@@ -76,7 +76,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def findings(compile: bool = True) -> Iterator[Finding]:
-    """Every finding, as soon as it is known."""
+    """All findings, yielded as they are computed."""
     yield from system()
     yield from packages()
     yield from clashes(version("numpy"), version("numba-cuda"))
@@ -92,7 +92,7 @@ def findings(compile: bool = True) -> Iterator[Finding]:
 
 
 def version(name: str) -> str | None:
-    """The installed version of a distribution, under any of its spellings."""
+    """The installed version of a distribution, under any of its names."""
     for spelling in SPELLINGS.get(name, (name,)):
         try:
             return importlib.metadata.version(spelling)
@@ -112,7 +112,7 @@ def system() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """What is needed, then what is optional."""
+    """Required packages, then optional ones."""
     for name in NEEDED:
         installed = version(name)
         yield (
@@ -124,7 +124,7 @@ def packages() -> Iterator[Finding]:
 
 
 def clashes(numpy: str | None, numba_cuda: str | None) -> Iterator[Finding]:
-    """Versions that are known not to go together: numba-cuda 0.30 uses np.row_stack, which NumPy 2.5 removed."""
+    """Known incompatible versions: numba-cuda 0.30 uses np.row_stack, which NumPy 2.5 removed."""
     if numpy is None or numba_cuda is None or _parts(numpy) < (2, 5) or _parts(numba_cuda) >= (0, 31):
         return
     message = f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (np.row_stack is gone)"
@@ -139,7 +139,7 @@ def _parts(text: str) -> tuple[int, ...]:
 
 
 def devices() -> Iterator[Finding]:
-    """The driver and its GPUs; without them kernels run on the CPU, and still compile for GPUs."""
+    """The driver and its GPUs; without them kernels run on the CPU, but still compile for GPUs."""
     from ..errors import FusedslError
     from ..runtime.driver import driver
 
@@ -168,7 +168,7 @@ def _driver_version() -> str:
 
 
 def cache() -> Finding:
-    """Where compiled kernels are kept, and whether they can be."""
+    """The cache folder, and whether it is usable."""
     import warnings
 
     from ..report.units import bytes_text
@@ -189,7 +189,7 @@ def cache() -> Finding:
 
 
 def checks(gpu: bool) -> Iterator[Finding]:
-    """A tiny kernel on the CPU, for CUDA, and on the GPU, each compiled anew in a process of its own."""
+    """A small kernel on the CPU, for CUDA, and on the GPU, each compiled in a process of its own, without the cache."""
     yield attempt("CPU kernels", CPU_CHECK, "compiled and ran")
     if version("numba-cuda") is None:
         needed = Finding("problem", "CUDA kernels", "a GPU is there, numba-cuda is not", OPTIONAL["numba-cuda"])
@@ -202,7 +202,7 @@ def checks(gpu: bool) -> Iterator[Finding]:
 
 
 def attempt(about: str, code: str, done: str) -> Finding:
-    """Run code with an empty cache; a crash of a compiler is a finding like any other."""
+    """Run code in a subprocess with an empty cache; a crash of a compiler becomes a finding."""
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
@@ -221,7 +221,7 @@ def attempt(about: str, code: str, done: str) -> Finding:
 
 
 def _last_words(stderr: str, code: int) -> tuple[str, str]:
-    """(what a traceback ends with, the help that our errors add)."""
+    """(last line of a traceback, help line of our error)."""
     lines = stderr.strip().splitlines() or [f"the process ended with code {code}"]
     ours = [k for k, line in enumerate(lines) if re.match(r"fusedsl\.errors\.\w+: ", line)]
     if not ours:

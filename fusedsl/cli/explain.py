@@ -60,7 +60,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def _ordered(compiled: Any, values: dict[str, Any]) -> list[Any]:
-    """The values in the kernel's order; ArgumentError for a name without one, or one that the text does not read."""
+    """The values in the kernel's parameter order; ArgumentError for a missing or unknown name."""
     missing = [name for name in compiled.params if name not in values]
     if missing:
         help = " ".join(["--shape", *(f"{name}=4096,4096:float32" for name in missing)])

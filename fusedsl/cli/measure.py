@@ -1,4 +1,4 @@
-"""Workloads measured where they run: medians, and errors against the same formula in float64."""
+"""Measurement of workloads on the GPU or CPU: median times, and errors against the same formula in float64."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ TOLERANCE = 2e-5  # of the largest magnitude, for float32 results
 
 @dataclass(frozen=True)
 class BenchmarkTarget:
-    """Where workloads run: the array module, the name of unfused code there, the seconds of a call, usual elements."""
+    """The device and array library that workloads run on."""
 
     name: str
-    unfused: str
-    module: Any
-    seconds: Callable[[Callable[[], Any]], float]
-    elements: int
+    unfused: str  # name of the library of the unfused code
+    module: Any  # that library
+    seconds: Callable[[Callable[[], Any]], float]  # times one call
+    elements: int  # default size of a workload
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One workload: what is launched, seconds a call, and the error as a share of the largest true magnitude."""
+    """The measurements of one workload."""
 
     name: str
     explanation: Explanation
-    seconds: float
+    seconds: float  # of a call
     unfused_seconds: float
-    error: float
+    error: float  # as a share of the largest true magnitude
     unfused_error: float
-    first_call: float
+    first_call: float  # seconds, with compilation
 
     @property
     def correct(self) -> bool:
@@ -53,7 +53,7 @@ class Measured:
 
 
 def find_target() -> BenchmarkTarget:
-    """The GPU where there are one and CuPy, else the CPU."""
+    """The GPU if there is one and CuPy is installed, else the CPU."""
     if cuda_available() and find_spec("cupy") is not None:
         import cupy
 
@@ -78,7 +78,7 @@ def _cpu_seconds(call: Callable[[], Any]) -> float:
 
 
 def _gpu_seconds(call: Callable[[], Any], together: int = 8) -> float:
-    """A call's share of several between two CUDA events, so that the launches are queued ahead of the GPU."""
+    """Seconds of a call: the mean of several between two CUDA events, so that launches are queued ahead of the GPU."""
     import cupy
 
     begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
@@ -91,7 +91,7 @@ def _gpu_seconds(call: Callable[[], Any], together: int = 8) -> float:
 
 
 def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 1.0) -> list[float]:
-    """The median seconds of each call, taken in turns so that a busy machine slows all alike."""
+    """The median seconds of each call, interleaved so that other load affects all equally."""
     times: list[list[float]] = [[] for _ in calls]
     begun = time.perf_counter()
     while len(times[0]) < 3 or (time.perf_counter() - begun < budget and len(times[0]) < 200):
@@ -101,7 +101,7 @@ def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 
 
 
 def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measured:
-    """Compile, check and time one workload of about so many elements."""
+    """Compile, check and time one workload of about `elements` elements."""
     host = workload.arguments(np.random.default_rng(0), elements)
     values = {name: target.module.asarray(v) if isinstance(v, np.ndarray) else v for name, v in host.items()}
     compiled = kernel(workload.text)
@@ -123,7 +123,7 @@ def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measu
 
 
 def _explained(compiled: Any, values: Mapping[str, Any]) -> Explanation:
-    """The explanation for CUDA, whose registers the compiler knows without a GPU; the predicted ones without it."""
+    """The explanation for CUDA, with the compiler's register counts if numba-cuda is installed, else predicted ones."""
     try:
         return compiled.explain(**values, device="cuda", compile=find_spec("numba_cuda") is not None)
     except CompileError:
@@ -145,6 +145,6 @@ def _tuple(results: Any) -> tuple:
 
 
 def _error(results: tuple[np.ndarray, ...], truth: tuple[np.ndarray, ...]) -> float:
-    """The largest difference, as a share of the largest true magnitude; infinite where a result is not finite."""
+    """The largest difference, as a share of the largest true magnitude; infinite if a result is not finite."""
     worst = max(float(np.abs(r - t).max() / np.abs(t).max()) for r, t in zip(results, truth))
     return worst if np.isfinite(worst) else float("inf")

@@ -1,4 +1,4 @@
-"""Print what a function does, or write the reference of all of them."""
+"""`reference`: prints the entry of a function, or writes the reference of all functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print entries or the page, or write the page; 2 where some names are no functions."""
+    """Print entries or the page, or write the page; exit code 2 if a name is no function."""
     from ..report.reference import card, page
 
     if chosen.write:

@@ -1,12 +1,11 @@
-"""A function under `fuse` as an operator of torch, where torch compiles or records a call of it.
+"""Fused functions as torch operators: registered if torch compiles or records a call of a function under `fuse`.
 
-The operator is registered for what the function does to such arguments: `torch.ops.fusedsl.function_<digest>`. It takes
-the tensors and numbers among them, writes those that the function writes, and makes its other results. Where there can
-be none, torch sees what the function itself does, as if it were not decorated: arrays that it reads from outside belong
-to torch's graph, and so do operations that gradients or torch.func go through.
+An operator, `torch.ops.fusedsl.function_<digest>`, is registered per trace. It takes the tensors and numbers among the
+arguments, mutates those that the function writes, and returns its other results. Otherwise torch traces the undecorated
+function: if it reads arrays from outside, or if gradients or torch.func need its operations.
 
-torch.compile reads Python, and `call_in_compile` is written for it: the form of the arguments is a constant there, `_resolve`
-sees them as tensors without memory, and what it found is a constant again.
+`call_in_compile` is the version that torch.compile traces: the structure of the arguments is a constant there,
+`_resolve` gets fake tensors, and its result is a constant again.
 """
 
 from __future__ import annotations
@@ -30,27 +29,27 @@ from ..trace.function import ResultRef as Result
 from .torch_operator import facts_of, fake_results
 
 Form = Any
-"""What arguments or results look like: ("leaf", number) for a tensor or number, ("given", number) for an argument that
-is returned, ("is", value), ("tuple" or "list", parts), ("dict", keys, parts); None for what has none."""
+"""The structure of arguments or results (a pytree spec): ("leaf", number) for a tensor or number, ("given", number) for
+an argument that is returned, ("is", value), ("tuple" or "list", parts), ("dict", keys, parts); None if unsupported."""
 
 CONSTANTS = (bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
 class RegisteredCall(NamedTuple):
-    """The operator of a call, how many results it has, and the form of what the function returns of them."""
+    """The registered operator of a call."""
 
     name: str
-    results: int
-    form: Form
+    results: int  # number of results
+    form: Form  # of the function's return value
 
 
 class _NotAnOperator(Exception):
-    """What the function does is no operator."""
+    """Raised if a trace cannot be registered as an operator."""
 
 
 def call_eager(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
-    """What the function returns, as torch is to see it; for tensors that are fake, functional, or recorded."""
+    """The function's result, through its operator; for fake, functional or recorded tensors."""
     leaves: list[Any] = []
     form = _form((args, dict(keywords)), leaves)
     operator = None if form is None else _operator_for(fused, form, leaves)
@@ -60,7 +59,7 @@ def call_eager(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
 
 
 def call_in_compile(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
-    """The same, as torch.compile reads it."""
+    """The same as `call_eager`, as torch.compile traces it."""
     leaves: list[Any] = []
     form = _form((args, keywords), leaves)
     if form is None:
@@ -78,7 +77,7 @@ def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
     return _instantiate(returned, [results] if count == 1 else results, leaves)
 
 
-# -- what torch.compile takes as it is
+# -- constants and graph calls of torch.compile
 
 _calls: list[tuple[Any, Form]] = []
 _numbers: dict[tuple[str, Form], int] = {}
@@ -88,7 +87,7 @@ _thread_state = threading.local()
 
 @torch.compiler.assume_constant_result
 def _call_number(name: str, form: Form) -> int:
-    """The number of a function with arguments of this form."""
+    """The number of (function, form of its arguments), a constant of the compiled graph."""
     with _lock:
         if (name, form) not in _numbers:
             _numbers[name, form] = len(_calls)
@@ -98,7 +97,7 @@ def _call_number(name: str, form: Form) -> int:
 
 @torch.compiler.allow_in_graph
 def _resolve(call: int, leaves: Sequence[Any]) -> tuple:
-    """Find what `_resolved` tells; nothing is done where the graph that torch makes of this is traced or run."""
+    """Register the operator for fake arguments, for `_resolved`; a no-op while torch's graph is traced or run."""
     if any(is_fake(x) and not torch._is_functional_tensor(x) for x in leaves if isinstance(x, torch.Tensor)):
         _resolved_by_thread()[call] = _operator_for(*_calls[call], leaves)
     return ()
@@ -110,7 +109,7 @@ def _resolved(call: int) -> tuple[str, int, Form]:
 
 
 def _resolved_by_thread() -> dict[int, RegisteredCall | None]:
-    """What this thread has looked at, by call."""
+    """The operators resolved by this thread, by call number."""
     return _thread_state.__dict__.setdefault("found", {})
 
 
@@ -120,7 +119,7 @@ _owners: dict[str, Any] = {}  # the function of each operator, by name
 
 
 def _operator_for(fused: Any, form: Form, leaves: Sequence[Any]) -> RegisteredCall | None:
-    """The operator for these arguments, registered when it is first asked for; None where there can be none."""
+    """The operator for these arguments, registered at first use; None if there cannot be one."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
         return fused.tell("torch.func transforms the function's own operations")
@@ -131,7 +130,7 @@ def _operator_for(fused: Any, form: Form, leaves: Sequence[Any]) -> RegisteredCa
     try:
         call = _abstract_call(fused, form, leaves)
         returned = _returned(call)
-    except Exception as fault:  # torch then sees what the function does, errors included
+    except Exception as fault:  # torch then traces the undecorated function, errors included
         unfit = "an operator of torch's reads no arrays from outside, and returns tensors, numbers and containers"
         return fused.tell(fault.message if isinstance(fault, FusedslError) else unfit)
     traced, kinds = call.traced, ["Tensor" if isinstance(x, torch.Tensor) else "Scalar" for x in leaves]
@@ -148,7 +147,7 @@ def _operator_for(fused: Any, form: Form, leaves: Sequence[Any]) -> RegisteredCa
 
 
 def _names(digest: str) -> Iterator[str]:
-    """The name that a digest gives, and those of further functions that are the same but not one object."""
+    """Operator names for a digest: the plain one, then numbered ones for equal functions that are other objects."""
     yield f"function_{digest}"
     number = 2
     while True:
@@ -157,7 +156,7 @@ def _names(digest: str) -> Iterator[str]:
 
 
 def _abstract_call(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
-    """The call of these arguments, which may have no memory. _Unfit where it reads arrays from outside."""
+    """The traced call of these arguments, which may be fake. _NotAnOperator if it reads arrays from outside."""
     args, keywords = _instantiate(form, leaves, ())
     with _disable_current_modes():
         call = fused.sketched(args, keywords, _trace_facts)
@@ -167,7 +166,7 @@ def _abstract_call(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
 
 
 def _trace_facts(x: Any, name: str) -> Array | Weak:
-    """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
+    """The facts of an argument for tracing: fake tensors get distinct addresses, numbers are unknown."""
     facts = facts_of(x, name)
     if isinstance(facts, Weak):
         return facts
@@ -205,7 +204,7 @@ def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned:
 
 
 def _form(x: Any, leaves: list[Any]) -> Form:
-    """The form of arguments, whose tensors and numbers are appended to `leaves`."""
+    """The form of arguments; appends their tensors and numbers to `leaves`."""
     if isinstance(x, CONSTANTS):
         return ("is", x)
     if isinstance(x, (torch.Tensor, *NUMBERS)):
@@ -221,7 +220,7 @@ def _form(x: Any, leaves: list[Any]) -> Form:
 
 
 def _returned(call: Any) -> Form:
-    """The form of what a function returns; its results that are written to arguments come last, and are none of it."""
+    """The form of the function's return value, without results written to arguments, which come last."""
 
     def form(template: Any) -> Form:
         if isinstance(template, Result) and not template.number:
@@ -240,7 +239,7 @@ def _returned(call: Any) -> Form:
 
 
 def _instantiate(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
-    """What has this form, with these leaves."""
+    """The value of a form, with these leaves."""
     kind = form[0]
     if kind == "leaf":
         return leaves[form[1]]
@@ -255,7 +254,7 @@ def _instantiate(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any
 
 
 def _match(form: Form, value: Any, matched: dict[int, Any]) -> bool:
-    """Whether a value has this form; its leaves, by number."""
+    """True if a value has this form; stores its leaves by number."""
     kind = form[0]
     if kind == "leaf":
         matched[form[1]] = value

@@ -1,6 +1,6 @@
-"""The table's functions that are no single operation and no line of the prelude: shapes, casts, rounding.
+"""Built-in functions for shapes, casts and rounding, built from several operations.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def full_like(b: Builder, x: Node, fill_value: Node, *, dtype: DType | None = No
 
 
 def exact(x: Node, to: DType) -> bool:
-    """Whether a value takes dtype `to` by meeting it, as literals do, rather than by a cast."""
+    """True if a weak value takes dtype `to` by promotion, as literals do, without a cast."""
     return x.type.weak and (x.type.dtype is BOOL or x.type.dtype.kind != "f" or to.kind == "f")
 
 
@@ -84,7 +84,7 @@ def square(b: Builder, x: Node):
 
 @function(other="array | None")
 def as_float(b: Builder, x: Node, other: Node | None = None):
-    """`x` as the float that NumPy computes in, alone or beside another operand. Weak stays weak."""
+    """`x` in the float dtype that NumPy computes in, alone or with another operand. Weak stays weak."""
     if x.type.weak or x.type.dtype.kind == "f":
         return x if x.type.dtype.kind == "f" else b.elementwise("multiply", x, b.literal(1.0))
     return b.convert(x, b.computed("hypot", x) if other is None else b.computed("hypot", x, other))
@@ -92,7 +92,7 @@ def as_float(b: Builder, x: Node, other: Node | None = None):
 
 @function()
 def nextafter(b: Builder, x: Node, y: Node):
-    """The neighbour among the numbers of the dtype itself: float16 and bfloat16 are only computed in float32."""
+    """The next number of the dtype itself after `x` towards `y`, also for float16 and bfloat16."""
     d = b.computed("nextafter", x, y)
     if d.compute is d:
         return b.elementwise("nextafter", x, y)
@@ -125,7 +125,7 @@ def fabs(b: Builder, x: Node):
 
 @function(x="any")
 def given(b: Builder, x):
-    """Whether `x` is there: False for None alone."""
+    """Whether `x` is given: False only for None."""
     return b.literal(x is not None)
 
 
@@ -230,7 +230,7 @@ def swapaxes(b: Builder, x: Node, axis1: int, axis2: int):
 
 @function(blame="axis", axis="places")
 def expand_dims(b: Builder, x: Node, axis: int | tuple[int, ...]):
-    """New axes of extent 1, at these places of the result."""
+    """New axes of extent 1, at these positions in the result."""
     return shapes.expand_dims(b, x, axis)
 
 
@@ -262,13 +262,13 @@ def shape_(b: Builder, x: Node):
 
 @function(axis="int")
 def iota(b: Builder, x: Node, axis: int):
-    """The position along an axis, in the shape of `x`: a weak integer that no memory holds."""
+    """The index along an axis, in the shape of `x`: a weak integer, not stored in memory."""
     return shapes.iota_along(b, x, shapes.normalize_axis(b, x, axis))
 
 
 @function(start="extent", stop="extent", step="int")
 def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
-    """start, start + step, … below stop: weak integers that no memory holds."""
+    """start, start + step, … below stop: weak integers, not stored in memory."""
     if step == 0:
         raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)
     start, stop = (0, start) if stop is None else (start, stop)

@@ -1,9 +1,9 @@
-"""attention(q, k, v, …): the graph of the operations that it stands for, with the texts of score and mask inlined.
+"""attention(q, k, v, …) as a graph, with the texts of score (score_mod) and mask (mask_mod) inlined.
 
     s = q @ k.mT * scale;  s = score text;  e = exp(where(mask, s, -inf) - max);  sum(e * v) / sum(e)
 
-It is nothing that a text could not say. Heads that share k and v are an axis of their own, so that k and v broadcast;
-what is masked weighs nothing, whatever v holds there.
+A text could express the same. Query heads that share k and v (GQA) have a separate axis, so that k and v broadcast.
+Masked elements have weight 0, even if v is not finite there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def attention(ev: EvaluatorBase, r: Request) -> Node | tuple[Node, Node]:
 
 
 def _softmax_pv(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[Node, Node]:
-    """(sum(e * v) / sum(e), log(sum(e)) of the scores themselves); 0 and -inf where all is masked."""
+    """(softmax(score) @ v, log-sum-exp of the scores); 0 and -inf for rows with all keys masked."""
     zero, one = b.literal(0.0), b.literal(1.0)
     if keep is not None:
         score = b.elementwise("where", keep, score, b.literal(float("-inf")))
@@ -57,13 +57,13 @@ def _softmax_pv(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[No
 
 # -- texts
 
-MOST_SHOWN = 40  # characters of a text that a help shows again
+MOST_SHOWN = 40  # characters of a text that a help line repeats
 
 
 def _apply_score_and_mask(
     ev: EvaluatorBase, r: Request, score: Node, layout: AttentionLayout
 ) -> tuple[Node, Node | None]:
-    """(the scores, where they count or None: everywhere)"""
+    """(scores after the score text, mask or None)."""
     b, keep = ev.builder, list(layout.keep)
     for program in (r.score, r.mask):
         if program is not None and not layout.ragged:
@@ -104,7 +104,7 @@ def _mask(text: ScoreMaskEvaluator) -> Node:
 
 
 def _condition(text: ScoreMaskEvaluator, mask: Node) -> str:
-    """What to write in place of a mask that is a number."""
+    """The help for a mask that is a number."""
     result = text.tree.results[0]
     written = show(result) if not isinstance(result, Conditional) else f"({show(result)})"
     if len(written) > MOST_SHOWN or "'" in written or text.tree.statements:

@@ -1,4 +1,4 @@
-"""A call of attention in a text: its operands, its quoted texts, and the arrays that they read."""
+"""Calls of attention in a text: binding of operands, quoted score and mask texts, and the arrays they read."""
 
 from __future__ import annotations
 
@@ -25,62 +25,62 @@ TEXTS = ("score", "mask")
 
 @dataclass(frozen=True)
 class AttentionArguments:
-    """The arguments of a call by name, with their values."""
+    """The arguments of an attention call by name, with their values."""
 
     arguments: Mapping[str, CallArgument]
     values: Mapping[str, Any]
     ev: EvaluatorBase
-    frame: Environment
+    env: Environment
 
     def fault(self, name: str, error: FusedslError) -> FusedslError:
-        """The error, drawn at the value of an argument."""
-        return self.ev.fault(error, self.frame, self.arguments[name].value)
+        """The error, located at the value of an argument."""
+        return self.ev.fault(error, self.env, self.arguments[name].value)
 
 
-def call(ev: EvaluatorBase, node: CallExpr, frame: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
-    """`attention(q, k, v, score=..., bias=bias, …)`: a keyword that it does not have names an array of its texts."""
-    from .attention import attention  # evaluates texts: above what evaluates this call
+def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
+    """Evaluate `attention(q, k, v, score=..., bias=bias, …)`: other keywords than its own name arrays of its texts."""
+    from .attention import attention  # imported here: it imports the evaluator
 
-    given = yield from _bind(ev, node, frame)
+    given = yield from _bind(ev, node, env)
     texts = {name: _program(given, name) for name in TEXTS}
     arrays = _arrays(given, texts)
     operands = {name: _operand(given, name) for name in OPERANDS}
     request = Request(**operands, **texts, return_lse=_flag(given, "return_lse"), arrays=arrays)  # type: ignore[arg-type]
     places = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
-    with ev.at(frame, node, node.function_span[0], tuple(places)):
+    with ev.at(env, node, node.function_span[0], tuple(places)):
         return attention(ev, request)
 
 
 def _bind(
-    ev: EvaluatorBase, node: CallExpr, frame: Environment
+    ev: EvaluatorBase, node: CallExpr, env: Environment
 ) -> Generator[tuple[Any, Environment], Any, AttentionArguments]:
-    """The arguments by name, q, k and v among them."""
+    """Bind the arguments by name, q, k and v included."""
     arguments: dict[str, CallArgument] = {}
     values: dict[str, Any] = {}
     for place, argument in enumerate(node.arguments):
         if argument.keyword is None and place > 2:
             error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=USAGE)
-            raise ev.fault(error, frame, argument.value)
+            raise ev.fault(error, env, argument.value)
         name = argument.keyword or "qkv"[place]
         if name in arguments:
             error = ArgumentError(f"{name} is given twice", code="argument.twice", help="keep one of them")
-            raise ev.fault(error, frame, argument, argument.span[0])
+            raise ev.fault(error, env, argument, argument.span[0])
         arguments[name] = argument
-        values[name] = yield argument.value, frame
+        values[name] = yield argument.value, env
     if any(value is ERROR_VALUE for value in values.values()):
         raise ErrorValue
     missing = [name for name in "qkv" if name not in arguments]
     if missing:
         error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=USAGE)
-        raise ev.fault(error, frame, node, node.close)
-    return AttentionArguments(arguments, values, ev, frame)
+        raise ev.fault(error, env, node, node.close)
+    return AttentionArguments(arguments, values, ev, env)
 
 
 # -- kinds of arguments
 
 
 def _program(given: AttentionArguments, name: str) -> ParsedText | None:
-    """The score or the mask."""
+    """The parsed text of score or mask; None if not given."""
     text = given.values.get(name)
     if text is None:
         return None
@@ -95,7 +95,7 @@ def _program(given: AttentionArguments, name: str) -> ParsedText | None:
 
 
 def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -> dict[str, Node]:
-    """What the texts read, by name; UnknownNameError for a keyword that neither reads."""
+    """The arrays of the texts by name; UnknownNameError for a keyword that neither text reads."""
     read = {name for program in texts.values() if program is not None for name in names_read(program)}
     arrays: dict[str, Node] = {}
     for keyword, argument in given.arguments.items():
@@ -104,12 +104,12 @@ def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -
         if keyword in VISIBLE_NAMES:
             message, help = f"{keyword} means something else in score and mask", "give the array another name"
             error: FusedslError = ArgumentError(message, code="argument.attention", help=help)
-            raise given.ev.fault(error, given.frame, argument)
+            raise given.ev.fault(error, given.env, argument)
         name = name_of(keyword, read)
         if name not in read:
             message, help = unread_keyword(keyword, read, given.arguments)
             error = UnknownNameError(message, code="name.keyword", help=help)
-            raise given.ev.fault(error, given.frame, argument)
+            raise given.ev.fault(error, given.env, argument)
         arrays[name] = _array(given, keyword, given.values[keyword])
     if "lengths" in read and given.values.get("lengths") is not None:
         arrays.setdefault("lengths", _array(given, "lengths", given.values["lengths"]))
@@ -145,11 +145,11 @@ def _flag(given: AttentionArguments, name: str) -> bool:
     return value
 
 
-# -- what a text should have said
+# -- help for unquoted texts
 
 
 def unquoted(call: CallExpr, text: str) -> Iterator[tuple[Span, str]]:
-    """The score and the mask that a call gives as expressions of its own text, each with what to write instead."""
+    """(span, help) of a score or mask that a call gives as an expression instead of a quoted text."""
     for argument in call.arguments if call.function == "attention" else ():
         if argument.keyword in TEXTS and not isinstance(argument.value, (Literal, Name)):
             start, end = argument.value.span
@@ -157,7 +157,7 @@ def unquoted(call: CallExpr, text: str) -> Iterator[tuple[Span, str]]:
 
 
 def unquoted_help(program: ParsedText, names: Collection[str]) -> str | None:
-    """The help where a score or a mask that is not quoted is what reads one of these names."""
+    """The help if one of these names is read by an unquoted score or mask."""
     calls = (part for part in program.parts if isinstance(part, CallExpr))
     parts = [one for call in calls for one in unquoted(call, program.text)]
     read = [part.span[0] for part in program.parts if isinstance(part, Name) and part.name in names]
@@ -165,7 +165,7 @@ def unquoted_help(program: ParsedText, names: Collection[str]) -> str | None:
 
 
 def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
-    """The help where a call gives an array to a text and it is a score or a mask in it that reads the name."""
+    """The help for an array passed to a text if only a quoted score or mask reads its name."""
     for part in program.parts:
         for argument in part.arguments if isinstance(part, CallExpr) and part.function == "attention" else ():
             if argument.keyword in TEXTS and isinstance(argument.value, Literal) and _reads(argument.value, name):
@@ -174,7 +174,7 @@ def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
 
 
 def _reads(text: Literal, name: str) -> bool:
-    """Whether a quoted text reads the name; False where it is no text."""
+    """True if a quoted text reads the name; False if it does not parse."""
     try:
         return isinstance(text.value, str) and name in [free for free, _ in free_names(parse(text.value))]
     except FusedslError:

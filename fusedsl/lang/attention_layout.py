@@ -1,4 +1,4 @@
-"""The operands of attention as they are worked with: heads that share k and v apart, and what belongs together."""
+"""Layout of attention operands: dense, paged and ragged q, k, v to five axes with grouped heads, and their checks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPERANDS = ("q", "k", "v", "scale", "lengths", "pages", "offsets")
 
 @dataclass(frozen=True)
 class Request:
-    """What attention is asked for; what is None is not given."""
+    """The arguments of attention; None means not given."""
 
     q: Node
     k: Node
@@ -36,20 +36,19 @@ class Request:
 
 @dataclass(frozen=True)
 class AttentionLayout:
-    """q as (batch, kv heads, heads that share one, n, d), k and v likewise; where each element stands in its sequence;
-    which pairs belong together; and how results come back."""
+    """q as (batch, kv heads, query heads per kv head, n, d), k and v with 1 for the third axis."""
 
     q: Node
     k: Node
     v: Node
-    pair_indices: Mapping[str, Node]
-    keep: tuple[Node, ...]
-    heads: Dim
-    ragged: bool
+    pair_indices: Mapping[str, Node]  # b, h, i, j of each pair
+    keep: tuple[Node, ...]  # masks that follow from lengths and offsets
+    heads: Dim  # query heads
+    ragged: bool  # sequences are packed, with offsets
 
 
 def lay_out(b: Builder, r: Request) -> AttentionLayout:
-    """The operands in their layout. Errors name what does not go together."""
+    """The operands in their layout; errors for operands that do not match."""
     _check_operands(b, r)
     return _ragged(b, r) if r.offsets is not None else _dense(b, r)
 
@@ -73,7 +72,7 @@ def _check_operands(b: Builder, r: Request) -> None:
 
 
 def _check_floats(b: Builder, r: Request, name: str, x: Node) -> None:
-    """q, k or v: floats of one dtype, with the axes of its layout."""
+    """Check q, k or v: floats of one dtype, with the rank of its layout."""
     if x.type.weak or x.type.dtype.kind != "f" or x.type.dtype.storage:
         message = f"attention is of floats, and {name} is {b.describe(x.type)}"
         raise DTypeError(message, code="dtype.attention", help="cast it first, e.g. float16(q)")
@@ -89,7 +88,7 @@ def _check_floats(b: Builder, r: Request, name: str, x: Node) -> None:
 
 
 def _other_rank(rank: int, wanted: int, name: str) -> str:
-    """What to do with an operand that has so many axes, and not those that are wanted."""
+    """The help for an operand of the wrong rank."""
     if (rank, wanted) == (3, 4):
         return f"{name}[None] is a batch of 1; (tokens, heads, d), sequence after sequence, goes with offsets="
     if (rank, wanted) == (4, 3):
@@ -97,7 +96,7 @@ def _other_rank(rank: int, wanted: int, name: str) -> str:
     return "reshape it, or index with None"
 
 
-# What is given beside q, k and v: what it is, its dtype's kinds, its axes, and what to give instead of other axes.
+# Other operands than q, k and v: description, dtype kinds, rank, and help for another rank.
 NUMBERS = {
     "scale": (
         "one number", "iuf", 0, "put a scale of each head in the score: score='score * scales[h]', scale=1, scales=...",
@@ -125,7 +124,7 @@ def _check_numbers(b: Builder, name: str, x: Node, item: int | None) -> None:
 
 
 def _check_equal(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
-    """An axis of two operands has one extent; a call tests it."""
+    """Check that an axis of two operands has one extent; a call tests it."""
     one, other = x.type.shape[axis], y.type.shape[axis]
     if b.canonical(one) != b.canonical(other):
         b.checks.append(Check("agree", (one, other), what, (x.type, y.type), site=b.site))
@@ -133,7 +132,7 @@ def _check_equal(b: Builder, x: Node, y: Node, axis: int, what: str) -> None:
 
 
 def _group_heads(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Node, Node, Node]:
-    """(batch, heads, n, d) with heads as kv heads and those that share one; k and v with an axis of extent 1."""
+    """q, k, v of (batch, heads, n, d) with heads as (kv heads, query heads per kv head); the latter is 1 in k and v."""
     heads, kv = q.type.shape[1], k.type.shape[1]
     what = "ragged heads" if r.offsets is not None else "paged heads" if r.pages is not None else "heads"
     b.checks.append(Check("heads", (heads, kv), what, (r.q.type, r.k.type), site=b.site))
@@ -151,7 +150,7 @@ def _group_heads(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Nod
 
 
 def _head_numbers(b: Builder, q: Node) -> Node:
-    """The number of each query head, for q of (batch, kv, shared, n, d)."""
+    """The index h of each query head, for q of (batch, kv, shared, n, d)."""
     kv, several = q.type.shape[1:3]
     outer = shapes.expand_dims(b, b.iota(kv), [1, 2, 3])
     inner = shapes.expand_dims(b, b.iota(several), [1, 2])
@@ -183,12 +182,12 @@ def _dense(b: Builder, r: Request) -> AttentionLayout:
 
 
 def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
-    """k and v as (batch, heads, m, d), which go with q."""
+    """k and v as (batch, heads, m, d), checked against q."""
     k, v = r.k, r.v
     if r.pages is not None:
         _check_equal(b, k, v, 1, "size of a page of k and v")
         _check_equal(b, k, v, 2, "number of heads of k and v")
-        guard_equal(b, k.type.shape[0], v.type.shape[0])  # what a page number is checked against is read once for both
+        guard_equal(b, k.type.shape[0], v.type.shape[0])  # so that both share the check of a page number
         k, v = (_paged(b, x, r.pages) for x in (k, v))
     for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
         _check_equal(b, k, v, place, what)
@@ -200,7 +199,7 @@ def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
 
 
 def guard_equal(b: Builder, one: Dim, other: Dim) -> None:
-    """Two extents are written alike if they are equal at this call: the plan holds for calls where it is so."""
+    """Unify two extents if they are equal in this call, with a guard: the plan holds only for such calls."""
     apart = expression("max", expression("-", one, other), expression("-", other, one))
     equal = expression("fits", apart, 0)
     if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
@@ -208,7 +207,7 @@ def guard_equal(b: Builder, one: Dim, other: Dim) -> None:
 
 
 def _paged(b: Builder, x: Node, pages: Node) -> Node:
-    """(pages, page, heads, d) as (batch, heads, page number * page, d): read where they are."""
+    """Paged k or v, (pages, page size, heads, d), as (batch, heads, m, d): a gather through the page table, no copy."""
     (batch, count), size = pages.type.shape, x.type.shape[1]
     place = positions(b, b.iota(expression("*", count, size)))
     number = b.elementwise("floor_divide", place, b.extent(size))
@@ -218,7 +217,7 @@ def _paged(b: Builder, x: Node, pages: Node) -> Node:
 
 
 def _ragged(b: Builder, r: Request) -> AttentionLayout:
-    """Sequences one after the other: a pair of elements belongs together where both are of one sequence."""
+    """Ragged (packed) sequences: a query attends only to keys of its own sequence."""
     assert r.offsets is not None
     for place, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
         _check_equal(b, r.k, r.v, place, what)
@@ -244,26 +243,28 @@ def _ragged(b: Builder, r: Request) -> AttentionLayout:
     return AttentionLayout(q, k, v, places, keep, heads, True)
 
 
-BOUND_COMPARISONS = ("less_equal", "greater")  # how a sequence's begin and end stand to its tokens
+BOUND_COMPARISONS = ("less_equal", "greater")  # of a sequence's begin and end with its tokens
 
 
 def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
-    """Where each sequence begins and ends: (sequences, 1)."""
+    """(begins, ends) of the sequences, each (sequences, 1)."""
     offsets = b.convert(offsets, INT64)
     begin, end = (shapes.index(b, offsets, (part, None)) for part in (slice(None, -1), slice(1, None)))
     return begin, end
 
 
 def _of_sequence(b: Builder, held: Node, x: Node) -> Node:
-    """For each token, what the sequence has in `x` (sequences, 1) that holds it, in `held` (sequences, tokens); 0 where
-    none does. A fold over all of them, which is stored once a token: offsets that are read at computed places would be
-    read for each pair. It is read in 32 bits, so that no sum of such places wraps."""
+    """For each token, the value in `x` (sequences, 1) of its sequence, given `held` (sequences, tokens); 0 without one.
+
+    A fold over sequences, stored once per token: a gather of offsets would be read for each pair instead. The result is
+    read in 32 bits, so that sums of such indices do not wrap.
+    """
     total = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
     return b.convert(b.cast(total, INT32), INT64)
 
 
 def restore_layout(b: Builder, layout: AttentionLayout, x: Node) -> Node:
-    """(batch, kv, shared, n, e) as (batch, heads, n, e), or (tokens, heads, e)."""
+    """A result of (batch, kv, shared, n, e) as (batch, heads, n, e), or ragged as (tokens, heads, e)."""
     if b.is_unit(x.type.shape[1]):
         x = shapes.squeeze(b, x, [1])
     elif b.is_unit(x.type.shape[2]):

@@ -1,4 +1,4 @@
-"""Syntax tree to typed graph: which names are parameters, and what the results are for arguments of given types."""
+"""Syntax tree to typed graph: parameters of a text, errors for undefined names, and the graph for argument types."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from .syntax import (
 
 
 def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
-    """The program's parameters in order of first appearance; a dtype's name given as an argument is none, unless it is
-    `shadowed` by a value of the caller's."""
+    """The parameters of a text in order of first appearance; a dtype name used as an argument is none, unless
+    `shadowed`."""
     names = [name for name, _ in free_names(program)]
     if not any(name in DTYPES for name in names):
         return tuple(names)
@@ -47,8 +47,9 @@ def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tupl
 def undefined(
     program: ParsedText, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
 ) -> UnknownNameError:
-    """The error for names that a call gave no value, drawn where the text first reads each, with the functions that
-    do not exist. `given` are the names that the call did give, `hints` the help for some of the missing ones.
+    """The error for names without a value, located at the first read of each, and for unknown functions.
+
+    `given` are the names that the call gives, `hints` the help for some missing ones.
     """
     faults: list[FusedslError] = []
     calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
@@ -82,7 +83,7 @@ def _root(statement: Assign | Definition | Expr) -> Expr:
 
 
 def _operands(part) -> tuple:
-    """The parts of an expression that must be values: not arguments."""
+    """The children of an expression that must be values, unlike arguments."""
     match part:
         case BinaryOp():
             return (part.left, part.right)
@@ -104,11 +105,11 @@ def build(
     options: Options,
     constants: Mapping[str, Any] | None = None,
 ) -> tuple[ir.Graph, dict[Dim, bool]]:
-    """The graph of a program for arguments of these types, and the guards that its plan holds under.
+    """The graph of a text for arguments of these types, and the guards of its plan.
 
-    `extents` are those of the call at hand: they settle which computed extents are 1 (the guards) and the shapes
-    that messages show. `constants` are names that stand for literals. Raises the first fault of the text, with the
-    faults of other statements in `.others`.
+    `extents` are those of the current call: they decide which computed extents are 1 (the guards), and error messages
+    show them. `constants` are names bound to literals. Raises the first error of the text, with the errors of other
+    statements in `.others`.
     """
     builder = Builder(parameters, extents, options.rounding)
     evaluator = TextEvaluator(builder, program.text, options.limits)

@@ -1,6 +1,6 @@
-"""The table's functions that sum products over shared axes: matmul, dot and their kin.
+"""Built-in contractions: matmul, dot, inner, vdot, vecdot, tensordot.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def matmul(b: Builder, x: Node, y: Node):
 
 @function()
 def dot(b: Builder, x: Node, y: Node):
-    """As matmul for vectors and matrices; more axes do not broadcast but come one after another."""
+    """As matmul for vectors and matrices; further axes do not broadcast, the result has all of them."""
     return contraction.dot(b, x, y)
 
 
@@ -68,7 +68,7 @@ def tensordot(b: Builder, x: Node, y: Node, axes: Any = 2):
 
 
 def _pairs(b: Builder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of x and of y that meet: the last `axes` of x and the first of y, or two lists of them."""
+    """The contracted axes of x and of y: the last `axes` of x and the first of y, or two lists of axes."""
     if not isinstance(axes, tuple):
         count = integer(b, "axes", axes)
         if not 0 <= count <= min(x.type.rank, y.type.rank):

@@ -1,7 +1,6 @@
-"""The table's functions that make arrays of nothing: constants, identities, even steps, one-hot rows. No memory holds
-what they make; without a dtype it is weak.
+"""Built-in array creation: zeros, ones, full, eye, linspace, one_hot. Results are not stored, and weak without a dtype.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def ones(b: Builder, shape: Dims, *, dtype: DType | None = None):
 
 @function(blame="shape")
 def full(b: Builder, shape: Dims, fill_value: Node, *, dtype: DType | None = None):
-    """`fill_value` in each place of a shape."""
+    """`fill_value` broadcast to a shape."""
     return _filled(b, fill_value, shape, dtype)
 
 
@@ -68,7 +67,7 @@ def linspace(b: Builder, start: Node, stop: Node, num: Dim = 50, endpoint: bool 
 
 @function(num_classes="extent")
 def one_hot(b: Builder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
-    """A last axis of `num_classes`, 1 at the place that each integer names, else 0."""
+    """A new last axis of `num_classes`, 1 at the index that each integer names, else 0."""
     if x.type.dtype.kind not in "iu":
         error = DTypeError(f"one_hot of {b.describe(x.type)}", code="dtype.index", help="cast it first: int64(x)")
         raise fail(error, 0)

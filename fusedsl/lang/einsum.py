@@ -1,4 +1,4 @@
-"""einsum: its subscripts, and the products of two arrays that it is made of."""
+"""einsum: parsing of subscripts, and pairwise contraction of the operands."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE = 'einsum("ij,jk->ik", x, y)'
 
 @dataclass(frozen=True)
 class EinsumTerm:
-    """An array, and the letters of its axes."""
+    """An operand with the letters of its axes."""
 
     array: Node
     letters: str
@@ -27,7 +27,7 @@ class EinsumTerm:
 
 @function(subscripts="any", operands="arrays")
 def einsum(b: Builder, subscripts: Any, *operands: Node):
-    """Σ of products by the letters of their axes; `...` is the axes that have none, a letter twice a diagonal."""
+    """Σ of products by the letters of their axes; `...` is the axes without a letter, a repeated letter a diagonal."""
     try:
         given, result = _parse_subscripts(subscripts)
         if len(given) != len(operands):
@@ -50,7 +50,7 @@ def einsum(b: Builder, subscripts: Any, *operands: Node):
 
 
 def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
-    """The subscripts of each operand, and of the result where they are given."""
+    """(subscripts of each operand, subscripts of the result or None)."""
     if not isinstance(text, str):
         message = f"einsum takes subscripts first, not {show_value(text)}"
         raise ArgumentError(message, code="argument.kind", help=EXAMPLE)
@@ -71,7 +71,7 @@ def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
 
 
 def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[EinsumTerm]:
-    """The operands with a letter for every axis; those of `...` meet at its end, as axes do that broadcast."""
+    """The operands with a letter for every axis; the axes of `...` are aligned from the end, as in broadcasting."""
     unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
     for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
         if rest < 0 or (rest and "..." not in text):
@@ -90,7 +90,7 @@ def _terms(b: Builder, given: list[str], operands: tuple[Node, ...]) -> list[Ein
 
 
 def _result_letters(given: list[str], result: str | None, terms: list[EinsumTerm]) -> str:
-    """The result's letters: those of `...` and, if it is not said, what is there once, in order."""
+    """The result's letters: those of `...`, and by default the letters that occur once, sorted."""
     named = "".join(given).replace("...", "")
     outer = max(("".join(c for c in t.letters if c not in named) for t in terms), key=len)
     if result is None:
@@ -102,7 +102,7 @@ def _result_letters(given: list[str], result: str | None, terms: list[EinsumTerm
 
 
 def _take_diagonals(b: Builder, term: EinsumTerm) -> EinsumTerm:
-    """A term whose letters are there once: of the axes of one letter it has the elements at equal positions."""
+    """A term without repeated letters: axes of the same letter are replaced by their diagonal."""
     x, letters = term.array, term.letters
     while (twice := next((c for c in letters if letters.count(c) > 1), None)) is not None:
         first, second = letters.index(twice), letters.rindex(twice)
@@ -116,7 +116,7 @@ def _take_diagonals(b: Builder, term: EinsumTerm) -> EinsumTerm:
 
 
 def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[EinsumTerm]:
-    """The terms with two of them as one: those whose product runs over the fewest axes, and leaves the fewest."""
+    """Contract the cheapest pair of terms: the pair whose product has the fewest axes, then the smallest result."""
 
     def left(i: int, j: int) -> str:
         others = kept + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
@@ -135,7 +135,7 @@ def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[Einsu
 
 
 def _sum_and_transpose(b: Builder, term: EinsumTerm, kept: str) -> Node:
-    """The sum over the letters that the result lacks, with its axes in the result's order."""
+    """Sum over letters that the result lacks, and transpose to the result's order."""
     x, letters = term.array, term.letters
     summed = tuple(a for a, c in enumerate(letters) if c not in kept)
     if summed:

@@ -1,4 +1,4 @@
-"""Where evaluation stands: the names in force, and how a place in an inlined body leads back to the user's text."""
+"""Environments of evaluation: names in scope, and the mapping of positions in inlined bodies to the user's text."""
 
 from __future__ import annotations
 
@@ -8,48 +8,44 @@ from typing import Any
 
 from .syntax import CallExpr, Definition, Expr, Literal, Name, Span, UnaryOp, postorder
 
-MOST_SHOWN = 60  # characters of an inner place that an error shows
-MOST_TRAIL = 4  # functions called inside each other that an error names
+MOST_SHOWN = 60  # characters of an inlined expression that an error shows
+MOST_TRAIL = 4  # nested calls that an error shows
 
 
 class ErrorValue(Exception):
-    """A value or function that an earlier fault left undefined was read: that fault says it all."""
+    """An error value was read: evaluation stops without a new error, since an earlier one is recorded."""
 
 
-ERROR_VALUE: Any = object()
+ERROR_VALUE: Any = object()  # the value of an expression or name with a recorded error
 
 
 @dataclass(frozen=True, eq=False)
 class UserFunction:
-    """A function of the text, closed over the values and functions in force where it is defined.
-
-    `source` is the text that holds its definition.
-    """
+    """A function of the text: a closure over values and functions in scope at its definition."""
 
     definition: Definition
     values: Mapping[str, Any]
     functions: Mapping[str, Any]
     defaults: Mapping[str, Any]
-    source: str
+    source: str  # the text that holds the definition
 
 
 @dataclass(eq=False)
 class Environment:
-    """The names that an expression sees. An inlined body has a frame of its own, whose `call` lies in `parent`.
+    """The names in scope of an expression. An inlined body has an environment of its own, with `call` in `parent`.
 
-    `arguments` are the expressions, in `parent`, that the body's parameters stand for, `free` its names that are
-    none, and `source` is the text that its spans count in. A call from Python has none of them.
+    A call from Python sets only `values` and `functions`.
     """
 
     values: dict[str, Any]
     functions: Mapping[str, Any] = field(default_factory=dict)
     parent: Environment | None = None
     call: CallExpr | None = None
-    arguments: Mapping[str, Expr] = field(default_factory=dict)
-    free: Mapping[str, Any] = field(default_factory=dict)
-    source: str = ""
+    arguments: Mapping[str, Expr] = field(default_factory=dict)  # parameter → its argument's expression in `parent`
+    free: Mapping[str, Any] = field(default_factory=dict)  # names of the body that are no parameters
+    source: str = ""  # the text that the body's spans refer to
 
-    # What leads back to the user's text, found once for a frame, so that deep inlining stays linear.
+    # The mapping to the user's text, computed once per environment, so that deep inlining stays linear.
     name: str = field(init=False, default="")
     inline_trail: tuple[str, ...] = field(init=False, default=())
     call_span: tuple[Span | None, int | None] = field(init=False, default=(None, None))
@@ -68,35 +64,35 @@ class Environment:
             self.argument_names[name] = operand_name(self.parent, expression)
 
 
-def source_span(frame: Environment, node, caret: int) -> tuple[Span | None, int | None]:
-    """The span and caret, in the user's text, of a node: an inlined one lies at its argument, or at the call."""
-    if frame.parent is None:
+def source_span(env: Environment, node, caret: int) -> tuple[Span | None, int | None]:
+    """(span, caret) of a node in the user's text; for an inlined node, of its argument or the call."""
+    if env.parent is None:
         return node.span, caret
-    if isinstance(node, Name) and node.name in frame.argument_spans:
-        return frame.argument_spans[node.name]
-    return frame.call_span
+    if isinstance(node, Name) and node.name in env.argument_spans:
+        return env.argument_spans[node.name]
+    return env.call_span
 
 
-def inline_trail(frame: Environment, node) -> tuple[str, ...]:
-    """The places in inlined bodies that lead from the user's text to a node, outermost first."""
-    if frame.parent is None or not frame.source:
+def inline_trail(env: Environment, node) -> tuple[str, ...]:
+    """The chain of inlined expressions from the user's text to a node, outermost first."""
+    if env.parent is None or not env.source:
         return ()
-    shown = " ".join(frame.source[node.span[0] : min(node.span[1], node.span[0] + 2 * MOST_SHOWN)].split())
+    shown = " ".join(env.source[node.span[0] : min(node.span[1], node.span[0] + 2 * MOST_SHOWN)].split())
     shown = shown if len(shown) <= MOST_SHOWN else f"{shown[: MOST_SHOWN - 3]}..."
-    return (*frame.inline_trail, f"{frame.name}: {shown}")[-MOST_TRAIL:]
+    return (*env.inline_trail, f"{env.name}: {shown}")[-MOST_TRAIL:]
 
 
-def operand_name(frame: Environment, expression: Any) -> str:
-    """The name by which the text calls an operand, where it is no more than a name."""
+def operand_name(env: Environment, expression: Any) -> str:
+    """The operand's name in the user's text; empty if the operand is no plain name."""
     if not isinstance(expression, Name):
         return ""
-    if frame.parent is None or expression.name in frame.free:
+    if env.parent is None or expression.name in env.free:
         return expression.name
-    return frame.argument_names.get(expression.name, "")
+    return env.argument_names.get(expression.name, "")
 
 
 def find_literal(operands: tuple, value: Any) -> Expr | None:
-    """The literal of this value below the operands."""
+    """The literal with this value among the operands' subexpressions; else None."""
     for operand in operands:
         for part in () if operand is None else postorder(operand):
             match part:

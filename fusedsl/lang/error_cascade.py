@@ -1,4 +1,4 @@
-"""Which faults of a text stand alone: not those that another fault, in what they read, already explains."""
+"""Error cascades: removes errors of a text that follow from an earlier error in the values they read."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, 
 
 
 def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[FusedslError] = ()) -> list[FusedslError]:
-    """The faults, in the order in which they were found, less those that follow from an earlier one of `text`, or from
-    one that is `told` already.
+    """The errors, in order, without those that follow from an earlier one of `text`, or from one already reported.
 
-    A fault follows from one that lies within its expression, or within what was assigned to a name that it reads.
+    An error follows from one inside its expression, or inside the definition of a name that it reads.
     """
     if any(fault.text != text or fault.span is None for fault in faults):
         drawn = {fault.text for fault in reported}
@@ -23,7 +22,7 @@ def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[Fu
         return list(faults)
     try:
         program = parse(text)
-    except FusedslError:  # a text that only other limits allow
+    except FusedslError:  # the text exceeds the default limits
         return list(faults[:1])
     kept = []
     for k, fault in enumerate(faults):
@@ -38,7 +37,7 @@ def _within(inner: Span, outer: Span) -> bool:
 
 
 def _dependencies(program: ParsedText, span: Span) -> Iterator[Span]:
-    """The span, and those of the assignments and definitions that its value comes from."""
+    """The span, and the spans of the assignments and definitions that its value depends on."""
     seen = {span}
     stack = [span]
     while stack:
@@ -62,7 +61,7 @@ def _parts(program: ParsedText, span: Span) -> Iterator[Name | CallExpr]:
 
 
 def _defining_span(program: ParsedText, part: Name | CallExpr) -> Span | None:
-    """The span of what a name stands for where it is read: the last assignment to it, or definition of it, before."""
+    """The span of the last assignment or definition of a name before it is read; else None."""
     for statement in reversed(program.statements):
         if statement.span[1] > part.span[0]:
             continue

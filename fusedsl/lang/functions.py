@@ -1,4 +1,4 @@
-"""The functions that a text may call: their signatures, their other names, and what each builds."""
+"""Built-in functions of the language: signatures, aliases, and the builder of each."""
 
 from __future__ import annotations
 
@@ -18,33 +18,28 @@ REQUIRED = inspect.Parameter.empty
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """A parameter of a function. `kind` says what it takes (see KINDS); a `named` one is given by keyword only, one of
-    `many` takes all positional arguments that are left."""
+    """A parameter of a function."""
 
     name: str
-    kind: str
+    kind: str  # a key of KINDS
     default: Any = REQUIRED
-    named: bool = False
-    many: bool = False
+    named: bool = False  # keyword-only
+    many: bool = False  # variadic: takes all remaining positional arguments
 
 
 @dataclass(frozen=True)
 class FunctionSpec:
-    """A callable name. `build(builder, *values)` takes one value for each parameter.
-
-    `blame` is the parameter that the checks of a call point at; None points at the function's name. `about` says in a
-    line what it computes.
-    """
+    """A built-in function."""
 
     name: str
     parameters: tuple[ParameterSpec, ...]
-    build: Callable[..., Any]
-    blame: int | None = None
-    about: str = ""
+    build: Callable[..., Any]  # (builder, one value for each parameter) → result
+    blame: int | None = None  # the parameter that checks of a call point at; None: the function's name
+    about: str = ""  # one line for the reference
 
 
 def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> FunctionSpec:
-    """The function whose signature is that of `build`, without the builder."""
+    """The spec of a function, from the signature of `build` without the builder."""
     signature = list(inspect.signature(build).parameters.values())[1:]
     parameters = []
     for p in signature:
@@ -65,7 +60,7 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
     )
 
 
-# What a parameter takes, where its function does not say otherwise.
+# Default kinds of parameters by name.
 KIND_OF = {
     "axis": "axes",
     "axes": "axes",
@@ -90,7 +85,7 @@ TABLE: dict[str, FunctionSpec] = {name: _elementwise(name) for name, op in OPS.i
 
 
 def function(blame: str | None = None, **kinds: str):
-    """Put a function of array_functions.py into the table, under its own name less a trailing `_`."""
+    """Register a function under its name without a trailing `_`; `kinds` are those of its parameters."""
 
     def put(build: Callable) -> Callable:
         spec = _from_python(build, blame, kinds)
@@ -109,7 +104,7 @@ ALIASES = {
     "concatenate": "concat",
 }  # fmt: skip
 
-# Known, named, and not there yet.
+# Planned functions, refused by name.
 PLANNED = {
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
@@ -118,7 +113,7 @@ UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in nam
 
 
 def lookup(name: str) -> FunctionSpec | None:
-    """The function of this name or alias, if the table has it."""
+    """The built-in function of this name or alias; None if there is none."""
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
@@ -135,18 +130,18 @@ def lookup(name: str) -> FunctionSpec | None:
 
 
 def known_names() -> set[str]:
-    """Every name that a text may call, for suggestions."""
+    """All names of built-in functions, for suggestions."""
     lookup("")
     return {name for name in (*TABLE, *ALIASES) if not name.startswith("_")}
 
 
 def call(b: Builder, f: FunctionSpec, values: list[Any]) -> Any:
-    """Build a call. A fault knows the parameter it lies in (`operand`) and the part of a tuple (`item`)."""
+    """Build a call. An error has the number of its parameter (`operand`) and of the tuple's part (`item`)."""
     return f.build(b, *convert_arguments(b, f, values))
 
 
 def convert_arguments(b: Builder, f: FunctionSpec, values: list[Any]) -> list[Any]:
-    """The values as the function takes them, of the right kind and with axes that the first one has."""
+    """The argument values, converted to the parameters' kinds; axes are checked against the first array."""
     ready = []
     for k, (parameter, value) in enumerate(zip(f.parameters, values)):
         try:
@@ -158,8 +153,7 @@ def convert_arguments(b: Builder, f: FunctionSpec, values: list[Any]) -> list[An
 
 
 def _check_axes(b: Builder, f: FunctionSpec, values: list[Any]) -> None:
-    """An axis that the first array does not have, or has twice, is a fault of that axis; 0 and -1 of a number, which
-    NumPy's numbers have, are all there is: None."""
+    """Check axes against the first array's rank; for a 0-d array, axes 0 and -1 mean all axes (None), as in NumPy."""
     for k, parameter in enumerate(f.parameters):
         named = parameter.kind in ("axis", "axes") or (parameter.kind == "int" and parameter.name.startswith("axis"))
         if not named or values[k] is None or not isinstance(values[0], Node):

@@ -90,7 +90,7 @@ def foreign_character(text: str, at: int) -> ParseError:
     character = text[at]
     if character in "'\"":
         return _string(text, at)
-    if character.isalpha() and character.isascii():  # a name that a quote follows at once
+    if character.isalpha() and character.isascii():  # a name directly before a quote
         help = "strings are plain, with no prefix"
         return ParseError("a string with a prefix", "parse.string", text, (at, at + 1), help=help)
     shown = character if character.isprintable() and not character.isspace() else f"U+{ord(character):04X}"
@@ -101,7 +101,7 @@ def foreign_character(text: str, at: int) -> ParseError:
 
 
 def _ascii_name_help(text: str, at: int) -> str | None:
-    """The help for a name that is not ASCII: how to write it, and to pass its array under that name."""
+    """The help for a non-ASCII name: an ASCII name to use in the text and for the argument."""
     if not text[at].isidentifier():
         return None
     start = at - len(re.search(r"[A-Za-z0-9_]*$", text[max(at - 64, 0) : at]).group())  # type: ignore[union-attr]
@@ -113,7 +113,7 @@ def _ascii_name_help(text: str, at: int) -> str | None:
 
 
 def _ascii(character: str) -> str:
-    """A letter in ASCII: of a Greek one its name."""
+    """A letter in ASCII; for a Greek letter its name."""
     import unicodedata
 
     name = unicodedata.name(character, "")
@@ -168,7 +168,7 @@ def foreign_operator(text: str, word: str, at: int) -> ParseError:
 
 
 def foreign_word(text: str, word: str, at: int) -> ParseError:
-    """The error for a word of Python that the language does not have."""
+    """The error for a keyword of Python that the language does not have."""
     help = WORDS.get(word, "it is a word of Python's; use another name")
     if word == "is" and re.match(r"is\s+(not\s+)?None\b", text[at : at + 80]):
         help = "an array is never None: decide in Python which program to run, or leave the argument out"
@@ -176,7 +176,7 @@ def foreign_word(text: str, word: str, at: int) -> ParseError:
 
 
 def malformed_number(text: str, word: str, at: int) -> ParseError:
-    """The error for characters that start like a number and are none."""
+    """The error for characters that start like a number but are none."""
     lower = word.lower()
     if lower.startswith(("0x", "0o", "0b")):
         digits = {"x": "hexadecimal", "o": "octal", "b": "binary"}[lower[1]]
@@ -205,7 +205,7 @@ MEMBERS = {"newaxis": "None", "Inf": "inf", "infty": "inf", "NaN": "nan", "e": "
 
 
 def module_member(text: str, at: int) -> UnknownNameError | None:
-    """The error for a name that stands in a module, as in `np.exp(x)`; None where the name is no module's."""
+    """The error for a member of a module, as in `np.exp(x)`; None if there is no member access."""
     path = PATH.match(text, at)
     if path is None:
         return None
@@ -217,7 +217,7 @@ def module_member(text: str, at: int) -> UnknownNameError | None:
 
 
 def without_module(member: str, arguments: str) -> str:
-    """What to write for a member of a module."""
+    """The help for a member of a module: what to write without the module."""
     from .hints import function_hint, is_known
 
     if member in ("normal", "uniform"):

@@ -15,7 +15,7 @@ from ..ir.types import BOOL, DTYPES, DType
 
 
 def dim_of(x: Any) -> Dim | None:
-    """The extent that a value stands for: a literal integer, or arithmetic on sizes; else None."""
+    """The extent of a value: a literal integer, or arithmetic on sizes; None for anything else."""
     if isinstance(x, int) and not isinstance(x, bool):
         return x
     if not isinstance(x, Node):
@@ -33,7 +33,7 @@ def dim_of(x: Any) -> Dim | None:
 
 
 def _one_dim(x: Node, known: Mapping[Node, Dim | None]) -> Dim | None:
-    """`dim_of` a node, where those of its arguments are known."""
+    """`dim_of` a node, given those of its arguments."""
     if x.type.shape or x.type.dtype.kind != "i" or not x.type.weak:
         return None
     if x.op == "const":
@@ -70,8 +70,9 @@ CONSTANT_HELP = (
 
 
 def not_constant(error: ArgumentError, value: Any) -> ArgumentError:
-    """The error for a value that must be known before a kernel is made. It knows the arguments that the value is made
-    of alone (`shaped_by`): a call may take theirs for constants.
+    """The error for a value that must be known when the kernel is built.
+
+    Its `shaped_by` are the arguments that the value depends on: a call may retry with their values as constants.
     """
     inputs = [n for n in walk([value]) if n.op in ("param", "scalar")] if isinstance(value, Node) else []
     if not any(n.type.dtype.kind == "f" for n in inputs):
@@ -80,7 +81,7 @@ def not_constant(error: ArgumentError, value: Any) -> ArgumentError:
 
 
 def show_value(value: Any) -> str:
-    """A value as an error names it."""
+    """A value as an error message shows it."""
     if isinstance(value, Node):
         if value.op == "const":
             return str(value_of(value))
@@ -163,7 +164,7 @@ def optional_shape(b: Builder, name: str, value: Any) -> tuple[Dim, ...] | None:
 
 
 def _item(k: int, convert: Callable, b: Builder, name: str, value: Any):
-    """A part of a tuple; a fault in it remembers which."""
+    """Convert a part of a tuple; an error gets its index (`item`)."""
     try:
         return convert(b, name, value)
     except FusedslError as error:
@@ -220,7 +221,7 @@ KINDS: dict[str, Callable[[Builder, str, Any], Any]] = {
 
 
 def bool_hint(symbol: str, b: Builder, x: Node) -> DTypeError:
-    """`and`, `or` and `not` on numbers."""
+    """The error for `and`, `or` and `not` on numbers."""
     instead = {"and": "& or logical_and", "or": "| or logical_or", "not": "~ or logical_not"}[symbol]
     return DTypeError(
         f"{symbol} needs bools, not {b.describe(x.type)}",

@@ -45,7 +45,7 @@ def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collecti
 
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
-    """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
+    """The function definitions of a text that has nothing else, such as the prelude."""
     definitions = []
     for statement in _statements(text, None, ()):
         if not isinstance(statement, Definition):
@@ -62,7 +62,7 @@ def parse_definitions(text: str) -> tuple[Definition, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """`return a, b` or a bare `a, b`; a Program keeps its expressions only."""
+    """`return a, b` or a bare `a, b`, during parsing; ParsedText has the expressions only."""
 
     span: Span
     items: tuple[Expr, ...]
@@ -71,7 +71,7 @@ class Results:
 
 @dataclass(frozen=True, eq=False)
 class Parenthesized:
-    """An expression in brackets, while its surroundings still need to know where the brackets stand."""
+    """An expression in brackets, during parsing, with the span of the brackets."""
 
     span: Span
     inner: Expr
@@ -79,7 +79,7 @@ class Parenthesized:
 
 @dataclass(frozen=True, eq=False)
 class Keyword:
-    """`name=value`, until it is known to stand in a call."""
+    """`name=value`, during parsing, until it is known to be an argument."""
 
     span: Span
     name: Token
@@ -89,7 +89,7 @@ class Keyword:
 
 @cache
 def _parser():
-    """Lark's LALR parser; imported and built (about 55 ms) when the first text arrives. CompileError without Lark."""
+    """Lark's LALR parser, imported and built at the first text (measured: about 55 ms). CompileError without Lark."""
     try:
         from lark import Lark
         from lark.lexer import Lexer
@@ -97,7 +97,7 @@ def _parser():
         raise not_installed(missing) from None
 
     class NoLexer(Lexer):
-        """Tokens come from `tokenize`, so Lark needs no lexer of its own."""
+        """A pass-through lexer for Lark: `tokenize` makes the tokens."""
 
         def __init__(self, _): ...
         def lex(self, *_): ...
@@ -162,7 +162,7 @@ def _inner(part):
 
 
 def _value(part) -> Expr:
-    """The expression in `part`, which must be one that has a value: no tuple, list or string."""
+    """The expression in `part`; ParseError for a tuple, list or string, which are no values."""
     if type(part) is Parenthesized:
         part = part.inner
     if type(part) is Sequence:
@@ -176,7 +176,7 @@ def _value(part) -> Expr:
 
 
 class Actions:
-    """One method for each rule or alias of the grammar: the children that Lark found → a node."""
+    """Parser actions, one method for each rule or alias of the grammar: children → node."""
 
     def first(self, parts):
         return [parts[0]]
@@ -248,7 +248,7 @@ class Actions:
         span = (then.span[0], otherwise.span[1])
         return Conditional(span, word.start, _value(condition), _value(then), _value(otherwise))
 
-    # atoms and what follows them
+    # atoms, subscripts, attributes and calls
 
     def name(self, parts):
         return Name((parts[0].start, parts[0].end), parts[0].value)
@@ -365,7 +365,7 @@ def _target(part) -> Name:
 
 
 def _parameters(call: CallExpr) -> tuple[FormalParameter, ...]:
-    """The parameters of a definition, which the grammar reads as a call."""
+    """The parameters of a definition, which the grammar parses as a call."""
     parameters: list[FormalParameter] = []
     for argument in call.arguments:
         if argument.keyword is not None:

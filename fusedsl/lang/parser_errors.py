@@ -9,7 +9,7 @@ from .lexer import Token
 from .lexer_errors import without_module
 from .syntax import BinaryOp, CallArgument, Compare, Expr, Name, ParsedText, Span, show
 
-# What a statement does not start with, and what it may have been meant for.
+# Tokens that cannot start a statement, with help for each.
 STARTS = {
     "|": "write abs(x)",
     "if": "there are no if statements; write `a if c else b`, or where(c, a, b)",
@@ -21,7 +21,7 @@ STARTS = {
     ".": "a number starts with a digit, as in 0.5",
 }
 
-# Parts of these, which arrays may well be called by: refused where a function is called so.
+# Submodules: names that arrays may have too, so they are refused only before a member access.
 SUBMODULES = frozenset(["linalg", "fft", "random", "functional", "signal", "stats", "ndimage", "lax", "fd", "ne"])
 
 
@@ -51,7 +51,7 @@ def method(base: Expr, name: str, span: Span, arguments: tuple[CallArgument, ...
 
 
 def _member(base: Name, member: str, arguments: str) -> UnknownNameError:
-    """The error for a function by the name of a module that arrays are seldom called by, as in `linalg.norm(x)`."""
+    """The error for a member of a submodule, as in `linalg.norm(x)`."""
     message = f"{base.name} is no value: functions have no module"
     return UnknownNameError(message, "name.module", None, base.span, help=without_module(member, arguments))
 
@@ -62,16 +62,16 @@ def _operand(base: Expr) -> str:
 
 
 def stray_equals(span: Span) -> ParseError:
-    """The error for a = in brackets that gives no argument a name."""
+    """The error for a = in brackets that is no keyword argument."""
     help = "write == to compare, name=value for an argument"
     return ParseError("an = here names no argument", "parse.argument", None, span, help=help)
 
 
-MOST_SHOWN = 80  # characters of a chain of comparisons that its error shows again
+MOST_SHOWN = 80  # characters of a comparison chain that its error repeats
 
 
 def check_chains(program: ParsedText) -> None:
-    """ParseError where an operand between two comparisons is an & or | with no brackets: masks seldom mean that."""
+    """ParseError if an operand between two comparisons is an unbracketed & or |, which binds tighter than expected."""
     for chain in (part for part in program.parts if isinstance(part, Compare)):
         for k, middle in enumerate(chain.operands[1:-1], 1):
             bracketed = program.text[: middle.span[0]].rstrip().endswith("(")
@@ -93,7 +93,7 @@ def _ambiguous_chain(text: str, chain: Compare, k: int, middle: BinaryOp) -> Par
 
 
 def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> ParseError:
-    """The error for the last of `tokens`, where the grammar allows only `expected`."""
+    """The error for the last of `tokens`, given the terminals that the grammar expects."""
     token = tokens[-1]
     before = tokens[-2] if len(tokens) > 1 else None
     if before is None and token.type == "$END":
@@ -111,7 +111,7 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
 
 
 def _ends_too_early(text: str, tokens: list[Token], expected: set[str]) -> ParseError:
-    """The text, or its line, ends too early."""
+    """The error for a text or line that ends too early."""
     token, before = tokens[-1], tokens[-2]
     place = (token.start, token.start + 1)
     opened = _open_bracket(tokens[:-1])
@@ -148,7 +148,7 @@ def _open_bracket(tokens: list[Token]) -> Token | None:
 
 
 def _wrong_token(tokens: list[Token], expected: set[str]) -> tuple[str, str | None]:
-    """The message and the help line for a token that cannot stand after the one before it."""
+    """(message, help) for a token that cannot follow the one before it."""
     token, before = tokens[-1], tokens[-2] if len(tokens) > 1 else None
     value_needed = "NAME" in expected
     opened = _open_bracket(tokens[:-1])

@@ -1,4 +1,4 @@
-"""The composite functions of prelude.fd, each parsed when a text first calls it."""
+"""The prelude: composite functions in prelude.fd, each parsed when a text first calls it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .syntax import CallExpr, Compare, Definition, Literal, Name, postorder
 
 @cache
 def _sources() -> dict[str, str]:
-    """Name → its definition with the comment above it; blank lines separate definitions."""
+    """Function name → source of its definition with the comment above; blank lines separate definitions."""
     text = Path(__file__).with_name("prelude.fd").read_text(encoding="ascii")
     sources = {}
     for block in text.split("\n\n"):
@@ -23,17 +23,17 @@ def _sources() -> dict[str, str]:
 
 @cache
 def names() -> frozenset[str]:
-    """The functions that a text may call."""
+    """The public functions of the prelude."""
     return frozenset(name for name in _sources() if not name.startswith("_"))
 
 
 def own_source(name: str) -> str:
-    """The definition alone, in which the spans of its tree count."""
+    """The source of one definition, which the spans of its syntax tree refer to."""
     return _sources()[name]
 
 
 def source(name: str) -> str:
-    """The definition as it stands in prelude.fd with its comment, after the private ones it needs: ready to copy.
+    """The definition in prelude.fd with its comment, after the private functions it needs: ready to copy.
 
     >>> print(source("relu"), end="")
     # max(x, 0); NaN stays NaN
@@ -60,9 +60,9 @@ def _private_calls(name: str) -> list[str]:
 
 @cache
 def definition(name: str) -> Definition | None:
-    """The syntax tree of a function, the private ones (`_name`) included; None if there is none of this name.
+    """The syntax tree of a function, public or private (`_name`); None if there is none of this name.
 
-    Its spans count within its own lines of prelude.fd, not within a text that calls it.
+    Its spans refer to `own_source(name)`, not to a text that calls it.
     """
     if name not in _sources():
         return None
@@ -72,7 +72,7 @@ def definition(name: str) -> Definition | None:
 
 @cache
 def choices(name: str) -> dict[str, tuple[str, ...]]:
-    """The strings that each string parameter of a function accepts: its default, and what the body compares it with.
+    """The choices of each string parameter of a function: its default, and the strings that the body compares it with.
 
     >>> choices("gelu")
     {'approximate': ('none', 'tanh')}

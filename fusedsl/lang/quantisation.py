@@ -1,4 +1,4 @@
-"""The table's functions of quantised numbers: rounding to a scale, back again, and unpacking of words."""
+"""Built-in quantisation: quantize, dequantize, and unpack of sub-byte integers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WIDTHS = (1, 2, 4, 8, 16, 32)
 @function(dtype="dtype", axis="axis", group="int")
 def quantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
              axis: int | None = None, group: int | None = None):  # fmt: skip
-    """clip(rint(x / scale) + zero) in `dtype`; a scale for all, each place of `axis`, or each `group`."""
+    """clip(rint(x / scale) + zero) in `dtype`; one scale, one for each index of `axis`, or one for each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
         error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
@@ -46,7 +46,7 @@ def dequantize(b: Builder, x: Node, scale: Node, zero: Node | None = None, *, ax
 
 
 def _align_scales(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
-    """x, scale and zero point so that they broadcast: x in groups along an axis, or the others along it."""
+    """(x, scale, zero point) reshaped to broadcast: x split into groups along an axis, or the others aligned to it."""
     if group is not None:
         if group < 1:
             raise fail(
@@ -73,11 +73,11 @@ def _align_scales(b: Builder, x: Node, scale: Node, zero: Node | None, axis: int
     return x, _along_axis(b, scale, x, a), None if zero is None else _along_axis(b, zero, x, a)
 
 
-_GROUP = 5  # the operand
+_GROUP = 5  # the number of the operand `group`
 
 
 def _scale_of_groups(b: Builder, scale: Node, x: Node, axis: int, operand: int) -> Node:
-    """A scale for each group, with an axis for its elements."""
+    """A scale for each group, with an added axis of extent 1 for the group's elements."""
     if scale.type.rank not in (0, x.type.rank):
         error = ShapeError(
             f"{b.describe(scale.type)} has no number for each group of {b.describe(x.type)}",
@@ -89,13 +89,13 @@ def _scale_of_groups(b: Builder, scale: Node, x: Node, axis: int, operand: int) 
 
 
 def _along_axis(b: Builder, scale: Node, x: Node, axis: int) -> Node:
-    """A vector of scales along an axis of x; other shapes broadcast as they are."""
+    """A vector of scales aligned with an axis of x; other shapes broadcast unchanged."""
     after = x.type.rank - axis - 1
     return shapes.expand_dims(b, scale, list(range(1, after + 1))) if scale.type.rank == 1 and after else scale
 
 
 def _merge_groups(b: Builder, x: Node, axis: int | None, group: int | None) -> Node:
-    """The groups of an axis merged."""
+    """Merge the groups of an axis again."""
     if group is None:
         return x
     a = (x.type.rank - 2 if axis is None else axis) if axis is None or axis >= 0 else x.type.rank - 1 + axis
@@ -106,7 +106,7 @@ def _merge_groups(b: Builder, x: Node, axis: int | None, group: int | None) -> N
 
 @function(bits="int", signed="flag")
 def unpack(b: Builder, x: Node, bits: int = 4, signed: bool = True):
-    """The numbers of so many bits that words hold, lowest bits first; the last axis grows."""
+    """The numbers of `bits` bits packed in integers, lowest bits first; the last axis grows."""
     x = b.strong(x)
     word = x.type.dtype
     if word.kind not in "iu":

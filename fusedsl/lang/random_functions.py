@@ -1,4 +1,4 @@
-"""The table's random numbers: functions of a seed, a stream and the position in C order; there is no state."""
+"""Built-in random numbers: counter-based (Philox) functions of a seed, a stream and the index in C order; no state."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
 from .functions import function
 from .parameter_kinds import KINDS, dim_of, not_constant, show_value
 
-BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
+BITS = {FLOAT32: 24, FLOAT64: 53}  # random bits of a number in [0, 1)
 
 
 @function(x_or_shape="any", stream="array")
 def uniform(b: Builder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
-    """Random numbers in [0, 1), each from the seed, the stream and its position."""
+    """Random numbers in [0, 1), each computed from the seed, the stream and its index."""
     shape, kind = _shape_and_dtype(b, x_or_shape)
     return _to_unit_interval(
         b, _random_bits(b, "philox_pair" if kind is FLOAT64 else "philox_word", seed, stream, shape), kind
@@ -37,7 +37,7 @@ def normal(b: Builder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
 
 
 def _shape_and_dtype(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
-    """The shape that an array, a tuple or an integer asks for; float64 for an array of that, else float32."""
+    """(shape, dtype) from an array, a tuple or an integer; float64 for a float64 array, else float32."""
     if isinstance(x, Node) and dim_of(x) is None and (x.type.shape or not x.type.weak):
         return x.type.shape, FLOAT64 if x.type.dtype is FLOAT64 else FLOAT32
     if isinstance(x, tuple) or (isinstance(x, Node) and dim_of(x) is not None):
@@ -51,7 +51,7 @@ def _shape_and_dtype(b: Builder, x: Any) -> tuple[tuple[Dim, ...], DType]:
 
 
 def _random_bits(b: Builder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
-    """64 random bits for each element, or 32: neighbours share what a counter gives."""
+    """64 or 32 random bits for each element; neighbours share the output of one counter."""
     key, counter = (
         _integer_operand(b, seed, 0),
         _integer_operand(b, b.literal(stream) if isinstance(stream, int) else stream, 2),
@@ -70,7 +70,7 @@ def _integer_operand(b: Builder, x: Node, operand: int) -> Node:
 
 
 def _linear_index(b: Builder, shape: tuple[Dim, ...]) -> Node:
-    """The position in C order, of this shape."""
+    """The linear index in C order, for this shape."""
     total = shapes.broadcast_to(b, b.literal(0), shape)
     for axis, extent in enumerate(shape):
         line = b.elementwise("multiply", b.iota(extent), b.extent(product(shape[axis + 1 :])))
@@ -90,7 +90,7 @@ def _independent_pair(b: Builder, seed: Node, stream: Node | int, shape, kind: D
 
 
 def _to_unit_interval(b: Builder, bits: Node, kind: DType) -> Node:
-    """The upper bits of a word as a number in [0, 1): 32 bits for float32, 64 for float64."""
+    """A number in [0, 1) from the upper bits of a word: of 32 bits for float32, 64 for float64."""
     word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
     kept = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
     return b.elementwise("multiply", b.convert(kept, kind), b.literal(2.0 ** -BITS[kind]))

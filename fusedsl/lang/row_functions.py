@@ -1,6 +1,6 @@
-"""The table's functions that mix the elements of a row: scans, differences, sorting and the best k.
+"""Built-in row functions: scans, differences, trapezoid, sort and topk.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MOST_DIFFERENCES = 1024
 
 
 def _scan(b: Builder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
-    """A scan that adds or multiplies in `dtype`, or as reductions do."""
+    """A sum or product scan in `dtype`, or in the dtype that reductions accumulate in."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
     scanned = row_ops.scan(b, fold, x, axis)
@@ -50,7 +50,7 @@ def cumulative_prod(b: Builder, x: Node, axis: int | None = None, *, dtype: DTyp
 
 
 def _with_initial(b: Builder, scanned: Node, axis: int | None, first: int | None) -> Node:
-    """A scan with the value that it starts from in front, where there is to be one."""
+    """A scan, with its initial value prepended if `first` is given."""
     if first is None:
         return scanned
     a = 0 if axis is None else shapes.normalize_axis(b, scanned, axis)
@@ -92,7 +92,7 @@ def diff(b: Builder, x: Node, n: int = 1, axis: int = -1, *, prepend: Node | Non
 
 @function(x="array | None", axis="int")
 def trapezoid(b: Builder, y: Node, x: Node | None = None, dx: Node | float = 1.0, axis: int = -1):
-    """The integral of samples along an axis by the trapezoidal rule; `x` are their places, else they are `dx` apart."""
+    """The integral of samples along an axis by the trapezoidal rule, at positions `x`, or with spacing `dx`."""
     if y.type.rank == 0:
         message = f"{b.describe(y.type)} has no axis to integrate along"
         raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
@@ -118,7 +118,7 @@ def _neighbours(b: Builder, x: Node, axis: int) -> tuple[Node, Node]:
 
 
 def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
-    """What is put before or behind an array: of its shape but for the axis, where a number counts once."""
+    """The array to prepend or append: of the array's shape except for the axis; a number is broadcast to extent 1."""
     if edge is None or edge.type.rank:
         return edge
     shape = tuple(1 if a == axis else d for a, d in enumerate(x.type.shape))
@@ -127,13 +127,13 @@ def _edge(b: Builder, edge: Node | None, x: Node, axis: int) -> Node | None:
 
 @function(blame="k", k="int", axis="int")
 def topk(b: Builder, x: Node, k: int, axis: int = -1):
-    """Values and positions of the `k` largest of the last axis, the first among equals first."""
+    """Values and indices of the `k` largest elements of the last axis; among equals the first comes first."""
     _check_last_axis(b, "topk", x, axis, 2)
     return row_ops.ranked(b, x, True, k)
 
 
 def _check_last_axis(b: Builder, name: str, x: Node, axis: int, operand: int = 1) -> None:
-    """Only rows are sorted; `operand` is the axis."""
+    """Unsupported unless `axis` is the last one; `operand` is the number of the axis argument."""
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
         help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
@@ -144,13 +144,13 @@ def _check_last_axis(b: Builder, name: str, x: Node, axis: int, operand: int = 1
 
 @function(axis="int", descending="flag", stable="flag")
 def sort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The last axis in order, stable; NaN counts as the largest."""
+    """The last axis sorted, stable; NaN counts as the largest."""
     _check_last_axis(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: Builder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The positions that sort the last axis, stable."""
+    """The indices that sort the last axis, stable."""
     _check_last_axis(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]

@@ -22,7 +22,7 @@ from .syntax import Compare, Expr, Literal, Name, ParsedText, Subscript, postord
 
 @dataclass(frozen=True)
 class PairAxes:
-    """The axes of a value in a score or mask text: which belong to the pair (b, h, i, j), and which to unindexed arrays."""
+    """Axes of a value in a score or mask text: those of the pair (b, h, i, j), and those of unindexed arrays."""
 
     per_pair: bool = False  # one value for each pair, computed from the score or from b, h, i and j
     unindexed: int = 0  # so many trailing axes belong to arrays that were not read at b, h, i and j
@@ -57,30 +57,30 @@ class ArrayReads:
 
     # -- arrays that are read at an index
 
-    def check_subscript(self, node: Subscript, frame: Environment) -> None:
+    def check_subscript(self, node: Subscript, env: Environment) -> None:
         """Check the axes of an array that are read at plain b, h, i or j: a call compares their extents."""
-        array = _array(self.text, node.value, frame)
+        array = _array(self.text, node.value, env)
         if array is None or any(isinstance(part, Literal) and part.value in (None, ...) for part in node.indices):
             return
-        names = (_name(frame, node.value), *map(show, node.indices))
+        names = (_name(env, node.value), *map(show, node.indices))
         for axis, (part, have) in enumerate(zip(node.indices, array.type.shape)):
-            value = frame.values.get(part.name) if isinstance(part, Name) else None
+            value = env.values.get(part.name) if isinstance(part, Name) else None
             if index := self.index_names.get(value):  # type: ignore[arg-type]
                 dims = (have, self.extents[index], axis, *self.extents.values())
-                check = Check("reach", dims, index, (array.type,), names, _site(self.text, frame, part))
+                check = Check("reach", dims, index, (array.type,), names, _site(self.text, env, part))
                 self.builder.checks.append(check)
 
     # -- arrays without an index
 
-    def check_aligned(self, x: Node, node: Expr, frame: Environment) -> None:
-        """Check that an array without an index, aligned with [i, j] or [j], has no other meaning: a call compares extents."""
+    def check_aligned(self, x: Node, node: Expr, env: Environment) -> None:
+        """Check that an array without an index, aligned with [i, j] or [j], has no other meaning."""
         parts = postorder(node)
-        reads = (part for part in parts if (array := _array(self.text, part, frame)) and _same_shape(array, x))
+        reads = (part for part in parts if (array := _array(self.text, part, env)) and _same_shape(array, x))
         part = next(reads, node)
-        name = _name(frame, part) if isinstance(part, Name) else ""
+        name = _name(env, part) if isinstance(part, Name) else ""
         dims = (*x.type.shape, *self.extents.values())
         self.builder.checks.append(
-            Check("reading", dims, self.text.name, (x.type,), (name,), _site(self.text, frame, part))
+            Check("reading", dims, self.text.name, (x.type,), (name,), _site(self.text, env, part))
         )
 
     def indexed_form(self, name: str, array: Node) -> str | None:
@@ -128,9 +128,9 @@ def _is_bound(end: Expr, x: Name) -> bool:
     return x.name in PLACES and not indices
 
 
-def _array(text: PairText, part: Any, frame: Environment) -> Node | None:
+def _array(text: PairText, part: Any, env: Environment) -> Node | None:
     """The array, or value computed from arrays alone, that a name stands for."""
-    value = frame.values.get(part.name) if isinstance(part, Name) else None
+    value = env.values.get(part.name) if isinstance(part, Name) else None
     axes = text.pair_axes.get(value) if isinstance(value, Node) else None
     return value if axes is not None and axes.unindexed and not axes.per_pair else None
 
@@ -139,10 +139,10 @@ def _same_shape(array: Node, x: Node) -> bool:
     return array.type.shape == x.type.shape
 
 
-def _name(frame: Environment, part: Any) -> str:
-    return operand_name(frame, part) or part.name
+def _name(env: Environment, part: Any) -> str:
+    return operand_name(env, part) or part.name
 
 
-def _site(text: PairText, frame: Environment, part: Any) -> Site:
-    span, caret = source_span(frame, part, part.span[0])
-    return Site(text.text, span, caret, inline_trail(frame, part))
+def _site(text: PairText, env: Environment, part: Any) -> Site:
+    span, caret = source_span(env, part, part.span[0])
+    return Site(text.text, span, caret, inline_trail(env, part))

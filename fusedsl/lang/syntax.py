@@ -1,7 +1,7 @@
-"""The syntax tree of a text: frozen nodes that know where they stand in it, a walk, and a printer.
+"""Syntax tree of a text: frozen nodes with source spans, a traversal, and a printer.
 
-Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so walk them with `postorder`,
-never by recursion. Every offset counts characters of the text; a span is (start, end).
+Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so traverse them with `postorder`, never
+by recursion. Offsets count characters of the text; a span is (start, end).
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Assign:
 
 @dataclass(frozen=True, eq=False)
 class ParsedText:
-    """A whole text: its statements in order, then the expressions that are its results."""
+    """The syntax tree of a whole text: its statements in order, then its result expressions."""
 
     text: str
     statements: tuple[Assign | Definition, ...]
@@ -172,7 +172,7 @@ class ParsedText:
 
     @property
     def parts(self) -> Iterator[Node]:
-        """Every part of every expression, in the order of the text; of functions their bodies."""
+        """All nodes of all expressions, in the order of the text; function bodies included."""
         roots = (s.body if isinstance(s, Definition) else s.value for s in self.statements)
         return (part for root in (*roots, *self.results) for part in postorder(root))
 
@@ -182,7 +182,7 @@ Node = Expr | Slice | CallArgument
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The node's parts in the order of the text."""
+    """The children of a node, in the order of the text."""
     match node:
         case BinaryOp():
             return (node.left, node.right)
@@ -206,9 +206,9 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def postorder(root: Node) -> Iterator[Node]:
-    """Every node below and including `root`, parts before the whole, left to right, without recursion.
+    """All nodes of the subtree in postorder, left to right, without recursion.
 
-    A caller that keeps a stack of results pops `len(children(node))` of them at each node.
+    A caller with a stack of results pops `len(children(node))` of them at each node.
     """
     preorder: list[Node] = []
     stack = [root]
@@ -220,9 +220,9 @@ def postorder(root: Node) -> Iterator[Node]:
 
 
 def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:
-    """The values that are read before they are assigned, each with the span of its first reading, in that order.
+    """The free names of a text, each with the span of its first read, in that order.
 
-    A function's parameters are its own; its other names are bound where it is defined.
+    The parameters of a function are bound; its other names are bound at its definition.
     """
     free: dict[str, Span] = {}
     assigned: set[str] = set()
@@ -246,7 +246,7 @@ def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:
     return tuple(free.items())
 
 
-# How tightly each form binds, loosest first. A part that binds less than its place asks for is printed in brackets.
+# Precedence levels, loosest first. The printer puts brackets around a part with lower precedence than its context.
 CONDITIONAL, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, POWER, POSTFIX, ATOM = range(15)
 LEVELS = {OR: "or", AND: "and", BITOR: "|", BITXOR: "^", BITAND: "&", SHIFT: "<< >>", SUM: "+ -", PRODUCT: "* / // % @"}
 BINDING = {op: level for level, ops in LEVELS.items() for op in ops.split()} | {"**": POWER}
@@ -273,7 +273,7 @@ Piece = str | tuple[Node, int]
 
 
 def show(node: Node | Assign | Definition) -> str:
-    """The node as text again, with no bracket that its meaning does not need; ASCII only.
+    """The node as text, with the fewest brackets; ASCII only.
 
     >>> from fusedsl.lang.parse import parse
     >>> show(parse("((a)+(b*c))*-(d**2)").results[0])
@@ -300,7 +300,7 @@ def show(node: Node | Assign | Definition) -> str:
 
 
 def _pieces(node: Node) -> list[Piece]:
-    """The node's print as strings and parts, each part with the binding that its place asks for."""
+    """A node's text as strings and (child, minimum precedence) pairs."""
     match node:
         case Literal():
             return [node.source]

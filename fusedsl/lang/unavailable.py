@@ -1,11 +1,11 @@
-"""Functions of NumPy, SciPy, torch and JAX that no text has and that no line of one replaces: what to do about each."""
+"""Unavailable functions of NumPy, SciPy, torch and JAX, which no text can replace, with help for each family."""
 
 from __future__ import annotations
 
 import sys
 
 UNAVAILABLE = "it is not available in fusedsl: compute it outside, and pass the result"
-# (what to do, names)
+# (help, names)
 FAMILIES: tuple[tuple[str, str], ...] = (
     (
         "there are no complex numbers: compute it outside, and pass the result",
@@ -33,18 +33,18 @@ HELP = {name: help for help, names in reversed(FAMILIES) for name in names.split
 
 
 def unavailable_help(name: str) -> str | None:
-    """What to do about a function of another library that fusedsl does not have; None for a name that none has.
+    """The help for a function that fusedsl does not have; None for a name that no known library has.
 
-    >>> outside("det")
+    >>> unavailable_help("det")
     'matrices are decomposed outside: pass the result; products, norms and traces are there'
-    >>> outside("percentileofscore") is None
+    >>> unavailable_help("percentileofscore") is None
     True
     """
     return HELP.get(name) or (UNAVAILABLE if _is_in_a_library(name) else None)
 
 
 def _is_in_a_library(name: str) -> bool:
-    """Whether a library that is there has a function of this name."""
+    """True if an imported library has a function of this name."""
     homes = ("numpy", "numpy.linalg", "numpy.fft", "torch", "torch.nn.functional", "torch.special", "scipy.special",
              "scipy.stats", "scipy.signal", "scipy.ndimage", "jax.numpy", "jax.nn", "jax.lax")  # fmt: skip
     members = (getattr(sys.modules.get(home), name, None) for home in homes)

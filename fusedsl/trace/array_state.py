@@ -1,4 +1,4 @@
-"""What a traced array holds: a value of its own or a view of another's, and what writing does to both."""
+"""The state of a traced array: its own value or a view of another array, and the effect of writes on both."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check_cast(new: Node, to: DType, casting: str) -> None:
-    """DTypeError where NumPy's rule `casting` does not let a value become one of dtype `to`."""
+    """DTypeError if NumPy's rule `casting` forbids a cast of the value to dtype `to`."""
     if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
         raise DTypeError(f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype")
     if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
@@ -25,7 +25,7 @@ def check_cast(new: Node, to: DType, casting: str) -> None:
 
 
 class ArrayState:
-    """The value of one array of a trace, as it changes."""
+    """The current value of one traced array, replaced by each write (functionalisation)."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class ArrayState:
 
     @property
     def rebinds(self) -> bool:
-        """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
+        """True if `+=` binds a new value, as for Python numbers and NumPy scalars; False if it writes in place."""
         if self._base is not None:
             return self._base.rebinds
         return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
 
     @property
     def node(self) -> Node:
-        """The value now."""
+        """The current value."""
         if self._base is not None and self._version_read != self._base.version:
             assert self._view is not None
             if not self._view.certain:
@@ -77,7 +77,7 @@ class ArrayState:
         return self.writes if self._base is None else self._base.version
 
     def viewed(self, view: View) -> Any:
-        """A view of this array; faults belong to the line that asks for it."""
+        """A view of this array; errors point at the line that creates it."""
         with self.recorder.at_user_line():
             return type(self)(self.recorder, None, base=self, view=view)
 
@@ -87,18 +87,18 @@ class ArrayState:
     # -- writing in place
 
     def _write(self, new: Node, casting: str) -> None:
-        """Take a new value, in the dtype and shape that it has."""
+        """Write a value, cast and broadcast to this array's dtype and shape."""
         b, mine = self.recorder.builder, self.node.type
         self._check_cast(new, casting)
         exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
         self._store(shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape))
 
     def _check_cast(self, new: Node, casting: str) -> None:
-        """DTypeError where NumPy would not cast `new` to this array's dtype."""
+        """DTypeError if NumPy would not cast `new` to this array's dtype."""
         check_cast(new, self.node.type.dtype, casting)
 
     def _store(self, value: Node) -> None:
-        """The new value; a view's goes into its base."""
+        """Set the value; a view writes through to its base."""
         if self._base is not None:
             assert self._view is not None
             if not self._view.certain and self._release_base():
@@ -122,7 +122,7 @@ class ArrayState:
         self.writes += 1
 
     def _release_base(self) -> bool:
-        """Make a copy of what may be a view, so that nobody may read the original any more; False if the caller may."""
+        """Detach a possible view from its base, which no one may read afterwards; False if the caller can read it."""
         root = self
         while root._base is not None:
             root = root._base
@@ -132,11 +132,11 @@ class ArrayState:
         return True
 
     def _from_number(self, value: Node) -> Node:
-        """A value to assign; of a number, what the library makes of it in this array's dtype."""
+        """A value to assign; the library decides how a number converts to this array's dtype."""
         return value
 
     def _assignable(self, value: Node) -> Node:
-        """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
+        """A value to assign, without leading axes of extent 1 that the target lacks, as in NumPy."""
         value = self._from_number(value)
         extra = max(0, value.type.rank - self.node.type.rank)
         droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]

@@ -1,7 +1,7 @@
-"""What `x[mask]` is in a traced function: elements whose number only the kernel knows, so that they never stand alone.
+"""Boolean selection, `x[mask]`, in a traced function: the number of elements is data-dependent, so it has no shape.
 
-They may be computed with one by one, reduced whole, and written back to where the same mask picks them. Whatever asks
-for more gets the refusal of `x[mask]`, at its line.
+Elementwise functions, whole reductions and writes back through the same mask are traced; anything else is refused, at
+the line of `x[mask]`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .tracer import Tracer
 UNARY = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert, "abs": operator.abs}
 REDUCTIONS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "any", "all"])
 ALIASES = {"amax": "max", "amin": "min"}
-# Methods and functions of each element, beside NumPy's ufuncs.
+# Elementwise methods and functions other than NumPy's ufuncs.
 NUMPY_METHODS = frozenset(["astype", "clip", "round", "copy", "conj"])
 TORCH_METHODS = frozenset([
     "to", "float", "double", "half", "bfloat16", "long", "int", "bool", "type", "clone", "detach", "contiguous",
@@ -34,14 +34,14 @@ LOSSES = frozenset([
 
 
 def select(array: Any, mask: Any, fault: FusedslError) -> BooleanSelection:
-    """A copy of the elements that a mask of the first axes picks; `fault` refuses what needs their number."""
+    """The elements that a mask of the leading axes selects; `fault` is raised if their number is needed."""
     array, mask = (x.recorder.tracer(x.node) for x in (array, mask))
     behind = array.ndim - mask.ndim
     return BooleanSelection(array, mask[(..., *[None] * behind)] if behind else mask, mask, fault)
 
 
 class BooleanSelection:
-    """`values` have the shape of the whole array, and count where the `mask`, of as many axes, does."""
+    """Selected elements: `values` have the whole array's shape, `mask` broadcasts to it, `key` is the original mask."""
 
     __array_priority__ = 2000
 
@@ -49,7 +49,7 @@ class BooleanSelection:
         self.__dict__.update(values=values, mask=mask, key=key, fault=fault, node=mask.node)
 
     def _elementwise(self, function: Callable[..., Any], *operands: Any) -> BooleanSelection:
-        """A function of elements, each picked by this mask, and of numbers."""
+        """An elementwise function of selections by this mask and of numbers."""
         result = function(*map(self._operand, operands))
         return BooleanSelection(result, self.mask, self.key, self.fault)
 
@@ -63,7 +63,7 @@ class BooleanSelection:
         return x
 
     def _reduce(self, name: str, axis: Any = None, **named: Any) -> Any:
-        """Over all that is picked; of rows that a vector picks, over the first axis too."""
+        """Reduce all selected elements; rows that a vector selects reduce along the first axis too."""
         axis = named.pop("dim", axis)
         if named.keys() - {"ddof", "correction", "unbiased", "dtype"} or axis not in (
             (None, 0) if self.key.ndim == 1 else (None,)
@@ -129,7 +129,7 @@ class BooleanSelection:
 
 
 def _operators() -> None:
-    """Give Picked Python's operators; those in place come from the plain ones, as `x[mask] += 1` takes them."""
+    """Add Python's operators to BooleanSelection; `x[mask] += 1` falls back to the binary ones."""
     for python in (*BINARY, *COMPARE):
         plain = getattr(operator, f"__{python}__")
         setattr(

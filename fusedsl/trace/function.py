@@ -1,4 +1,4 @@
-"""A Python function to a graph: calls the function once with tracers in place of its arrays and numbers."""
+"""Tracing of a Python function to a graph: one call with tracers in place of its arrays and numbers."""
 
 from __future__ import annotations
 
@@ -24,71 +24,67 @@ from .recorder import Recorder, concrete
 from .torch.size import TorchSize
 from .tracer import Tracer
 
-# what is not looked into for traced arrays
+# types that are not searched for traced arrays
 OPAQUE = (types.ModuleType, type, types.BuiltinFunctionType, str, bytes, int, float, complex)
 
 
 @dataclass(frozen=True)
 class ResultRef:
-    """A result of the function that is result `index` of the graph; a `number` is returned as Python's."""
+    """A leaf of the template: result `index` of the graph."""
 
     index: int
-    number: bool = False
+    number: bool = False  # returned as a Python number
 
 
 @dataclass(frozen=True)
 class ArgumentRef:
-    """A result of the function that is its own argument `index`, written or not."""
+    """A leaf of the template: the function returns its own argument `index`."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Traced:
-    """What a function does to arguments of one signature, and what that holds under.
+    """The trace of a function for arguments of one signature, and its guards.
 
-    `template` has the structure of what the function returns (tuples, lists, dicts), with `ResultRef`, `ArgumentRef` and
-    `ConstantArray` at its leaves; anything else is returned as it is. `writes` are pairs (argument, result of the graph):
-    arrays of the caller that the function changes. `captures` are arrays that it reads from outside, as further
-    arguments of the graph after its own; where no argument is an array, one of them says whose arrays it returns. A
-    call may reuse the trace where `guards` (is this extent 1) and `conditions` (nodes on extents with the value they
-    had) hold, the numbers of `baked` (argument → value) are the same, and `state_guards` (names outside the function) are
-    unchanged.
+    A call reuses it if `guards`, `conditions` and `state_guards` hold and the numbers in `baked` are the same.
     """
 
     graph: Graph
-    template: Any
-    writes: tuple[tuple[int, int], ...]
-    captures: tuple[Any, ...]
-    guards: Mapping[Dim, bool]
-    conditions: tuple[tuple[Node, bool | int | float], ...]
-    baked: Mapping[int, bool | int | float]
-    state_guards: tuple[Guard, ...]
+    template: Any  # the return value's structure; leaves: ResultRef, ArgumentRef, ConstantArray, or a value itself
+    writes: tuple[tuple[int, int], ...]  # (argument, result of the graph) for each argument written in place
+    captures: tuple[
+        Any, ...
+    ]  # arrays from outside: further arguments of the graph (without array arguments, an example)
+    guards: Mapping[Dim, bool]  # whether an extent is 1
+    conditions: tuple[tuple[Node, bool | int | float], ...]  # nodes on extents, with the value they had
+    baked: Mapping[int, bool | int | float]  # numbers that decided a branch or shape: argument → value
+    state_guards: tuple[Guard, ...]  # globals, cells and attributes that the function read
 
     def unchanged(self) -> bool:
-        """Whether every name that the function reads from outside still has the value it had."""
-        return all(read.is_valid() for read in self.state_guards)
+        """True if every global, cell and attribute that the function read still has its value."""
+        return all(guard.is_valid() for guard in self.state_guards)
 
     def applies(self, extents: Mapping[Symbol, int], numbers: Mapping[int, Any]) -> bool:
-        """Whether a call with these extents and numbers (argument → value) takes the same way through the function."""
+        """True if a call with these extents and numbers (argument → value) takes the same path through the function."""
         if any(type(numbers.get(k)) is not type(v) or numbers[k] != v for k, v in self.baked.items()):
             return False
         return all(concrete(node, self.baked, extents) == value for node, value in self.conditions)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was traced: NumPy computed what the function returns, from the numbers that it was given."""
+        """True if nothing was traced: NumPy computed all results from the numbers among the arguments."""
         constants: list[ConstantArray] = []
-        _map_leaves(self.template, lambda one: constants.append(one) or one, ConstantArray)  # type: ignore[func-returns-value]
+        _map_leaves(self.template, lambda leaf: constants.append(leaf) or leaf, ConstantArray)  # type: ignore[func-returns-value]
         return bool(constants and self.baked) and not self.graph.results
 
     def rebuild(self, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
-        """What the function returns, from the graph's results and the caller's arguments."""
+        """The return value of the function, from the graph's results and the caller's arguments."""
         return _instantiate(self.template, results, arguments)
 
 
 def leaves(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Parameter]:
-    """The parameters of a call in their order: its positional arguments, then its keywords, depth first."""
+    """The parameters of a call, depth first: positional arguments, then keywords."""
     parameters: list[Parameter] = []
     _map_leaves((tuple(arguments), dict(keywords)), lambda p: parameters.append(p) or p, Parameter)  # type: ignore[func-returns-value]
     return parameters
@@ -107,12 +103,14 @@ def trace(
 ) -> Traced:
     """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
 
-    Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
-    passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
-    used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
-    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more, `example` an array of the
-    call (None: NumPy's), whose library has its own rules. Raises TraceError where the function asks for the value of
-    an array.
+    Parameters may be nested in tuples, lists and dicts; they are numbered in the order of `leaves`. All other values
+    are passed unchanged, so they must be part of the signature. Raises TraceError if the function needs the value of an
+    array.
+
+    - `numbers`: values of the scalars (argument → value), used only if a branch or shape needs them
+    - `immutable`: arguments that `+=` does not write (NumPy scalars; weak numbers never are written)
+    - `aliases`: arguments that are the same object as an earlier one
+    - `example`: an array of the call, whose library's rules apply (None: NumPy)
     """
     parameters, aliases = tuple(leaves(arguments, keywords)), aliases or {}
     given = parameters, extents, numbers, options, immutable, aliases
@@ -123,7 +121,7 @@ def trace(
 
 
 def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str, Any], recorder: Recorder) -> Traced:
-    """What one call of the function gave to a recorder."""
+    """Call the function once with the recorder's tracers, and collect the graph, template, writes and guards."""
     tracers = iter(recorder.arguments)
     rewriter = FunctionRewriter(recorder)
     with recorder.tracing(function), rewriter.restored_on_error():
@@ -132,7 +130,7 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
             rewriter.wrap_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
         )
         result = traced(*positional, **named)
-        if recorder.pending_error is not None:  # the function caught it, and went another way than it would have
+        if recorder.pending_error is not None:  # the function caught it, and took another branch than it would have
             raise recorder.pending_error
         _map_leaves(result, _refuse_selection, BooleanSelection)
         nodes: list[Node] = []
@@ -162,7 +160,7 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
 
 
 def _check_result(template: Any) -> None:
-    """TraceError for what would carry traced arrays out of the trace: they are in other things than containers."""
+    """TraceError if a result holds traced arrays in something that is no container, as a generator or closure."""
 
     def left(value: Any) -> Any:
         if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _reaches_tracer(value):
@@ -177,7 +175,7 @@ def _check_result(template: Any) -> None:
 
 
 def _reaches_tracer(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a traced array is within reach of a value."""
+    """True if a tracer is reachable from a value."""
     if type(value) is Tracer or issubclass(type(value), Tracer):
         return True
     if depth == 0 or isinstance(value, (ResultRef, ArgumentRef, *OPAQUE)):
@@ -205,7 +203,7 @@ def _result_leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Resul
 
 
 def _map_leaves(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
-    """`value` with every `leaf` in its tuples, lists and dicts changed; of `object`, all that is no such container."""
+    """`value` with `change` applied to each `leaf` in its tuples, lists and dicts; `object`: to all non-containers."""
     if leaf is not object and isinstance(value, leaf):
         return change(value)
     if type(value) in (tuple, list):
@@ -230,11 +228,11 @@ def _map_leaves(value: Any, change: Callable[[Any], Any], leaf: type | tuple[typ
 
 
 def _key(key: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
-    """A dict's key: no array, and looked at where everything is."""
+    """A dict key: changed only if `leaf` is `object`."""
     return change(key) if leaf is object else key
 
 
-TEMPLATE_LEAVES = (ResultRef, ArgumentRef, ConstantArray)  # what stands in a template
+TEMPLATE_LEAVES = (ResultRef, ArgumentRef, ConstantArray)
 
 
 def _instantiate(template: Any, results: Sequence[Any], arguments: Sequence[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Functions made again for a trace: with the modules, arrays and objects that they name seen through proxies."""
+"""Rewrites functions for a trace: copies of them whose globals, closures and defaults are proxies and tracers."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:
 
 
 class FunctionRewriter:
-    """The functions and values of one trace that stand for those outside, and what they read there.
+    """The replacements of outside functions and values in one trace, and the guards on what they read.
 
-    NumPy dispatches on tracers by itself, except where no argument is an array; CuPy does for ufuncs alone; torch's
-    functions do, but isinstance does not. So modules, and functions taken from them, are replaced by proxies that take
-    over the calls that get a tracer; Python functions, methods and partials of the user's are made again likewise, and
-    so are lists, dicts and objects that hold arrays. Anything else is left as it is.
+    NumPy dispatches on tracers, unless no argument is an array; CuPy dispatches for ufuncs only; torch's functions
+    dispatch, but isinstance does not. So modules and their functions become proxies that intercept calls with a tracer.
+    User functions, methods and partials are copied with such globals, and lists, dicts and objects that hold arrays are
+    copied with tracers. All other values are used directly.
     """
 
     def __init__(self, recorder: Recorder):
@@ -66,11 +66,11 @@ class FunctionRewriter:
             )
         self.copies = ContainerCopies(self.rewrite, self.proxy_of)
         self._rewritten: dict[int, Any] = {}
-        self._alive: list[Any] = []  # what _made knows by id
+        self._alive: list[Any] = []  # the keys of _rewritten are ids: keeps their objects alive
         self._scopes: list[tuple[Any, Any, dict[str, Any]]] = []
 
     def rewrite(self, f: Callable) -> Callable:
-        """A function, method or partial that sees proxies and tracers where it names what is outside."""
+        """A copy of a function, method or partial whose outside names are proxies and tracers."""
         if isinstance(f, types.MethodType):
             self.read({"self": f.__self__}, "self", f.__self__)
             return types.MethodType(self.rewrite(f.__func__), self.proxy_of(f.__self__))
@@ -115,12 +115,12 @@ class FunctionRewriter:
         self._alive.append(value)
 
     def read(self, scope: Any, name: str, value: Any) -> None:
-        """Remember what a name outside stands for."""
+        """Guard a name outside, with a snapshot of its value."""
         self.state_guards.append(Guard(scope, name, snapshot(value), value))
         self.side_effects.remember(value)
 
     def read_class(self, kind: type) -> None:
-        """Remember the plain attributes of a class of the user's."""
+        """Guard the plain attributes of a user class."""
         if id(kind) in self._rewritten:
             return
         self._remember(kind, kind)
@@ -130,7 +130,7 @@ class FunctionRewriter:
                     self.read(vars(base), name, value)
 
     def proxy_of(self, value: Any) -> Any:
-        """What the trace sees in place of a value from outside."""
+        """The proxy, copy or tracer for a value from outside; the value itself if none is needed."""
         if isinstance(value, types.ModuleType):
             return self._module(value)
         if type(value).__module__ in RANDOM_MODULES:
@@ -171,7 +171,7 @@ class FunctionRewriter:
         )
 
     def _wrap_container(self, value: Any) -> Any:
-        """A container that holds arrays, or an object, with what the trace sees inside of it."""
+        """A copy of a container or object, with proxies for its parts; itself if it holds no arrays or functions."""
         if id(value) in self._rewritten:
             return self._rewritten[id(value)]
         if is_object(value):
@@ -196,7 +196,7 @@ class FunctionRewriter:
         return self.copies.track(replacement)
 
     def wrap_argument(self, value: Any, tracer: Callable[[], Tracer]) -> Any:
-        """An argument of the call, with tracers in place of its Parameters."""
+        """An argument of the call, with tracers in place of Parameters."""
         if isinstance(value, Parameter):
             return tracer()
         if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -214,7 +214,7 @@ class FunctionRewriter:
 
     @contextmanager
     def restored_on_error(self):
-        """Leave no traced value outside where the trace fails."""
+        """Restore mutated lists and dicts if the trace fails."""
         try:
             yield
         except BaseException:
@@ -222,7 +222,7 @@ class FunctionRewriter:
             raise
 
     def write_back(self) -> None:
-        """After the trace: plain values that the function gave to names outside go there; traced arrays cannot."""
+        """Write plain values back to outside names after the trace; TraceError if one is a traced array."""
         self.side_effects.write_back()
         self.copies.write_back()
         for outside, inside, before in self._scopes:
@@ -242,7 +242,7 @@ class FunctionRewriter:
 
 
 def _may_use_arrays(f: Any) -> bool:
-    """Whether a function may use arrays: the standard library's and this package's do not."""
+    """True if a function may use arrays: not one of the standard library or this package."""
     f = f.func if isinstance(f, functools.partial) else f
     root = (getattr(f, "__module__", None) or "").split(".")[0]
     return root not in sys.stdlib_module_names and root != __name__.split(".")[0]
@@ -253,7 +253,7 @@ def _cells(f: types.FunctionType) -> tuple[types.CellType, ...]:
 
 
 def _names(code: types.CodeType) -> list[str]:
-    """The global names of a function and of the functions inside it (`co_names` has those of attributes, too)."""
+    """The global names of a function and its nested functions (`co_names` would include attributes)."""
     steps = dis.get_instructions(code)
     names = dict.fromkeys(step.argval for step in steps if "GLOBAL" in step.opname or step.opname == "LOAD_NAME")
     for constant in code.co_consts:

@@ -1,4 +1,4 @@
-"""What a trace takes for granted of names outside of it: snapshots of values, compared again at each call."""
+"""Guards of a trace on Python state: snapshots of globals, closure cells and attributes, compared at each call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAIN = (int, float, str, bytes, type(None))
 
 
 class Unchanged:
-    """An object as the part of a snapshot that only the same object equals."""
+    """A snapshot of an object by identity: equal only to a snapshot of the same object."""
 
     __slots__ = ("value",)
 
@@ -32,8 +32,8 @@ class Unchanged:
 
 
 def snapshot(value: Any, depth: int = 4) -> Any:
-    """What a trace takes for granted of a value, to be compared later: plain values, and the plain values that
-    containers and objects hold, by value; everything else by identity."""
+    """A comparable snapshot of a value: plain values, also those in containers and objects, by value; all else by
+    identity."""
     if isinstance(value, PLAIN):
         return type(value), repr(value) if isinstance(value, float) else value
     if depth == 0:
@@ -52,7 +52,7 @@ def snapshot(value: Any, depth: int = 4) -> Any:
 
 
 def _object(value: Any, depth: int) -> Any:
-    """Objects that compare by value are taken by value; of the user's others, what they hold."""
+    """A snapshot of an object: by value if it is hashable by value; for other user objects, of their attributes."""
     kind = type(value)
     held = attributes_of(value) if is_user_class(kind) else None
     by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
@@ -65,12 +65,11 @@ def _object(value: Any, depth: int) -> Any:
 
 @dataclass(frozen=True)
 class Guard:
-    """A name that a function reads from its globals or closure (a cell has no name), or an attribute of a module that
-    it may read, and a snapshot of the value it had."""
+    """A global, closure cell or module attribute that the function reads, and a snapshot of its value."""
 
-    scope: Any  # the names, or the cell
+    scope: Any  # the dict of names, the cell, or an AmbientState
     name: str
-    expected: Any
+    expected: Any  # the snapshot
     original: Any = None  # the value itself
 
     def is_valid(self) -> bool:
@@ -84,8 +83,8 @@ class Guard:
 
 
 class AmbientState:
-    """What functions of torch and CuPy depend on beside their arguments: torch's default dtype, and whether autocast is
-    on; and where they make arrays, if no argument says that."""
+    """Ambient state that torch's and CuPy's functions depend on: torch's default dtype and autocast, and the default
+    device, if no argument has one."""
 
     def __init__(self, library: str, example: Any, library_discovered: bool):
         self.library, self.library_discovered = library, library_discovered
@@ -101,7 +100,7 @@ class AmbientState:
 
 
 def guard_ambient_state(library: str, example: Any, library_discovered: bool) -> Guard:
-    """The library's surroundings; autocast would change dtypes behind the function's back."""
+    """A guard on the library's ambient state; Unsupported under autocast, which changes dtypes implicitly."""
     scope = AmbientState(library, example, library_discovered)
     if scope.now()[1]:
         raise Unsupported(

@@ -1,4 +1,4 @@
-"""Subscripts that are masks: what `x[mask]` is, and what `x[mask] = y` and `x[:, mask] = y` write."""
+"""Boolean mask subscripts: reading `x[mask]`, and writing `x[mask] = y` and `x[:, mask] = y`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def is_mask(key: Any) -> bool:
 
 
 def has_mask(key: Any) -> bool:
-    """Whether a subscript is one mask among slices and integers."""
+    """True for a tuple subscript of one mask among slices and integers."""
     masks = [is_mask(part) for part in key] if isinstance(key, tuple) else []
     plain = (slice, int, type(None), type(Ellipsis))
     return sum(masks) == 1 and all(m or type(part) in plain for m, part in zip(masks, key))
 
 
 def select_by_mask(array: Any, mask: Any) -> Any:
-    """The elements where a mask is True, which can be nothing but computed with, reduced and written back."""
+    """The selection `array[mask]`, which supports elementwise functions, reductions and writes back."""
     from .boolean_selection import select
 
     try:
@@ -39,7 +39,7 @@ def select_by_mask(array: Any, mask: Any) -> Any:
 
 
 def write_by_mask(array: Any, mask: Any, value: Any) -> None:
-    """Write where a mask is True: a value for all, or those that the same mask picked."""
+    """Write where a mask is True: a broadcast value, or a selection by the same mask."""
     from .boolean_selection import BooleanSelection
 
     if isinstance(value, BooleanSelection) and value.key.node is mask.node:
@@ -56,7 +56,7 @@ def write_by_mask(array: Any, mask: Any, value: Any) -> None:
 
 
 def write_by_partial_mask(array: Any, key: tuple, value: Node) -> None:
-    """Write a number where a mask of some axes is True, in the part that the rest of the subscript names."""
+    """Write a number where a mask of some axes is True, within the slice of the other subscripts."""
     place = next(k for k, part in enumerate(key) if is_mask(part))
     mask = key[place]
     part = array[(*key[:place], *[slice(None)] * mask.ndim, *key[place + 1 :])]

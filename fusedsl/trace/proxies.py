@@ -1,4 +1,4 @@
-"""What a traced function sees in place of modules, classes and generators: proxies that take over calls on tracers."""
+"""Proxies of modules, classes and random generators in a traced function: they intercept calls with tracers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .tracer import Tracer, recorder_in
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
+# Functions without array arguments to dispatch on; WRITABLE_CREATORS: those whose result is often written in place.
 CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
@@ -29,12 +29,12 @@ WRITABLE_CREATORS = {
 
 
 def library_of(value: Any) -> str | None:
-    """numpy, cupy or torch, for a module of it or something that it defines."""
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    if home is None or not isinstance(home, str):
-        home = getattr(value, "__objclass__", type(value)).__module__  # the class of a method, torch.Tensor.add
-    root = home.split(".")[0]
-    if home.startswith("torch.testing."):  # what checks torch is no part of it
+    """ "numpy", "cupy" or "torch" for one of their modules, or an object defined there; else None."""
+    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    if module is None or not isinstance(module, str):
+        module = getattr(value, "__objclass__", type(value)).__module__  # the class of a method, torch.Tensor.add
+    root = module.split(".")[0]
+    if module.startswith("torch.testing."):  # tests of torch are user code
         return None
     if root in ("cupy", "cupyx"):
         return "cupy"
@@ -50,7 +50,7 @@ class Rewriter(Protocol):
 
 
 class UserModuleProxy:
-    """A module of the user's: what is taken from it is remade, and read again at each call."""
+    """A user module: its attributes are proxied and guarded."""
 
     def __init__(self, module: types.ModuleType, rewriter: Rewriter):
         self.__dict__.update(_module=module, _rewriter=rewriter)
@@ -63,7 +63,7 @@ class UserModuleProxy:
 
 
 class UserClassProxy:
-    """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
+    """A user class with array attributes: its attributes are proxied."""
 
     def __init__(self, kind: type, rewriter: Rewriter):
         self.__dict__.update(_kind=kind, _rewriter=rewriter)
@@ -80,7 +80,7 @@ class UserClassProxy:
 
 
 class RandomProxy:
-    """A generator of random numbers, which a trace would ask once for all calls."""
+    """A random number generator, refused: a trace would draw once for all calls."""
 
     def __init__(self, what: str):
         self.__dict__["_what"] = what
@@ -93,7 +93,7 @@ class RandomProxy:
         )
 
 
-# Modules, and modules of classes, whose functions give other results at each call.
+# Modules, and modules of classes, whose functions are random; TORCH_RANDOM: random functions of torch itself.
 RANDOM_MODULES = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
 TORCH_RANDOM = frozenset([
     "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
@@ -102,7 +102,7 @@ TORCH_RANDOM = frozenset([
 
 
 class ModuleProxy:
-    """NumPy or CuPy while a function is traced: its calls on tracers build the graph, all else is the module's."""
+    """NumPy, CuPy or torch in a traced function: calls with tracers build the graph, all else passes through."""
 
     def __init__(self, module: types.ModuleType, library: str, recorder: Recorder):
         self.__dict__.update(_module=module, _library=library, _recorder=recorder)
@@ -144,14 +144,14 @@ class ModuleProxy:
 
 
 def numpy_proxy(function: Callable, name: str, recorder: Recorder) -> Any:
-    """A function of NumPy's as a traced function sees it."""
+    """The proxy of a NumPy function."""
     if name in CREATORS:
         return dispatching(function, name, recorder, "numpy")
     return lists.list_accepting(function, name, recorder)
 
 
 def dispatching(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
-    """`function`, or the language's function of that name where an argument is a tracer."""
+    """A wrapper that calls `function`, or the language's function of that name if an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         from .numpy.creation import call_creator
@@ -210,11 +210,11 @@ class _TensorMeta(type):
 
 
 class TensorProxy(metaclass=_TensorMeta):
-    """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
+    """The proxy of torch.Tensor: its instances are tensors, traced or not."""
 
 
 class _TypeMeta(type):
-    """`type` of one argument is what `isinstance` finds; else it is Python's."""
+    """`type(x)` is the class that `isinstance` sees; other calls are Python's."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if len(args) != 1 or named or not issubclass(type(args[0]), Tracer):
@@ -227,7 +227,7 @@ class _TypeMeta(type):
 
 
 class TypeProxy(type, metaclass=_TypeMeta):
-    """Python's `type` as a traced function sees it."""
+    """The proxy of Python's `type`."""
 
 
 def _holds_tracer(value: Any) -> bool:

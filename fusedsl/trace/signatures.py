@@ -1,4 +1,4 @@
-"""The arguments of a function of the language, from what Python passes: settled where tracing has to know them."""
+"""Argument binding for functions of the language: Python values to nodes, specialised where a trace needs the value."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..lang.functions import REQUIRED, ParameterSpec
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# kinds of parameters that must be known when tracing
+# kinds of parameters whose values a trace needs
 STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
-STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
+STATIC_NAMES = ("axis", "keepdims", "groups")  # the same, for parameters of the prelude
 
 
 def bind_arguments(

@@ -1,4 +1,4 @@
-"""What NumPy's and torch's functions of order are made of, on tracers: quantiles of sorted rows, and binary search."""
+"""Sorted rows, quantiles and binary search on tracers, shared by NumPy's and torch's functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def sorted_rows(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
-    """`x` sorted along an axis, which becomes the last one; None sorts all elements as one row."""
+    """`x` sorted along an axis, moved last; None sorts all elements as one row."""
     if axis is None:
         return recorder.apply(name, recorder.apply("reshape", x, -1), -1)
     others = [a for a in range(x.ndim) if a != axis % x.ndim]
@@ -22,12 +22,12 @@ def sorted_rows(recorder: Recorder, x: Any, axis: int | None, name: str = "sort"
 
 
 def has_nan(recorder: Recorder, rows: Any) -> Any:
-    """Whether sorted rows have a NaN, which would be last; None for what is no float."""
+    """True for sorted rows that contain a NaN, which is last; None for dtypes without NaN."""
     return recorder.apply("isnan", rows[..., -1]) if rows.node.type.dtype.kind == "f" else None
 
 
 def length_of(rows: Any, what: str) -> int:
-    """The number of elements in a row; ShapeError if there are none."""
+    """The row length; ShapeError if it is 0."""
     length = int(rows.shape[-1])
     if not length:
         raise ShapeError(f"{what} of no elements", code="shape.empty", help="test x.size first: sizes are known")
@@ -35,7 +35,7 @@ def length_of(rows: Any, what: str) -> int:
 
 
 def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
-    """Of sorted rows of floats, between the two elements that are nearest to each level (0 to 1); NaN if one is NaN."""
+    """Quantiles of sorted float rows at each level (0 to 1), linearly interpolated; NaN if the row has one."""
     last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
     values = []
     for level in levels:
@@ -49,10 +49,10 @@ def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[An
 
 
 def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callable[[Any], Any] | None = None) -> Any:
-    """How many edges, in rising order along the last axis, are less than each value, or not greater if `right`.
+    """The number of edges, ascending along the last axis, less than each value (`right`: less or equal).
 
-    Each step of the binary search reads one edge, so that there are as many as the number of edges has digits.
-    NaN is greater than all else. `at` turns a position into that of an edge.
+    A binary search, unrolled: log2(edges) steps, each reads one edge. NaN compares greater than all else. `at` maps a
+    position to the index of its edge.
     """
     count = int(edges.shape[-1])
     count_below: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))

@@ -1,4 +1,4 @@
-"""Where in the user's function an operation stands: the source line that is running, and the part of it."""
+"""Source location of an operation in the user's function: the running line, and the column span in it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGE = str(Path(__file__).parent.parent)
 
 
 def _is_internal(frame: Any) -> bool:
-    """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
+    """True for a frame of this package, NumPy or contextlib."""
     file = frame.f_code.co_filename
     if file.startswith((PACKAGE, "<__array_function__")):
         return True
@@ -22,7 +22,7 @@ def _is_internal(frame: Any) -> bool:
 
 
 def innermost(traceback: Any) -> Any:
-    """The entry of a traceback for the deepest line outside this package."""
+    """The deepest traceback entry outside this package."""
     deepest = None
     while traceback is not None:
         if not _is_internal(traceback.tb_frame):
@@ -32,7 +32,7 @@ def innermost(traceback: Any) -> Any:
 
 
 def site_of(place: Any) -> tuple[Site, str | None]:
-    """The source line, outside this package, of a frame or of an entry of a traceback."""
+    """(source line and columns, note) of a frame, or of a traceback entry, outside this package."""
     if isinstance(place, TracebackType):
         frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
     else:
@@ -49,7 +49,7 @@ def site_of(place: Any) -> tuple[Site, str | None]:
 
 
 def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, int], int]:
-    """The span of an instruction in its line less the indentation, and its start; the whole line before Python 3.11."""
+    """(span, start) of an instruction in its line without indentation; the whole line before Python 3.11."""
     indent = len(source) - len(source.lstrip())
     whole = (0, len(source.strip())), 0
     if not hasattr(code, "co_positions"):

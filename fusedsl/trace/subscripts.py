@@ -1,4 +1,4 @@
-"""What stands in the brackets of a traced array: Python's slices, integers, lists and arrays, as a graph takes them."""
+"""Subscripts of traced arrays: Python's slices, integers, lists and arrays to extents and nodes."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def positions(recorder: Recorder, key: Any) -> tuple:
-    """The parts of a subscript: None, Ellipsis, slices of extents, extents, and nodes that hold positions.
+    """The parts of a subscript: None, Ellipsis, slices of extents, extents, and index nodes.
 
-    Unsupported for a bool; TraceError for a slice bound that no size or number gives.
+    Unsupported for a bool; TraceError for a slice bound that is not known from sizes and numbers.
     """
     return tuple(_part(recorder, part) for part in (key if isinstance(key, tuple) else (key,)))
 

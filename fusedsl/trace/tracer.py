@@ -1,4 +1,4 @@
-"""The stand-in for an array or a number while a function is traced: NumPy's methods and protocols."""
+"""The tracer of an array or number: NumPy's methods, attributes and dispatch protocols."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ OWN_ATTRIBUTES = frozenset(
 
 
 class Tracer(Operators):
-    """A node of the graph under construction, or a view of another tracer, which follows what is written to that."""
+    """A node of the graph under construction, or a view of another tracer, which sees writes to its base."""
 
     __array_priority__ = 1000
 
-    # -- what it is
+    # -- type and shape
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
-        """What `isinstance` and singledispatch in the user's function see: the class that the value will have."""
+        """The class of the run-time value, for `isinstance` and singledispatch in the user's function."""
         t = self.node.type
         if self.is_number:
             return {"b": bool, "i": int, "f": float}[t.dtype.kind]
@@ -99,7 +99,7 @@ class Tracer(Operators):
             return repr(self._known("a number"))
         return f"<traced {self.recorder.builder.describe(self.node.type)}>"
 
-    # -- values that a trace can or cannot know
+    # -- values: known for numbers and extents, an error for arrays
 
     def _known(self, what: str, help: str | None = None) -> bool | int | float:
         with self.recorder.at_user_line():
@@ -110,7 +110,7 @@ class Tracer(Operators):
             return self.recorder.specialize(self)
 
     def _decidable(self) -> bool:
-        """Whether it is a comparison of numbers and extents."""
+        """True if it depends only on numbers and extents."""
         from ..ir.graph import walk
 
         return not self.node.type.shape and all(n.op != "param" for n in walk([self.node]))
@@ -188,11 +188,11 @@ class Tracer(Operators):
         return self.viewed(views.indexed(self.recorder.builder, ready))
 
     def _indexed(self, key: tuple) -> Node:
-        """The elements at positions that arrays hold."""
+        """The elements at indices from arrays."""
         return advanced_index(self.recorder.builder, self.node, key)
 
     def _is_scalar(self, key: tuple) -> bool:
-        """Whether a subscript takes one element, which NumPy copies."""
+        """True if a subscript selects one element, which NumPy copies."""
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -221,7 +221,7 @@ class Tracer(Operators):
 
     @property
     def device(self) -> Any:
-        """Where the arguments are, as their library says it."""
+        """The device of the arguments, as their library names it."""
         return getattr(self.recorder.example, "device", "cpu")
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
@@ -232,7 +232,7 @@ class Tracer(Operators):
         return self
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The array API's namespace of the arguments' library."""
+        """The array API namespace of the arguments' library."""
         from .proxies import ModuleProxy
 
         home = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
@@ -265,7 +265,7 @@ class Tracer(Operators):
         )
 
     def sort(self, axis: int = -1, **named: Any) -> None:
-        """Put this array in order, in place."""
+        """Sort in place."""
         from .numpy.functions import call_function
 
         result = call_function(self.recorder, "sort", (self, axis), named)
@@ -273,7 +273,7 @@ class Tracer(Operators):
             self._write(result.node, "same_kind")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """What a trace keeps of an array; an array's own attributes cannot be set."""
+        """Set a tracer's own attribute; Unsupported for attributes of arrays."""
         if name not in OWN_ATTRIBUTES and hasattr(self.recorder.array_class, name):
             with self.recorder.at_user_line():
                 raise Unsupported(
@@ -284,7 +284,7 @@ class Tracer(Operators):
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        """Methods: NumPy's function of that name, with this array first."""
+        """A method: NumPy's function of that name, with this array first."""
         from .numpy.functions import METHODS, call_function
 
         if name in METHODS:

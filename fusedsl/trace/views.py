@@ -1,4 +1,4 @@
-"""Views of traced arrays: what each kind reads of its base, and what the base becomes where the view is written."""
+"""Views of traced arrays: for each kind, the read from the base and the write back to it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ from ..ir.types import INT64
 
 @dataclass(frozen=True)
 class View:
-    """`read(base)` is what the view shows; `write(base, value)` what its base becomes when the view is `value`.
+    """A view of a base array."""
 
-    `write` is None where that cannot be told. A view that is not `certain` shares its base's memory or copies it, as
-    strides decide that a trace does not see.
-    """
-
-    read: Callable[[Node], Node]
-    write: Callable[[Node, Node], Node] | None = None
-    certain: bool = True
+    read: Callable[[Node], Node]  # base → the view's value
+    write: Callable[[Node, Node], Node] | None = None  # (base, new view value) → new base; None: not supported
+    certain: bool = True  # False if it may be a copy: strides decide, which a trace does not know
 
 
 def transposed(b: Builder, axes: Sequence[int] | None) -> View:
-    """The axes in another order."""
+    """A view with permuted axes."""
 
     def write(base: Node, value: Node) -> Node:
         rank = base.type.rank
@@ -38,7 +34,7 @@ def transposed(b: Builder, axes: Sequence[int] | None) -> View:
 
 
 def reshaped(b: Builder, read: Callable[[Node], Node], base: Node) -> View:
-    """The same elements under another shape; a view for sure where only axes of extent 1 come and go."""
+    """A reshaped array; certainly a view if only axes of extent 1 are added or removed."""
     long = [[d for d in x.type.shape if not b.is_unit(d)] for x in (base, read(base))]
     if long[0] == long[1]:
         return View(read, lambda base, value: shapes.reshape(b, value, base.type.shape))
@@ -46,12 +42,12 @@ def reshaped(b: Builder, read: Callable[[Node], Node], base: Node) -> View:
 
 
 def indexed(b: Builder, key: tuple) -> View:
-    """`x[key]` of integers, slices, None and `...`."""
+    """The view `x[key]`, for integers, slices, None and `...`."""
     return View(lambda x: shapes.index(b, x, key), lambda base, value: write_slice(b, base, key, value))
 
 
 def write_slice(b: Builder, base: Node, key: tuple, value: Node) -> Node:
-    """`base` after `base[key] = value`: at each position, what the value holds there, or what there was."""
+    """`base` after `base[key] = value`: a select, at each index, between the value and the old element."""
     entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
     kept = [entry for entry in entries if entry[0] != "int"]
     value = shapes.broadcast_to(b, value, shapes.index(b, base, key).type.shape)
@@ -84,7 +80,7 @@ def write_slice(b: Builder, base: Node, key: tuple, value: Node) -> Node:
 
 
 def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple[Node, Node]:
-    """(the position in a slice of each position of an axis, whether it has one)."""
+    """(index within the slice, whether the slice contains it) for each index of an axis."""
     offset = b.elementwise("subtract", line, b.extent(start))
     position = offset if step == 1 else b.elementwise("floor_divide", offset, b.literal(step))
     hit = b.elementwise(
@@ -99,7 +95,7 @@ def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple
 
 
 def write_masked(b: Builder, base: Node, mask: Node, value: Node) -> Node:
-    """`base` after `base[mask] = value`, for a value that does not depend on which elements the mask picks."""
+    """`base` after `base[mask] = value`, for a value that broadcasts to the selected elements."""
     behind = base.type.rank - mask.type.rank
     axes = [mask.type.rank + k for k in range(behind)]
     return b.elementwise("where", shapes.expand_dims(b, mask, axes) if axes else mask, value, base)

@@ -1,6 +1,6 @@
-"""A traced function's warm call as a few lines of generated Python: arguments to results, if the trace still holds.
+"""Warm calls of traced functions: generated Python that checks the guards, repeats the launch and builds the results.
 
-It answers MISSED to anything but calls of the same form, numbers and surroundings; the general path then decides.
+It returns MISSED if the arguments' structure, baked numbers or guarded state differ; the general path then runs.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .guards import PLAIN, AmbientState, Guard, snapshot
 MISSED = object()
 Replay = Callable[[tuple, dict[str, Any]], Any]
 Repeat = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
-"""Repeats a call with these values and outputs, if it is alike to one that was made; else None."""
+"""Repeats a prepared call with these values and outputs; None if none matches."""
 
-# Values that are what they were where they are the same object.
+# Types whose values are compared by identity.
 COMPARED_BY_IDENTITY = (
     *PLAIN,
     bool,
@@ -36,8 +36,8 @@ COMPARED_BY_IDENTITY = (
 
 
 def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
-    """What repeats this call of the function, which gave these results."""
-    if traced.writes and traced.captures:  # what is written may overlap what is guard: each call looks
+    """The generated warm call for a call of these arguments and results; `missed` if it cannot be generated."""
+    if traced.writes and traced.captures:  # outputs may overlap captures: each call must check
         return missed
     try:
         return _ReplayBuilder(traced, again).write(args, keywords, results)
@@ -46,16 +46,16 @@ def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, An
 
 
 def missed(args: tuple, keywords: dict[str, Any]) -> Any:
-    """The replay of what only the general path can do."""
+    """The warm call of functions that only the general path can run."""
     return MISSED
 
 
 class _NotReplayable(Exception):
-    """An argument or a result that only the general path takes."""
+    """Raised for an argument or result that generated code does not support."""
 
 
 class _ReplayBuilder(Lines):
-    """The text of one replay, and the constants that it names."""
+    """The generated source of one warm call, and the constants it names."""
 
     def __init__(self, traced: Traced, again: Repeat):
         super().__init__()
@@ -86,7 +86,7 @@ class _ReplayBuilder(Lines):
         return self.function("replay", "args, keywords")
 
     def _inputs(self, name: str, x: Any) -> list[str]:
-        """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
+        """The arrays and run-time numbers of an argument, in call order; adds checks for its other values."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
@@ -101,7 +101,7 @@ class _ReplayBuilder(Lines):
         return []
 
     def _object(self, name: str, x: Any) -> list[str]:
-        """The arrays of an object of the user's."""
+        """The arrays of a user object; adds checks for its other attributes."""
         held = attributes_of(x) or {}
         self._miss_if(f"type({name}) is not {self.name(type(x))}")
         if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
@@ -117,7 +117,7 @@ class _ReplayBuilder(Lines):
         return inputs
 
     def _check_unchanged(self, name: str, x: Any) -> None:
-        """The value is what it was: the same object, or an equal one."""
+        """Add a check that a value is unchanged: identical, or equal for plain values."""
         if isinstance(x, (str, int, float, bytes)):
             self._miss_if(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
         elif isinstance(x, COMPARED_BY_IDENTITY):
@@ -129,7 +129,7 @@ class _ReplayBuilder(Lines):
         self.conditions += conditions
 
     def _check_guards(self) -> None:
-        """Every name outside is what it was: the same object, or for containers and objects one that holds the same."""
+        """Add the guards on outside state: by identity, or by snapshot for containers and objects."""
         first: dict[tuple[int, str], Guard] = {}
         for guard in self.traced.state_guards:
             if first.setdefault((id(guard.scope), guard.name), guard) is not guard:
@@ -154,7 +154,7 @@ class _ReplayBuilder(Lines):
         return f"({', '.join(outs)},)"
 
     def _template(self, template: Any, values: Sequence[str], results: Sequence[Any]) -> str:
-        """What the function returns, as text."""
+        """The return expression of the function."""
         if isinstance(template, ArgumentRef):
             return values[template.index]
         if isinstance(template, ResultRef):

@@ -1,4 +1,4 @@
-"""NumPy's products of arrays on tracers: matmul, dot and their kin, einsum."""
+"""NumPy's contractions on tracers: matmul, dot, tensordot, vecdot and einsum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _product(name: str) -> Callable[..., Any]:
-    """NumPy's function of two arrays, with out=."""
+    """A NumPy product of two arrays, with out=."""
 
     def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
         operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
@@ -48,7 +48,7 @@ def _einsum(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None
 
 
 def subscripts_as_text(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
-    """einsum's subscripts as a text, and its operands: they may come as x, [0, 1], y, [1, 2], [0, 2] as well."""
+    """(subscripts string, operands) of an einsum call; converts the form x, [0, 1], y, [1, 2], [0, 2]."""
     if isinstance(subscripts, str):
         return subscripts, operands
     parts = [subscripts, *operands]

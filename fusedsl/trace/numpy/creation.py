@@ -1,4 +1,4 @@
-"""NumPy's functions that make arrays, on tracers: of extents, of an array's shape, of lists that hold arrays."""
+"""NumPy's array creation on tracers: from extents, like an array, and from lists of arrays."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """arange, zeros, ones, full, empty with an extent of a traced array."""
+    """arange, zeros, ones, full or empty whose shape has traced extents, or an array converter."""
     if name in CONVERTERS:
         return _array(recorder, name, *args, **kwargs)
     dtype = kwargs.pop("dtype", None)
@@ -40,7 +40,7 @@ CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortrana
 
 def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = True,
            ndmin: int = 0, **named: Any) -> Any:  # fmt: skip
-    """np.array and its like: of an array, or of lists that hold some, with at least so many axes."""
+    """np.array and its variants, of an array or a nested list of arrays, with at least `ndmin` axes."""
     array = _converted(recorder, name, a, dtype, copy)
     return array[(*[None] * (ndmin - array.ndim), ...)] if array.ndim < ndmin else array
 

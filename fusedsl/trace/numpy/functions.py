@@ -1,4 +1,4 @@
-"""NumPy's functions on tracers: what of the language they mean."""
+"""Dispatch of NumPy's functions and ufuncs on tracers to functions of the language."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
 SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
-CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
+CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # their dtype= is a cast first: the language has none there
 
 
 def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A ufunc (or its reduce) that NumPy or CuPy hands over."""
+    """A call of a ufunc or one of its methods, dispatched by NumPy or CuPy."""
     name = ufunc.__name__
     if method == "reduce" and name in REDUCTIONS:
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
@@ -76,7 +76,7 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
 
 
 def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """A ufunc's accumulate; sums and products widen small integers, as cumsum and cumprod do."""
+    """ufunc.accumulate; sums and products widen small integers, as cumsum and cumprod do."""
     if dtype is not None and name in ("cummax", "cummin"):
         a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
     given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
@@ -85,7 +85,7 @@ def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any
 
 
 def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of each element, with NumPy's out=, where= and dtype=."""
+    """An elementwise function, with NumPy's out=, where= and dtype=."""
     kwargs = dict(kwargs)
     out, where, dtype = kwargs.pop("out", None), kwargs.pop("where", True), kwargs.pop("dtype", None)
     casting = kwargs.pop("casting", "same_kind")
@@ -109,7 +109,7 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
 
 
 def _cast_operands(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
-    """The operands in the dtype that is asked for; what gives bools computes in that of its operands."""
+    """The operands cast to the requested dtype; functions that return bools keep their operands' dtype."""
     if name in OPS and OPS[name].rule in GIVES_BOOL:
         if dtype is not BOOL:
             raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
@@ -127,7 +127,7 @@ def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
 
 
 def _strong(recorder: Recorder, result: Any) -> Any:
-    """NumPy's functions of Python's numbers give NumPy's, whose dtypes are not weak."""
+    """The result with a strong dtype: NumPy's functions of Python numbers return NumPy scalars."""
     if isinstance(result, tuple):
         return tuple(_strong(recorder, part) for part in result)
     if isinstance(result, Tracer) and result.node.type.weak and not any(result is a for a in recorder.arguments):
@@ -164,7 +164,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     return target
 
 
-# -- functions that are written otherwise in NumPy
+# -- functions whose signature or meaning differs from the language's
 
 
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -192,7 +192,7 @@ def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: s
 
 
 def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Edges that are Python's numbers count with NumPy's dtypes."""
+    """diff; edges given as Python numbers take NumPy's default dtypes."""
     edges = {}
     for name, edge in (("prepend", prepend), ("append", append)):
         if edge is not None and edge is not np._NoValue:
@@ -232,7 +232,7 @@ def _copy(recorder: Recorder, x: Any) -> Any:
 
 
 def _result_type(recorder: Recorder, *parts: Any) -> Any:
-    """Python's numbers count as such: they say what kind of number results, and no more."""
+    """np.result_type; Python numbers contribute only their kind."""
     like = {"b": False, "i": 0, "f": 0.0}
 
     def part(x: Any) -> Any:
@@ -243,7 +243,7 @@ def _result_type(recorder: Recorder, *parts: Any) -> Any:
     return np.result_type(*map(part, parts))
 
 
-# Functions of the same name that mean something else in a module.
+# Functions of np.linalg that differ from the functions of the same name in np.
 QUALIFIED = {("linalg", "trace"): "linalg_trace", ("linalg", "diagonal"): "linalg_diagonal"}
 GIVES_BOOL = ("compare", "logical", "test", "float_test")
 

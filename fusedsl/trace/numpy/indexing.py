@@ -1,4 +1,4 @@
-"""NumPy's functions that say where elements come from, on tracers: gathers, joins, repetitions, padding."""
+"""NumPy's data movement on tracers: gathers, concatenation, repetition, padding, flips."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
 
 
 def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
-    """A view with the order reversed along axes."""
-    recorder.apply("flip", m, axis)  # refuses axes that there are not
+    """A view reversed along axes."""
+    recorder.apply("flip", m, axis)  # checks the axes
     axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
     turned = {a % m.ndim for a in recorder.specialized(tuple(axes))}
     return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]

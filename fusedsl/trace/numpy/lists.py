@@ -1,6 +1,6 @@
-"""Lists that hold traced arrays, which NumPy makes arrays of without asking: its functions, ufuncs and np.r_ take them.
+"""Lists of traced arrays as arguments of NumPy's functions, ufuncs and np.r_.
 
-NumPy's protocols ask the arguments of a call, and not what is in their lists.
+NumPy's dispatch protocols check the arguments of a call, but not the elements of lists: proxies convert these first.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..tracer import Tracer
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-TAKE_SEQUENCES = frozenset([  # whose first argument is a sequence of arrays
+TAKE_SEQUENCES = frozenset([  # functions whose first argument is a sequence of arrays
     "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",
 ])  # fmt: skip
 TAKE_LISTS = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
@@ -27,7 +27,7 @@ METHODS = ("reduce", "accumulate", "outer", "reduceat", "at")
 
 
 def as_array(recorder: Recorder, value: Any) -> Any:
-    """A list (of lists) that holds traced arrays as one array; all else as it is."""
+    """A nested list of traced arrays as one array; any other value unchanged."""
     if not _is_list(value):
         return value
     parts = [as_array(recorder, part) for part in value]
@@ -35,20 +35,20 @@ def as_array(recorder: Recorder, value: Any) -> Any:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether it is a list that holds traced arrays: one of numbers may be a shape."""
+    """True for a list that holds traced arrays; a list of numbers may be a shape."""
     if type(value) not in (list, tuple):
         return False
     return any((isinstance(part, Tracer) and not part.is_number) or _is_list(part) for part in value)
 
 
 def is_numpy_function(value: Any) -> bool:
-    """Whether it is a function or a ufunc that NumPy has by its name."""
+    """True for a function or ufunc of NumPy's main namespace."""
     name = getattr(value, "__name__", None)
     return callable(value) and not isinstance(value, type) and bool(name) and getattr(np, str(name), None) is value
 
 
 def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
-    """What a traced function sees in place of a function or a ufunc of NumPy's."""
+    """The proxy of a NumPy function or ufunc that accepts lists of traced arrays."""
     if isinstance(function, np.ufunc):
         return UfuncProxy(function, recorder)
 
@@ -67,14 +67,14 @@ def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
 
 
 def unwrap(value: Any) -> Any:
-    """A function or a ufunc of NumPy's itself, where it is what `list_accepting` puts in its place; all else as it is."""
+    """The NumPy function or ufunc behind a `list_accepting` proxy; any other value unchanged."""
     if type(value) is UfuncProxy:
         return value._ufunc
     return getattr(value, "numpys", value) if type(value) is FunctionType else value
 
 
 class UfuncProxy:
-    """A ufunc as a traced function sees it."""
+    """The proxy of a ufunc."""
 
     def __init__(self, ufunc: np.ufunc, recorder: Recorder):
         self._ufunc, self._recorder = ufunc, recorder
@@ -106,7 +106,7 @@ class UfuncProxy:
         return getattr(self._ufunc, method)(*operands, **kwargs)
 
     def _fold_list(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-        """The arrays of a list, one after another."""
+        """Fold a list of arrays with the ufunc, in order."""
         name = self._ufunc.__name__
         if axis != 0 or dtype is not None or out is not None:
             help = f"write np.{name}.reduce([a, b]), or functools.reduce(np.{name}, [a, b])"
@@ -117,7 +117,7 @@ class UfuncProxy:
 
 
 class AxisConcatenator:
-    """np.r_ or np.c_ as a traced function sees it."""
+    """The proxy of np.r_ or np.c_."""
 
     def __init__(self, joiner: Any, recorder: Recorder, columns: bool):
         self._joiner, self._recorder, self._columns = joiner, recorder, columns

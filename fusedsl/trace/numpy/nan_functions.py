@@ -1,4 +1,4 @@
-"""NumPy's functions of the elements that are not NaN, on tracers."""
+"""NumPy's nan-functions on tracers: reductions and scans that ignore NaN."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def _named(name: str, args: tuple, named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments after the array by NumPy's names, without those that stand for nothing."""
+    """The arguments after the array, by NumPy's names, without unset ones (np._NoValue)."""
     given = dict(zip(SIGNATURES[name].split()[1:], args)) | named
     return {key: value for key, value in given.items() if value is not np._NoValue}
 
 
 def _replace_nan(name: str, value: float) -> Callable[..., Any]:
-    """A function of the elements that are not NaN, which `value` leaves as they are."""
+    """A nan-function that replaces NaN by `value`, its identity."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
@@ -35,7 +35,7 @@ def _replace_nan(name: str, value: float) -> Callable[..., Any]:
 
 
 def _nan_extreme(name: str, least: float) -> Callable[..., Any]:
-    """The largest or smallest element; NaN where there is nothing else."""
+    """nanmax or nanmin; NaN if all elements are NaN."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
@@ -53,7 +53,7 @@ def _nan_extreme(name: str, least: float) -> Callable[..., Any]:
     return apply
 
 
-def _nan_spread(name: str) -> Callable[..., Any]:
+def _nan_variance(name: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
 
@@ -74,6 +74,6 @@ NAN_FAMILY: dict[str, Callable[..., Any]] = {
     "nanprod": _replace_nan("prod", 1),
     "nancumsum": _replace_nan("cumsum", 0),
     "nancumprod": _replace_nan("cumprod", 1),
-    "nanvar": _nan_spread("var"),
-    "nanstd": _nan_spread("std"),
+    "nanvar": _nan_variance("var"),
+    "nanstd": _nan_variance("std"),
 }

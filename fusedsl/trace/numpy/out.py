@@ -1,4 +1,4 @@
-"""out= of NumPy's functions: an argument of the traced function that a result is written to."""
+"""The out= argument of NumPy's functions: writes a result to an argument of the traced function."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def single_out(out: Any) -> Any:
-    """What out= names: ufuncs hand it over in a tuple."""
+    """The array of out=, which ufuncs pass as a tuple."""
     return out[0] if isinstance(out, tuple) else out
 
 
 def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
-    """Write a value to `target`, unless that is None; TraceError where it is no argument of the traced function."""
+    """Write a value to `target`, unless that is None; TraceError if it is no argument of the traced function."""
     if target is None:
         return
     if not isinstance(target, Tracer):
@@ -31,7 +31,7 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
 
 
 def write_out(recorder: Recorder, out: Any, result: Any) -> Any:
-    """The result, or `out` with the result written to it."""
+    """Write the result to `out` and return that; the result itself without out=."""
     if single_out(out) is None:
         return result
     write(recorder, single_out(out), result, "same_kind")

@@ -1,4 +1,4 @@
-"""reduce of the ufuncs that are no reduction of the language's by name, on tracers."""
+"""ufunc.reduce on tracers, for ufuncs without a reduction of their own in the language."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def _reduce_as(name: str, change: Callable[[Any], Any] = lambda x: x, back: Callable[[Any], Any] = lambda x: x):
-    """By a function of NumPy's or the language's, of what `change` makes of the array; `back` of what it gives."""
+    """A reduction by another function: back(function(change(array)))."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         a = recorder.strong(a)
@@ -33,7 +33,7 @@ def _reduce_as(name: str, change: Callable[[Any], Any] = lambda x: x, back: Call
 
 
 def _first_and_rest(operation: Callable[[Any, Any], Any], name: str):
-    """The first element, and what is taken from it: the sum or product of the others."""
+    """A reduction of the first element with the sum or product of the others, for subtract and divide."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         a = recorder.strong(a)
@@ -48,7 +48,7 @@ def _first_and_rest(operation: Callable[[Any, Any], Any], name: str):
 
 
 def _bits(name: str):
-    """Of bools, what it is as a reduction of them."""
+    """A bitwise reduction of bools, which is a logical one."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         if a.dtype.kind != "b":

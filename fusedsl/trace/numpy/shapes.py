@@ -1,4 +1,4 @@
-"""NumPy's functions that cut, join and turn arrays, on tracers."""
+"""NumPy's shape functions on tracers: diagonals, splits, stacks, rotations, broadcasting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _atleast(rank: int) -> Callable[..., Any]:
 
 
 def _with_rank(a: Any, rank: int) -> Any:
-    """A view with axes of extent 1: in front, but a matrix gets its third axis behind."""
+    """A view with axes of extent 1 added in front; a matrix gets its third axis behind."""
     missing = rank - a.ndim
     if missing <= 0:
         return a
@@ -31,7 +31,7 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """A view that only reads."""
+    """A read-only view of a diagonal."""
     places = recorder.specialized((offset, axis1, axis2))
     return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *places), {})))
 
@@ -142,7 +142,7 @@ def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = Fa
 
 
 def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
-    """Where the values have the array's shape, or are one."""
+    """putmask, for values of the array's shape or a single one."""
     chosen = recorder.lifted(values)
     if recorder.node(mask).type.rank != a.ndim:
         raise ShapeError(

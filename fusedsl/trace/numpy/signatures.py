@@ -1,4 +1,4 @@
-"""NumPy's signatures: which of a call's arguments matter, by the language's names."""
+"""NumPy's signatures: the arguments of a call that have an effect, by the language's names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import ArgumentError, Unsupported
 
-# NumPy's parameters in their order, where they are not the language's.
+# NumPy's parameters in order, for functions whose parameters differ from the language's.
 SIGNATURES = {
     "sum": "a axis dtype out keepdims initial where",
     "prod": "a axis dtype out keepdims initial where",
@@ -36,14 +36,14 @@ SIGNATURES = {
     "cumsum": "a axis dtype out",
     "cumprod": "a axis dtype out",
 }
-# Parameters that change nothing here, and the values at which others do.
+# Parameters without effect here, and the values of others that have none.
 IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
 NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 
 
 def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments that matter, by the language's names, and out=."""
+    """(the arguments that have an effect, by the language's names; out=)."""
     names = SIGNATURES[name].split()
     if len(args) > len(names):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""NumPy's functions of order, on tracers: sorting, medians and quantiles, places among sorted edges."""
+"""NumPy's sorting functions on tracers: sort, median, quantile, searchsorted, digitize."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _sorted(name: str) -> Callable[..., Any]:
-    """sort or argsort: every kind is a stable one here."""
+    """sort or argsort; every `kind` is stable here."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
         if order is not None:
@@ -34,14 +34,14 @@ def _sorted(name: str) -> Callable[..., Any]:
 
 
 def _keep_dims(result: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
-    """The result with the reduced axes as extents of 1, if wanted."""
+    """The result, with reduced axes of extent 1 if `keepdims`."""
     if not keepdims:
         return result
     return result.reshape((1,) * a.ndim) if axis is None else result[(*[slice(None)] * (axis % a.ndim), None)]
 
 
 def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, Any]:
-    """`a` in floats, sorted along an axis; and that axis."""
+    """(`a` cast to a float dtype and sorted along an axis, that axis)."""
     if isinstance(axis, (tuple, list)):
         help = "one axis, or None for all; reshape the axes into one"
         raise Unsupported(f"{name} over several axes is not there yet", code="unsupported.order", help=help)
@@ -60,7 +60,7 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
 
 
 def _quantile(name: str, scale: float) -> Callable[..., Any]:
-    """quantile, or percentile whose levels are `scale` times as large."""
+    """quantile (`scale` 1) or percentile (`scale` 100)."""
 
     def apply(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
               method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:  # fmt: skip
@@ -93,7 +93,7 @@ def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str = "left", sorter
 
 
 def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any:
-    """The bins may fall as well; then they are counted from their other end."""
+    """digitize; descending bins are counted from the other end."""
     edges = _array(recorder, bins)
     count = int(edges.shape[0])
     falls = edges[0] > edges[-1] if count > 1 else recorder.apply("not_equal", 0, 0)
@@ -103,7 +103,7 @@ def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any
 
 
 def _array(recorder: Recorder, x: Any) -> Any:
-    """An operand as an array of NumPy's own dtype, lists among them."""
+    """An operand or list as an array of a strong dtype."""
     lifted = recorder.lifted(recorder.array_like(x) if isinstance(x, (list, tuple)) else x)
     return recorder.tracer(recorder.builder.strong(recorder.node(lifted)))
 

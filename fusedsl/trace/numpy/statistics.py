@@ -1,4 +1,4 @@
-"""NumPy's functions that are formulas of others, on tracers: averages, norms, differences, choices, products."""
+"""NumPy's composite functions on tracers: averages, norms, covariances, gradients, select and choose, kron, cross."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
-    """NumPy's function on tracers."""
+    """A NumPy function on tracers."""
     from .functions import call_function
 
     return call_function(recorder, name, args, kwargs)
@@ -41,7 +41,7 @@ def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, 
 
 
 def _align_weights(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
-    """Weights of some axes, each with its place among the axes of what they weigh."""
+    """Weights over some axes, aligned with the axes of the weighted array."""
     if weights.ndim == a.ndim:
         return weights
     axes = recorder.axes(a, axis)
@@ -61,8 +61,8 @@ def _ptp(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims
 
 
 def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius', and the largest or least sum of a row
-    or column."""
+    """norm: for vectors (sum |x|^ord)^(1/ord) and its limits; for matrices Frobenius, and the extreme row or column
+    sums."""
     x = recorder.strong(x)
     x = x if x.dtype.kind == "f" else recorder.apply("astype", x, "float64")
     if axis is None and ord is not None and x.ndim not in (1, 2):
@@ -156,7 +156,7 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
 
 
 def _slope(recorder: Recorder, f: Any, axis: int, step: Any) -> Any:
-    """Central differences, one-sided at the ends."""
+    """gradient along one axis: central differences, one-sided at the ends."""
     f = f if f.dtype.kind == "f" else recorder.apply("astype", f, "float64")
 
     def part(start: Any, stop: Any) -> Any:
@@ -178,7 +178,7 @@ def _polyval(recorder: Recorder, p: Any, x: Any) -> Any:
 
 
 def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """The first choice whose condition holds, in the choices' common dtype."""
+    """select: the first choice whose condition is true, in the choices' common dtype."""
     result = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):
         result = recorder.apply("where", condition, choice, result)
@@ -235,7 +235,7 @@ def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
 
 
 def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
-    """Of vectors of 3 elements."""
+    """cross, of vectors with 3 elements."""
     parts = [recorder.lifted(x) for x in (a, b)]
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
@@ -257,7 +257,7 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: b
 
 def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
          fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
-    """Of the rows, each a variable, or of the columns."""
+    """cov, of rows as variables, or of columns."""
     if y is not None or fweights is not None or aweights is not None or m.ndim > 2:
         raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))

@@ -1,4 +1,4 @@
-"""NumPy's functions that give views: what is written to an array shows in those of its views."""
+"""NumPy's functions that return views: reshape, transpose and others, which see writes to their base."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
 
 
 def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A call of the language; a view of a tracer follows what is written to that."""
+    """A call of the language; a view if the function returns views and the argument is a tracer."""
     if "dtype" in kwargs:
         kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
     if name not in VIEWS or not isinstance(args[0], Tracer):
@@ -26,7 +26,7 @@ def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
 
 
 def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of the language that rearranges a tracer, as a view of that."""
+    """A view of a tracer by a shape function of the language."""
     settled = [recorder.specialized(a) for a in args[1:]]
     named = {key: recorder.specialized(value) for key, value in kwargs.items()}
 
@@ -64,7 +64,7 @@ def transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
 
 
 def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
-    """The view of an array with its axes in another order."""
+    """A view with permuted axes."""
     return recorder.lifted(a).viewed(transposed(recorder.builder, axes))
 
 

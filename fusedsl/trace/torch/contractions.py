@@ -29,7 +29,7 @@ def linear(input, weight, bias=None):
     return result if bias is None else result + bias
 
 
-def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+def _scaled_sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
     """beta input + alpha product; of input with a beta of 0 not even NaN is left."""
     r, dtype = recorder_of(product), dtype_of(product)
     if dtype.kind != "f":
@@ -40,22 +40,22 @@ def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 @torch_function("baddbmm")
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    return _plus(input, matmul(mat1, mat2), beta, alpha)
+    return _scaled_sum(input, matmul(mat1, mat2), beta, alpha)
 
 
 @torch_function()
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    return _plus(input, matmul(mat, vec), beta, alpha)
+    return _scaled_sum(input, matmul(mat, vec), beta, alpha)
 
 
 @torch_function()
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    return _plus(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
+    return _scaled_sum(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
 
 
 @torch_function()
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    return _plus(input, outer(vec1, vec2), beta, alpha)
+    return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
 @torch_function("linalg_multi_dot")
@@ -146,10 +146,10 @@ def scaled_dot_product_attention(
     _check_types(query, key, value)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     if enable_gqa and query.ndim > 2 and int(query.shape[-3]) != int(key.shape[-3]):
-        return _grouped(query, key, value, attn_mask, is_causal, scale)
+        return _grouped_query_attention(query, key, value, attn_mask, is_causal, scale)
     for other in () if enable_gqa else (key, value):
         _check_heads(query, other)
-    return _attend(query, key, value, attn_mask, is_causal, scale)
+    return _softmax_attention(query, key, value, attn_mask, is_causal, scale)
 
 
 def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
@@ -194,7 +194,7 @@ def _check_heads(query: Any, other: Any) -> None:
         recorder_of(query).builder.broadcast([(t.shape[-3], 1, 1) for t in types], check)
 
 
-def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     scores = language("matmul", query, transpose(key, -2, -1)) * scale
     kept = None
     if is_causal:
@@ -208,7 +208,7 @@ def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale:
     return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
 
 
-def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     """Several heads of queries share one of keys: they stand beside each other in a dimension of their own."""
     heads = key.shape[-3]
     shared = int(query.shape[-3]) // int(heads)
@@ -220,5 +220,5 @@ def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale
 
     if mask is not None and mask.ndim > 2:
         mask = apart(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
-    result = _attend(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+    result = _softmax_attention(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
     return reshape(result, (*query.shape[:-1], value.shape[-1]))

@@ -94,7 +94,7 @@ def type_as(input, other):
 # -- creators
 
 
-def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
+def full_tensor(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
     """A tensor of one value; a number has to fit the dtype."""
     if device is not None and r.example is not None:
         _same_device(r.tracer(r.node(0)), device)
@@ -114,14 +114,14 @@ def _shape(size: Any) -> tuple:
 
 def _like(name: str, value: Any) -> None:
     def function(input, *, dtype=None, device=None):
-        return filled(recorder_of(input), input.shape, value, dtype or input.dtype)
+        return full_tensor(recorder_of(input), input.shape, value, dtype or input.dtype)
 
     TABLE[name] = function
 
 
 def _new(name: str, value: Any) -> None:
     def function(input, *size, dtype=None, device=None):
-        return filled(recorder_of(input), _shape(size), value, dtype or input.dtype)
+        return full_tensor(recorder_of(input), _shape(size), value, dtype or input.dtype)
 
     TABLE[name] = function
 
@@ -133,12 +133,12 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 @torch_function()
 def full_like(input, fill_value, *, dtype=None, device=None):
-    return filled(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
+    return full_tensor(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
 
 
 @torch_function()
 def new_full(input, size, fill_value, *, dtype=None, device=None):
-    return filled(recorder_of(input), size, fill_value, dtype or input.dtype)
+    return full_tensor(recorder_of(input), size, fill_value, dtype or input.dtype)
 
 
 @torch_function()
@@ -148,12 +148,12 @@ def new_tensor(input, data, *, dtype=None, device=None):
 
 @torch_function()
 def fill(input, value):
-    return filled(recorder_of(input), input.shape, value, input.dtype)
+    return full_tensor(recorder_of(input), input.shape, value, input.dtype)
 
 
 @torch_function()
 def zero(input):
-    return filled(recorder_of(input), input.shape, 0, input.dtype)
+    return full_tensor(recorder_of(input), input.shape, 0, input.dtype)
 
 
 @torch_function()
@@ -186,12 +186,12 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         return cast(data, dtype) if isinstance(data, Tracer) and not data.is_number else _tensor(r, data, dtype)
     if name == "full":
         size, value = kwargs.get("size", args[0] if args else ()), kwargs.get("fill_value", args[-1])
-        return filled(r, _shape(size), value, dtype, device)
+        return full_tensor(r, _shape(size), value, dtype, device)
     size = kwargs.get("size", args)
-    return filled(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
+    return full_tensor(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
 
 
-def _stepped(r: Any, parts: list[float], dtype: Any) -> Any:
+def _float_arange(r: Any, parts: list[float], dtype: Any) -> Any:
     """torch.arange of floats, which shape the result."""
     import math
 
@@ -223,20 +223,22 @@ def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
 def _tensor(r: Any, data: Any, dtype: Any) -> Any:
     """A new tensor of a tensor, a number, or of lists that hold some."""
     if isinstance(data, (list, tuple)):
-        return _listed(r, data, dtype)
+        return _from_list(r, data, dtype)
     if isinstance(data, Tracer) and data.ndim:
         return cast(language("copy", data), dtype)
     if type(data) is int and dtype is not None and r.dtype(dtype).kind == "f":
         data = float(data)  # however large
-    return filled(r, (), data, dtype, fitting=checked_integer)
+    return full_tensor(r, (), data, dtype, fitting=checked_integer)
 
 
-def _listed(r: Any, data: Any, dtype: Any) -> Any:
+def _from_list(r: Any, data: Any, dtype: Any) -> Any:
     """A tensor of a list that holds tracers, in the common dtype of what it holds."""
     if dtype is None:
-        kinds = [dtype_of(filled(r, (), part, None)) for part in _flat(data)]
+        kinds = [dtype_of(full_tensor(r, (), part, None)) for part in _flat(data)]
         dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
-    parts = [_listed(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data]
+    parts = [
+        _from_list(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data
+    ]
     return r.apply("stack", tuple(parts), 0)
 
 
@@ -248,6 +250,6 @@ def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
     names = ("start", "end", "step")
     parts = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
     if any(dtype_of(r.tracer(r.node(x))).kind == "f" for x in parts):
-        return _stepped(r, [*map(float, parts)], dtype)
+        return _float_arange(r, [*map(float, parts)], dtype)
     result = r.apply("arange", *parts)
     return r.apply("astype", result, r.dtype(dtype) if dtype is not None else INT64)

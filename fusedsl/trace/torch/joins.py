@@ -9,12 +9,12 @@ from ..tracer import Tracer
 from ..views import View
 from .functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
 from .promotion import result_type
-from .shapes import axis_of, expand, reshape, several, unsqueeze
+from .shapes import axis_of, expand, reshape, unsqueeze, varargs
 
 # -- joins and repetitions
 
 
-def _alike(tensors: Any) -> list:
+def _promoted(tensors: Any) -> list:
     """The tensors in torch's common dtype."""
     dtype = result_type([x.node for x in tensors])
     return [x.recorder.tracer(x.recorder.builder.convert(x.node, dtype)) for x in tensors]
@@ -25,12 +25,12 @@ def cat(tensors, dim=0):
     """torch leaves out vectors of no elements among tensors of more dimensions."""
     if len({x.ndim for x in tensors}) > 1:
         tensors = [x for x in tensors if x.ndim != 1 or int(x.shape[0])]
-    return language("concat", tuple(_alike(tensors)), dim)
+    return language("concat", tuple(_promoted(tensors)), dim)
 
 
 @torch_function()
 def stack(tensors, dim=0):
-    return language("stack", tuple(_alike(tensors)), dim)
+    return language("stack", tuple(_promoted(tensors)), dim)
 
 
 @torch_function()
@@ -55,7 +55,7 @@ def column_stack(tensors):
 
 @torch_function()
 def repeat(input, *repeats):
-    repeats = several(repeats)
+    repeats = varargs(repeats)
     if len(repeats) < input.ndim:
         raise ShapeError("repeat takes a count for each dimension", code="shape.repeat", help="tile takes fewer")
     return language("tile", input, repeats)
@@ -63,7 +63,7 @@ def repeat(input, *repeats):
 
 @torch_function()
 def tile(input, *dims):
-    return language("tile", input, several(dims))
+    return language("tile", input, varargs(dims))
 
 
 @torch_function()
@@ -73,7 +73,7 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
 
 @torch_function()
 def flip(input, *dims):
-    return language("flip", input, several(dims))
+    return language("flip", input, varargs(dims))
 
 
 @torch_function()
@@ -120,29 +120,29 @@ _indices("tril_indices")
 
 @torch_function()
 def atleast_1d(*input):
-    return _each(as_vector, input)
+    return _map_tensors(as_vector, input)
 
 
 @torch_function()
 def atleast_2d(*input):
-    return _each(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
+    return _map_tensors(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
 
 
 @torch_function()
 def atleast_3d(*input):
-    return _each(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
+    return _map_tensors(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
 
 
-def _each(change: Any, tensors: tuple) -> Any:
+def _map_tensors(change: Any, tensors: tuple) -> Any:
     """`change` of a tensor, or of each of several."""
     if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
         return change(tensors[0])
-    return tuple(change(x) for x in several(tensors))
+    return tuple(change(x) for x in varargs(tensors))
 
 
 @torch_function()
 def meshgrid(*tensors, indexing="ij"):
-    tensors = tuple(atleast_1d(x) for x in several(tensors))
+    tensors = tuple(atleast_1d(x) for x in varargs(tensors))
     shape = tuple(x.shape[0] for x in tensors)
     n = len(tensors)
     lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
@@ -250,15 +250,15 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @torch_function()
 def select_scatter(input, src, dim, index):
-    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), index))
+    return _write_copy(input, src, (*[slice(None)] * axis_of(input, dim), index))
 
 
 @torch_function()
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
+    return _write_copy(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
 
 
-def _replaced(input: Any, src: Any, key: tuple) -> Any:
+def _write_copy(input: Any, src: Any, key: tuple) -> Any:
     """A copy with other elements at some places."""
     result = language("copy", input)
     result[key] = src

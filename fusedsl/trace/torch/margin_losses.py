@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ShapeError
 from .functions import as_vector, language, need_float, torch_function
-from .losses import pairwise_distance, reduced
+from .losses import pairwise_distance, reduce_loss
 from .math import clamp, where
 from .nn import exp, log, logsigmoid
 from .promotion import operate
@@ -21,25 +21,25 @@ def _positive(x: Any) -> Any:
 
 @torch_function()
 def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    return reduced(_positive(-target * (input1 - input2) + margin), reduction, size_average, reduce)
+    return reduce_loss(_positive(-target * (input1 - input2) + margin), reduction, size_average, reduce)
 
 
 @torch_function()
 def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None, reduction="mean"):
     loss = where(target != 1, _positive(margin - input), 0) + where(target != -1, input, 0)
-    return reduced(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, reduction, size_average, reduce)
 
 
 @torch_function()
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    return reduced(operate(input.recorder, "log1p", exp(-target * input)), reduction, size_average, reduce)
+    return reduce_loss(operate(input.recorder, "log1p", exp(-target * input)), reduction, size_average, reduce)
 
 
 @torch_function()
 def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     loss = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     loss = loss if weight is None else loss * weight
-    return reduced(total(loss, -1) / input.shape[-1], reduction, size_average, reduce)
+    return reduce_loss(total(loss, -1) / input.shape[-1], reduction, size_average, reduce)
 
 
 @torch_function()
@@ -52,7 +52,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     gap = gap if p == 1 else gap * gap
     gap = gap if weight is None else gap * unsqueeze(language("take", weight, target), -1)
     other = language("iota", input, input.ndim - 1) != place
-    return reduced(total(where(other, gap, 0), -1) / input.shape[-1], reduction, size_average, reduce)
+    return reduce_loss(total(where(other, gap, 0), -1) / input.shape[-1], reduction, size_average, reduce)
 
 
 @torch_function()
@@ -61,7 +61,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
     squares = [total(language("square", x), -1) + 1e-12 for x in (input1, input2)]
     cosine = total(input1 * input2, -1) * operate(input1.recorder, "rsqrt", squares[0] * squares[1])
     loss = where(target == 1, 1 - cosine, 0) + where(target == -1, _positive(cosine - margin), 0)
-    return reduced(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, reduction, size_average, reduce)
 
 
 @torch_function()
@@ -71,14 +71,14 @@ def triplet_margin_loss(
     def distance(x: Any, y: Any) -> Any:
         return pairwise_distance(x, y, p, eps)
 
-    return reduced(_triplet(distance, anchor, positive, negative, margin, swap), reduction, size_average, reduce)
+    return reduce_loss(_triplet(distance, anchor, positive, negative, margin, swap), reduction, size_average, reduce)
 
 
 @torch_function()
 def triplet_margin_with_distance_loss(
     anchor, positive, negative, *, distance_function=None, margin=1.0, swap=False, reduction="mean"
 ):
-    return reduced(
+    return reduce_loss(
         _triplet(distance_function or pairwise_distance, anchor, positive, negative, margin, swap), reduction
     )
 
@@ -102,7 +102,7 @@ def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"
             raise ShapeError("var has another shape than input", code="shape.loss", help="x.shape, or x.shape[:-1]")
     spread = clamp(spread if not isinstance(var, (int, float)) else language("full_like", input, var), eps)
     loss = 0.5 * (log(spread) + language("square", input - target) / spread)
-    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+    return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
 @torch_function()
@@ -113,4 +113,4 @@ def poisson_nll_loss(
     if full:
         stirling = target * log(target) - target + 0.5 * log(2 * math.pi * target)
         loss = loss + where(target <= 1, 0, stirling)
-    return reduced(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, reduction, size_average, reduce)

@@ -11,14 +11,14 @@ from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of,
 from .promotion import default_float, operate
 
 
-def named(kind: str, *parts: Any) -> Any:
+def named_tuple(kind: str, *parts: Any) -> Any:
     """torch's named tuple of several results."""
     import torch
 
     return getattr(torch.return_types, kind)(parts)
 
 
-def _wide(input: Any, dtype: Any) -> Any:
+def _accumulation_dtype(input: Any, dtype: Any) -> Any:
     """What a sum or product adds: `dtype`, or int64 for integers and bools."""
     if dtype is not None:
         return cast(input, dtype)
@@ -32,17 +32,17 @@ def axes_of(dim: Any) -> Any:
 
 @torch_function()
 def sum_(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("sum", _wide(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+    return cast(language("sum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
 
 
 @torch_function()
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    return language("nansum", _wide(input, dtype), axes_of(dim), keepdims=keepdim)
+    return language("nansum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim)
 
 
 @torch_function()
 def prod(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("prod", _wide(input, dtype), dim, keepdims=keepdim), dtype)
+    return cast(language("prod", _accumulation_dtype(input, dtype), dim, keepdims=keepdim), dtype)
 
 
 @torch_function()
@@ -59,7 +59,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     return language("nanmean", input, axes_of(dim), keepdims=keepdim)
 
 
-def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
+def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
     """var or std; `var(x, False)` is `unbiased=False` over all."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
@@ -70,12 +70,12 @@ def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correc
 
 @torch_function()
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _spread("var", input, dim, unbiased, keepdim, correction)
+    return _variance("var", input, dim, unbiased, keepdim, correction)
 
 
 @torch_function()
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _spread("std", input, dim, unbiased, keepdim, correction)
+    return _variance("std", input, dim, unbiased, keepdim, correction)
 
 
 @torch_function()
@@ -119,7 +119,7 @@ def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
     if dim is None:
         return language(name, input)
     values = language(name, input, axis=dim, keepdims=keepdim)
-    return named(name, values, language("arg" + name, input, dim, keepdims=keepdim))
+    return named_tuple(name, values, language("arg" + name, input, dim, keepdims=keepdim))
 
 
 @torch_function()
@@ -145,7 +145,7 @@ def amin(input, dim=(), keepdim=False):
 @torch_function()
 def aminmax(input, *, dim=None, keepdim=False):
     result = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
-    return named("aminmax", *result)
+    return named_tuple("aminmax", *result)
 
 
 @torch_function()
@@ -158,19 +158,19 @@ def argmin(input, dim=None, keepdim=False):
     return language("argmin", input, dim, keepdims=keepdim)
 
 
-def _truth(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
+def _any_all(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
     result = language(name, input, axes_of(dim), keepdims=keepdim)
     return cast(result, UINT8) if dtype_of(input) is UINT8 else result
 
 
 @torch_function()
 def any_(input, dim=None, keepdim=False):
-    return _truth("any", input, dim, keepdim)
+    return _any_all("any", input, dim, keepdim)
 
 
 @torch_function()
 def all_(input, dim=None, keepdim=False):
-    return _truth("all", input, dim, keepdim)
+    return _any_all("all", input, dim, keepdim)
 
 
 @torch_function()
@@ -247,7 +247,7 @@ def dist(input, other, p=2):
 def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
     """A reduction of the elements that a mask picks."""
     if name in ("sum", "prod"):
-        return cast(language(name, _wide(input, dtype), dim, where=mask), dtype)
+        return cast(language(name, _accumulation_dtype(input, dtype), dim, where=mask), dtype)
     if name in ("mean", "var", "std"):
         need_float(name, input)
         ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
@@ -260,38 +260,38 @@ def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, 
 
 @torch_function()
 def cumsum(input, dim, *, dtype=None):
-    return cast(language("cumsum", _wide(input, dtype), dim), dtype)
+    return cast(language("cumsum", _accumulation_dtype(input, dtype), dim), dtype)
 
 
 @torch_function()
 def cumprod(input, dim, *, dtype=None):
-    return cast(language("cumprod", _wide(input, dtype), dim), dtype)
+    return cast(language("cumprod", _accumulation_dtype(input, dtype), dim), dtype)
 
 
-def _running(name: str, input: Any, dim: int) -> Any:
+def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
     """(values, indices): of equal values the last, and of what follows a NaN the last NaN."""
     values = language(name, input, dim)
     here = (input == values) | (input != input)
     place = cast(recorder_of(input).apply("iota", input, dim), INT64)
-    return named(name, values, language("cummax", language("where", here, place, 0), dim))
+    return named_tuple(name, values, language("cummax", language("where", here, place, 0), dim))
 
 
 @torch_function()
 def cummax(input, dim):
-    return _running("cummax", input, dim)
+    return _scan_with_indices("cummax", input, dim)
 
 
 @torch_function()
 def cummin(input, dim):
-    return _running("cummin", input, dim)
+    return _scan_with_indices("cummin", input, dim)
 
 
 @torch_function("trapz")
 def trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("sum", _areas(y, x, dx, dim), dim) * 0.5
+    return language("sum", _trapezoids(y, x, dx, dim), dim) * 0.5
 
 
-def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
+def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
     """Twice the area below each two neighbours."""
     step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
     if x is not None and x.ndim == 1 and y.ndim > 1:
@@ -302,7 +302,7 @@ def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
 
 @torch_function()
 def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("cumsum", _areas(y, x, dx, dim), dim) * 0.5
+    return language("cumsum", _trapezoids(y, x, dx, dim), dim) * 0.5
 
 
 @torch_function()

@@ -14,7 +14,7 @@ from .functions import dtype_of, language, recorder_of, torch_function
 from .promotion import result_type
 
 
-def several(parts: tuple) -> tuple:
+def varargs(parts: tuple) -> tuple:
     """`(2, 3)` or `((2, 3),)` as a tuple."""
     return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else tuple(parts)
 
@@ -24,12 +24,12 @@ def several(parts: tuple) -> tuple:
 
 @torch_function()
 def reshape(input, *shape):
-    return viewed(recorder_of(input), "reshape", (input, several(shape)), {})
+    return viewed(recorder_of(input), "reshape", (input, varargs(shape)), {})
 
 
 @torch_function()
 def view(input, *shape, size=None, dtype=None):
-    shape = several(shape) if size is None else tuple(size)
+    shape = varargs(shape) if size is None else tuple(size)
     if dtype is not None or any(type(part).__name__ == "dtype" for part in shape):
         raise Unsupported(
             "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
@@ -82,7 +82,7 @@ def unflatten(input, dim, sizes):
 
 @torch_function()
 def permute(input, *dims):
-    axes = several(dims)
+    axes = varargs(dims)
     if len(axes) != input.ndim:
         raise ShapeError(
             f"permute takes {input.ndim} dimensions, not {len(axes)}",
@@ -164,7 +164,7 @@ def _checked(input: Any, dim: int) -> int:
 
 @torch_function()
 def expand(input, *size):
-    size = several(size)
+    size = varargs(size)
     new = len(size) - input.ndim
     if new < 0:
         raise ShapeError(
@@ -200,7 +200,7 @@ def broadcast_shapes(*shapes):
 
 @torch_function()
 def broadcast_tensors(*tensors):
-    tensors = several(tensors)
+    tensors = varargs(tensors)
     shape = common_shape(tensors)
     return tuple(viewed(recorder_of(x), "broadcast_to", (x, shape), {}) for x in tensors)
 

@@ -9,7 +9,7 @@ from ...errors import Unsupported
 from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .functions import cast, language, need_float, recorder_of, torch_function
-from .reductions import named
+from .reductions import named_tuple
 
 
 def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
@@ -23,7 +23,7 @@ def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
 @torch_function()
 def sort(input, dim=-1, descending=False, stable=False):
     order = {"descending": descending}
-    return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
+    return named_tuple("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
 
 
 @torch_function()
@@ -39,10 +39,10 @@ def argsort(input, dim=-1, descending=False, stable=False):
 @torch_function()
 def topk(input, k, dim=-1, largest=True, sorted=True):
     if largest and dim in (-1, input.ndim - 1):
-        return named("topk", *language("topk", input, k))
+        return named_tuple("topk", *language("topk", input, k))
     result = sort(input, dim, largest)
     cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
-    return named("topk", result[0][cut], result[1][cut])
+    return named_tuple("topk", result[0][cut], result[1][cut])
 
 
 def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
@@ -61,7 +61,7 @@ def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any,
 
 @torch_function()
 def kthvalue(input, k, dim=-1, keepdim=False):
-    return named("kthvalue", *_place(input, dim, k - 1, keepdim, nan=False))
+    return named_tuple("kthvalue", *_place(input, dim, k - 1, keepdim, nan=False))
 
 
 @torch_function()
@@ -69,7 +69,7 @@ def median(input, dim=None, keepdim=False):
     """The lower one of the two in the middle."""
     if dim is None:
         return _place(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
-    return named("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
+    return named_tuple("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
 
 
 @torch_function()

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ShapeError
 from .functions import TABLE, torch_function
 from .reductions import sum_ as total
-from .shapes import axis_of, reshape, several
+from .shapes import axis_of, reshape, varargs
 
 
 @torch_function()
@@ -76,7 +76,7 @@ def _split_along(name: str, dim: Any) -> None:
     def function(input, *indices_or_sections):
         if not input.ndim:
             raise ShapeError(f"{name} of a number", code="shape.split", help="give it a dimension: x[None]")
-        pieces = several(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
+        pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
         extent = int(input.shape[axis_of(input, dim(input))])
         if isinstance(pieces, int) and extent % pieces:
             raise ShapeError(
@@ -97,7 +97,7 @@ _split_along("dsplit", lambda x: 2)
 @torch_function()
 def sum_to_size(input, *size):
     """The sum over the dimensions that `size` lacks, or has one element of."""
-    size = several(size)
+    size = varargs(size)
     new = input.ndim - len(size)
     added = tuple(k for k, n in enumerate(input.shape) if k < new or int(size[k - new]) != int(n))
     return reshape(total(input, added) if added or not input.ndim else input, size)

@@ -12,7 +12,7 @@ FAMILIES = __package__.rpartition(".")[0]
 # What generated files may use of each file of intrinsics.
 WORDS = {
     "tile.thread_index": "thread thread_again line depth side block "
-    "barrier take_turn await_cluster divide share scalar part"
+    "barrier take_turn await_cluster divide share scalar part "
     "word half",
     "tile.tile": "Tile shared_place await_fetched",
     "tile.scalar": "once",
@@ -35,7 +35,7 @@ WORDS = {
     "attention.intrinsics.random_mask": "drawn_by_four",
     "attention.intrinsics.fragment_store": "store_rows scatter_fragment store_fragment",
     "attention.intrinsics.sm90": "init_barrier show_barriers expect_bytes arrive "
-    "await_phase meet_group tell_group more_registers"
+    "await_phase meet_group tell_group more_registers "
     "send_box show_copier count_sent await_sent fewer_registers copy_box parameter_at dynamic_start "
     "near_matrix far_matrix score_product weighed_product await_products keep_word mark_word kept_word "
     "same hold ballot highest_bit bit_count",
