@@ -158,7 +158,7 @@ class TextEvaluator(EvaluatorBase):
     # -- expressions
 
     def evaluate(self, expression: Expr, env: Environment) -> Any:
-        """The value of an expression; BROKEN where faults are gathered and it has one."""
+        """The value of an expression; ERROR_VALUE if it has an error and errors are recorded."""
         stack: list[Visit] = []
         request: tuple[Any, Environment] | None = (expression, env)
         value: Any = None

@@ -1,4 +1,4 @@
-"""torch's products of tensors on tracers, attention among them, with torch's signatures."""
+"""torch's contractions on tracers: matmul and its variants, einsum, cross, scaled_dot_product_attention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def linear(input, weight, bias=None):
 
 
 def _scaled_sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta input + alpha product; of input with a beta of 0 not even NaN is left."""
+    """beta * input + alpha * product; a beta of 0 ignores NaN in input."""
     r, dtype = recorder_of(product), dtype_of(product)
     if dtype.kind != "f":
         beta, alpha = int(beta), int(alpha)
@@ -69,7 +69,7 @@ def chain_matmul(*matrices):
 
 @torch_function()
 def inner(input, other):
-    """The sum over both last dimensions."""
+    """inner: the sum over the last dimension of both."""
     if not input.ndim or not other.ndim:
         return input * other
     return language("tensordot", input, other, ((input.ndim - 1,), (other.ndim - 1,)))
@@ -110,7 +110,7 @@ def linalg_cross(input, other, *, dim=-1):
 
 @torch_function()
 def cross(input, other, dim=None):
-    """Without dim along the first dimension of 3 elements."""
+    """cross; the default dim is the first one with 3 elements."""
     axes = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
     if not axes:
         raise ShapeError("cross takes a dimension of 3 elements", code="shape.cross", help="pass dim=")
@@ -119,7 +119,7 @@ def cross(input, other, dim=None):
 
 @torch_function()
 def einsum(equation, *operands):
-    """Unlike NumPy, torch sums over the axes of ... where the result has none."""
+    """einsum; unlike NumPy, torch sums over the axes of `...` if the result has no `...`."""
     if isinstance(equation, str) and len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
     equation, parts = subscripts_as_text(equation, operands)
@@ -139,7 +139,7 @@ def einsum(equation, *operands):
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ):
-    """softmax(q k^T scale + mask) v; rows of which nothing is kept are 0, as torch's are."""
+    """softmax(q k^T scale + mask) v; fully masked rows are 0, as in torch."""
     dropout(query, dropout_p)
     is_causal = recorder_of(query).specialized(is_causal)
     _check_options(query, attn_mask, is_causal, scale)
@@ -153,7 +153,7 @@ def scaled_dot_product_attention(
 
 
 def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
-    """torch takes a mask of bools, of float32 or of query's type, and no other mask beside is_causal."""
+    """Check the mask, is_causal and scale: a mask is bool, float32 or of query's dtype, and excludes is_causal."""
     if not isinstance(is_causal, bool):
         message = f"is_causal is True or False, not {is_causal!r}"
         raise ArgumentError(message, code="argument.attention", help="write one of them")
@@ -187,7 +187,7 @@ def _check_types(query: Any, key: Any, value: Any) -> None:
 
 
 def _check_heads(query: Any, other: Any) -> None:
-    """Heads are as many, or 1; what else torch takes is asked for."""
+    """Check that query and key or value have the same number of heads, or 1; GQA needs enable_gqa."""
     if query.ndim > 2 and other.ndim > 2:
         types = (query.node.type, other.node.type)
         check = Check("equal", (), "scaled_dot_product_attention", types)
@@ -209,7 +209,7 @@ def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: b
 
 
 def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
-    """Several heads of queries share one of keys: they stand beside each other in a dimension of their own."""
+    """Grouped-query attention: query heads that share a key head become a separate dimension."""
     heads = key.shape[-3]
     shared = int(query.shape[-3]) // int(heads)
     if shared * int(heads) != int(query.shape[-3]):

@@ -1,4 +1,4 @@
-"""torch's casts, and its functions that make tensors, with torch's signatures and default dtypes."""
+"""torch's casts and tensor creation on tracers, with torch's signatures and default dtypes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def to(input, *args, dtype=None, device=None, other=None, copy=False):
 
 
 def _same_device(input: Any, device: Any) -> None:
-    """A kernel runs in one place."""
+    """TraceError for a move to another device."""
     import torch
 
     wanted, here = torch.device(device), input.device
@@ -73,7 +73,7 @@ def cuda(input, device=None):
 
 @torch_function()
 def type_(input, dtype=None):
-    """The name of the tensor's type, or a cast, to a type that may be named so too."""
+    """type(): the tensor type's name, or a cast to a dtype or tensor type name."""
     import torch
 
     home = "torch.cuda" if input.is_cuda else "torch"
@@ -95,7 +95,7 @@ def type_as(input, other):
 
 
 def full_tensor(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
-    """A tensor of one value; a number has to fit the dtype."""
+    """A tensor filled with one value; a number must fit the dtype."""
     if device is not None and r.example is not None:
         _same_device(r.tracer(r.node(0)), device)
     given = r.node(value)
@@ -167,7 +167,7 @@ def copy(input, src, non_blocking=False):
 
 
 def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """torch.zeros and its like, whose extents may be tracers."""
+    """torch.zeros and other creation functions, whose extents may be tracers."""
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     for needless in ("layout", "pin_memory", "requires_grad"):
         kwargs.pop(needless, None)
@@ -192,7 +192,7 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _float_arange(r: Any, parts: list[float], dtype: Any) -> Any:
-    """torch.arange of floats, which shape the result."""
+    """torch.arange of floats; the numbers are specialised, since they decide the length."""
     import math
 
     parts = [math.trunc(p) for p in parts] if dtype is not None and r.dtype(dtype).kind in "iu" else parts
@@ -204,7 +204,7 @@ def _float_arange(r: Any, parts: list[float], dtype: Any) -> Any:
 
 
 def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
-    """From both ends to the middle, as torch counts, so that both ends are met exactly."""
+    """linspace, computed from both ends to the middle as in torch, so that both ends are exact."""
     to = r.dtype(dtype) if dtype is not None else default_float()
     place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
     ends = (start, end) if to.kind == "f" else (r.apply("astype", x, to) for x in (start, end))
@@ -221,7 +221,7 @@ def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
 
 
 def _tensor(r: Any, data: Any, dtype: Any) -> Any:
-    """A new tensor of a tensor, a number, or of lists that hold some."""
+    """A new tensor from a tensor, a number, or nested lists of them."""
     if isinstance(data, (list, tuple)):
         return _from_list(r, data, dtype)
     if isinstance(data, Tracer) and data.ndim:
@@ -232,7 +232,7 @@ def _tensor(r: Any, data: Any, dtype: Any) -> Any:
 
 
 def _from_list(r: Any, data: Any, dtype: Any) -> Any:
-    """A tensor of a list that holds tracers, in the common dtype of what it holds."""
+    """A tensor from a list with tracers, in their common dtype."""
     if dtype is None:
         kinds = [dtype_of(full_tensor(r, (), part, None)) for part in _flat(data)]
         dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()

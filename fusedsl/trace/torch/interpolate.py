@@ -1,4 +1,4 @@
-"""torch.nn.functional.interpolate on tracers: gathers at positions that are known with the sizes."""
+"""torch.nn.functional.interpolate on tracers: gathers at indices computed from the sizes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _nearest(x: Any, axis: int, n: int, m: int, step: float, shift: float) -> An
 
 
 def _linear(x: Any, axis: int, n: int, m: int, step: float, corners: Any) -> Any:
-    """From the two elements around each place, by their distance."""
+    """Linear interpolation along one axis, between the two nearest elements."""
     line = np.arange(m, dtype=np.float64)
     at = line * ((n - 1) / (m - 1) if m > 1 else 0.0) if corners else np.maximum((line + 0.5) * step - 0.5, 0)
     first = np.minimum(np.floor(at), n - 1)

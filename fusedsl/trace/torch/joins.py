@@ -1,4 +1,4 @@
-"""torch's joins, repetitions, triangles and gathers, with torch's signatures."""
+"""torch's data movement on tracers: concatenation, repetition, triangles, gathers, diagonals."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .shapes import axis_of, expand, reshape, unsqueeze, varargs
 
 
 def _promoted(tensors: Any) -> list:
-    """The tensors in torch's common dtype."""
+    """The tensors converted to their common dtype."""
     dtype = result_type([x.node for x in tensors])
     return [x.recorder.tracer(x.recorder.builder.convert(x.node, dtype)) for x in tensors]
 
 
 @torch_function("concat", "concatenate")
 def cat(tensors, dim=0):
-    """torch leaves out vectors of no elements among tensors of more dimensions."""
+    """cat; empty vectors among tensors of more dimensions are skipped, as in torch."""
     if len({x.ndim for x in tensors}) > 1:
         tensors = [x for x in tensors if x.ndim != 1 or int(x.shape[0])]
     return language("concat", tuple(_promoted(tensors)), dim)
@@ -102,7 +102,7 @@ def triu(input, diagonal=0):
 
 
 def _indices(name: str) -> None:
-    """The places of a triangle: extents that are known while tracing."""
+    """triu_indices or tril_indices: constants, specialised on the extents."""
 
     def function(row, col, offset=0, *, dtype=None, device=None):
         import torch
@@ -134,7 +134,7 @@ def atleast_3d(*input):
 
 
 def _map_tensors(change: Any, tensors: tuple) -> Any:
-    """`change` of a tensor, or of each of several."""
+    """`change` applied to a tensor, or to each of several."""
     if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
         return change(tensors[0])
     return tuple(change(x) for x in varargs(tensors))
@@ -173,7 +173,7 @@ def take_along_dim(input, indices, dim=None):
 
 @torch_function()
 def gather(input, dim, index, *, sparse_grad=False):
-    """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
+    """gather; index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
     if not input.ndim:
         return expand(input, tuple(index.shape))
     if not index.ndim:
@@ -195,7 +195,7 @@ def outer(input, vec2):
 
 @torch_function()
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """A view that only reads."""
+    """A read-only view of a diagonal."""
     r = recorder_of(input)
     return input.viewed(View(lambda x: r.call("diagonal", (r.tracer(x), offset, dim1, dim2), {})))
 
@@ -214,7 +214,7 @@ def diag(input, diagonal=0):
 
 @torch_function()
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """Each last row as a diagonal, `offset` above the main one."""
+    """diag_embed: the last dimension as the diagonal of a matrix, `offset` above the main one."""
     before, after = max(offset, 0), max(-offset, 0)
     lead = ((0, 0),) * (input.ndim - 1)
     line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
@@ -259,7 +259,7 @@ def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
 
 
 def _write_copy(input: Any, src: Any, key: tuple) -> Any:
-    """A copy with other elements at some places."""
+    """A copy of a tensor with a slice replaced."""
     result = language("copy", input)
     result[key] = src
     return result

@@ -14,7 +14,7 @@ from .shapes import broadcast_tensors, unsqueeze
 
 
 def _reduction_name(reduction: str, size_average: Any, reduce: Any) -> str:
-    """The reduction, which torch's two older arguments choose too."""
+    """The reduction's name, also from torch's deprecated size_average and reduce."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     if reduction not in ("none", "mean", "sum"):
@@ -23,13 +23,13 @@ def _reduction_name(reduction: str, size_average: Any, reduce: Any) -> str:
 
 
 def reduce_loss(x: Any, reduction: str, size_average: Any = None, reduce: Any = None) -> Any:
-    """The mean, the sum, or all of it."""
+    """The loss reduced by mean or sum, or unreduced."""
     reduction = _reduction_name(reduction, size_average, reduce)
     return x if reduction == "none" else mean(x) if reduction == "mean" else total(x)
 
 
 def _weighted(loss: Any, weight: Any, reduction: str, size_average: Any, reduce: Any) -> Any:
-    """A loss whose mean counts each element by its weight."""
+    """A weighted loss; its mean divides by the sum of weights."""
     reduction = _reduction_name(reduction, size_average, reduce)
     if weight is None:
         return reduce_loss(loss, reduction)
@@ -90,7 +90,7 @@ def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, r
 
 
 def _picked(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """-log p of the target class (dimension 1, or 0 of a vector), weighted, without the ignored."""
+    """nll_loss: -log p of the target class (dimension 1, or 0 of a vector), weighted, without ignored targets."""
     classes = 1 if log.ndim > 1 else 0
     kept = target != ignore_index
     safe = where(kept, target, 0)
@@ -127,7 +127,7 @@ def cross_entropy(
 
 
 def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: str, smoothing: Any) -> Any:
-    """Cross entropy against probabilities."""
+    """Cross entropy with probabilities as targets."""
     target = target * (1 - smoothing) + smoothing / log.shape[classes]
     scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
     each = -total(target * scaled, classes)

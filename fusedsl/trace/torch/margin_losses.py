@@ -1,4 +1,4 @@
-"""torch.nn.functional's losses of margins, pairs and likelihoods on tracers, with torch's signatures and defaults."""
+"""torch.nn.functional's margin, pair and likelihood losses on tracers, with torch's signatures and defaults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, r
 
 @torch_function()
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None, reduce=None, reduction="mean"):
-    """Of each other class: how far it comes within the margin of the target's."""
+    """multi_margin_loss: for each other class, how far it is within the margin of the target class."""
     need_float("multi_margin_loss", input)
     input = as_vector(input)
     place = unsqueeze(target, -1)
@@ -57,7 +57,7 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
 
 @torch_function()
 def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None, reduction="mean"):
-    """torch adds its epsilon to the squares; cosine_similarity bounds the norms by its own."""
+    """cosine_embedding_loss; torch adds its epsilon to the squares, unlike cosine_similarity, which clamps norms."""
     squares = [total(language("square", x), -1) + 1e-12 for x in (input1, input2)]
     cosine = total(input1 * input2, -1) * operate(input1.recorder, "rsqrt", squares[0] * squares[1])
     loss = where(target == 1, 1 - cosine, 0) + where(target == -1, _positive(cosine - margin), 0)
@@ -84,7 +84,7 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(distance: Any, anchor: Any, positive: Any, negative: Any, margin: Any, swap: bool) -> Any:
-    """How far the negative is not yet beyond the positive by the margin."""
+    """triplet loss: max(d(anchor, positive) - d(anchor, negative) + margin, 0)."""
     far = distance(anchor, negative)
     if swap:
         far = language("minimum", far, distance(positive, negative))
@@ -93,7 +93,7 @@ def _triplet(distance: Any, anchor: Any, positive: Any, negative: Any, margin: A
 
 @torch_function()
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
-    """torch refuses a negative variance; what bounds it from below here does so there too."""
+    """gaussian_nll_loss, with the variance clamped from below by eps, as in torch (which refuses negative ones)."""
     spread = var
     if not isinstance(var, (int, float)):
         if var.ndim < input.ndim:

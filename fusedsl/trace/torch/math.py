@@ -86,7 +86,7 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
-    """`input` and alpha times `other`, in the dtype that the two have in common, which alpha has no part in."""
+    """add or subtract `alpha * other`, in the common dtype of `input` and `other`, without alpha's."""
     r = recorder_of(input, other)
     if _is_one(alpha):
         return operate(r, name, input, other)
@@ -134,7 +134,7 @@ def frac(input):
 
 @torch_function("sgn")
 def sign(input):
-    """torch's sign of NaN is 0."""
+    """sign; that of NaN is 0 in torch."""
     if dtype_of(input) is BOOL:
         return input
     result = language("sign", input)
@@ -148,7 +148,7 @@ def round_(input, *, decimals=0):
 
 @torch_function()
 def angle(input):
-    """0, pi where negative; NaN stays."""
+    """angle: 0, pi for negative numbers, NaN for NaN."""
     x = cast(input, default_float()) if dtype_of(input).kind != "f" else input
     return language("where", x == x, language("where", x < 0, math.pi, 0.0), x)
 
@@ -180,7 +180,7 @@ def clamp(input, min=None, max=None):
 
 @cache
 def _nan_is_a_bound() -> bool:
-    """Whether elements are NaN where NaN is their one bound: some releases of torch take it for none."""
+    """True if clamp with NaN as its only bound gives NaN: some releases of torch ignore such a bound."""
     import torch
 
     return bool(torch.clamp(torch.zeros(1), min=math.nan).isnan())
@@ -226,7 +226,7 @@ TABLE["Tensor.where"] = lambda input, condition, other: where(condition, input, 
 
 
 def is_number(r: Any, x: Any) -> bool:
-    """Whether it is, or stands for, one of Python's numbers."""
+    """True for a Python number, traced or not."""
     node = r.node(x)
     return not node.type.shape and (node.type.weak or type(x) is bool)
 
@@ -258,7 +258,7 @@ def special_xlog1py(input, other):
 
 @torch_function()
 def special_entr(input):
-    """-x log x, 0 at 0, and -inf below."""
+    """entr: -x log x, 0 at 0, -inf for negative x."""
     return where(input < 0, -math.inf, -operate(recorder_of(input), "xlogy", input, input))
 
 

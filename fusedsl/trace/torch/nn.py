@@ -146,7 +146,7 @@ def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
 
 @torch_function("alpha_dropout", "feature_dropout", "native_dropout")
 def dropout(input, p=0.5, training=True, *, train=None):
-    """The identity; with randomness in it a trace would draw once for all calls. `train` is torch.dropout's name."""
+    """dropout: the identity; TraceError if it would be random. `train` is torch.dropout's name of `training`."""
     if (training if train is None else train) and not (isinstance(p, (int, float)) and p == 0):
         raise TraceError("dropout draws random numbers", code="trace.random",
                          help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
@@ -157,7 +157,7 @@ def dropout(input, p=0.5, training=True, *, train=None):
 
 
 def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
-    """The last axes, which have these extents."""
+    """The last axes, checked to have these extents."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     axes = tuple(range(-len(shape), 0))
     if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
@@ -188,7 +188,7 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
 
 
 def _epsilon(input: Any) -> float:
-    """torch's default: the machine epsilon of what it computes in, float32 for narrower ones."""
+    """torch's default epsilon: the machine epsilon of the computation dtype, float32 for narrower ones."""
     import torch
 
     return torch.finfo(getattr(torch, dtype_of(input).compute.name)).eps
@@ -235,7 +235,7 @@ def instance_norm(
 
 
 def _channels(input: Any, values: Any) -> Any:
-    """One value a channel (dimension 1), shaped to broadcast."""
+    """One value per channel (dimension 1), reshaped to broadcast."""
     return None if values is None else values.reshape(-1, *[1] * (input.ndim - 2))
 
 
@@ -255,7 +255,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
 
 @torch_function()
 def pad(input, pad, mode="constant", value=None):
-    """torch counts from the last dimension, in pairs; a negative amount cuts."""
+    """pad: pairs from the last dimension on; a negative amount crops."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ArgumentError(
             f"pad has {len(pad)} widths", code="argument.pad", help="two for each dimension, from the last backwards"

@@ -1,4 +1,4 @@
-"""Python numbers in a tensor's dtype: in arithmetic beside a tensor they wrap, elsewhere torch refuses misfits.
+"""Python numbers converted to a tensor's dtype: arithmetic with a tensor wraps them, other functions check the range.
 
 Source: c10/core/Scalar.h (Scalar::to) and c10/util/TypeCast.h (overflows) of PyTorch.
 """
@@ -17,25 +17,25 @@ from ...ir.types import BOOL, DType, numpy_dtype
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-LOWEST, BEYOND = -(1 << 63), 1 << 64  # what torch's own numbers hold: int64, and uint64 above it
+LOWEST, BEYOND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and uint64 above it
 
 
 def wrapped(value: int, to: DType) -> int:
-    """An integer in two's complement of a width."""
+    """An integer wrapped to a width in two's complement."""
     low = held(value) % (1 << to.bits)
     return low - (1 << to.bits) if to.kind == "i" and low >> (to.bits - 1) else low
 
 
 def held(value: int) -> int:
-    """The integer, if torch has it as a number at all."""
+    """The integer, if it is in the range of torch's scalars."""
     if not LOWEST <= value < BEYOND:
         raise _refused(value, "64 bits")
     return value
 
 
 def checked(r: Recorder, x: Any, to: DType) -> Node:
-    """A number in the dtype of a tensor, for functions that refuse one that does not fit. Floats are truncated to
-    integers; of an unsigned dtype, negative integers within its width wrap. What is known only at the call must fit."""
+    """A number in the dtype of a tensor, for functions that check its range. Floats are truncated to integers; for
+    unsigned dtypes, negative integers within the width wrap. Run-time numbers must fit."""
     number = x if isinstance(x, Node) else r.node(x)
     if not number.type.weak or number.type.shape:
         return r.builder.convert(number, to) if to.kind == "f" else r.builder.cast(number, to)
@@ -51,7 +51,7 @@ def checked(r: Recorder, x: Any, to: DType) -> Node:
 
 
 def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
-    """The same for functions that refuse integers alone: of floats, what is too large is infinite."""
+    """The same for functions that check integers only: floats out of range become infinite."""
     number = x if isinstance(x, Node) else r.node(x)
     if number.op == "const" and number.type.dtype.kind == "i":
         held(int(value_of(number)))

@@ -1,4 +1,4 @@
-"""torch's reductions, scans and sorting, with torch's signatures, defaults and result types."""
+"""torch's reductions and scans on tracers, with torch's signatures, defaults and result types."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from .promotion import default_float, operate
 
 
 def named_tuple(kind: str, *parts: Any) -> Any:
-    """torch's named tuple of several results."""
+    """A named tuple of torch.return_types."""
     import torch
 
     return getattr(torch.return_types, kind)(parts)
 
 
 def _accumulation_dtype(input: Any, dtype: Any) -> Any:
-    """What a sum or product adds: `dtype`, or int64 for integers and bools."""
+    """The input of a sum or product: cast to `dtype`, or to int64 for integers and bools."""
     if dtype is not None:
         return cast(input, dtype)
     return input if dtype_of(input).kind == "f" else cast(input, INT64)
 
 
 def axes_of(dim: Any) -> Any:
-    """torch's dim as the language's axis: an empty tuple means all."""
+    """torch's dim as an axis of the language; an empty tuple means all dimensions."""
     return tuple(dim) if isinstance(dim, (tuple, list)) and dim else None if isinstance(dim, (tuple, list)) else dim
 
 
@@ -60,7 +60,7 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
 
 
 def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
-    """var or std; `var(x, False)` is `unbiased=False` over all."""
+    """var or std; `var(x, False)` means unbiased=False over all elements."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     need_float(name, input)
@@ -80,7 +80,7 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 @torch_function()
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Of the rows, each a variable."""
+    """cov, with rows as variables."""
     if fweights is not None or aweights is not None:
         raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
     rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
@@ -113,7 +113,7 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
-    """max or min: of all, of two tensors, or (values, indices) along a dimension."""
+    """max or min: of all elements, of two tensors, or (values, indices) along a dimension."""
     if other is not None or (hasattr(dim, "ndim") and not dim.is_number):
         return operate(recorder_of(input), name + "imum", input, dim if other is None else other)
     if dim is None:
@@ -199,7 +199,7 @@ def frobenius_norm(input, dim=None, keepdim=False):
 
 @torch_function()
 def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """Of vectors, of matrices where two dimensions are meant, and of everything where nothing is said."""
+    """linalg.norm: a vector norm, a matrix norm for two dimensions; without ord and dim the 2-norm of all elements."""
     count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
     if ord is None or count == 1:
         return norm(input, 2 if ord is None else ord, dim, keepdim, dtype)
@@ -245,7 +245,7 @@ def dist(input, other, p=2):
 
 
 def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
-    """A reduction of the elements that a mask picks."""
+    """A reduction of the elements that a mask selects."""
     if name in ("sum", "prod"):
         return cast(language(name, _accumulation_dtype(input, dtype), dim, where=mask), dtype)
     if name in ("mean", "var", "std"):
@@ -269,7 +269,7 @@ def cumprod(input, dim, *, dtype=None):
 
 
 def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
-    """(values, indices): of equal values the last, and of what follows a NaN the last NaN."""
+    """cummax or cummin, (values, indices): the last of equal values; after a NaN, the last NaN."""
     values = language(name, input, dim)
     here = (input == values) | (input != input)
     place = cast(recorder_of(input).apply("iota", input, dim), INT64)
@@ -292,7 +292,7 @@ def trapezoid(y, x=None, *, dx=1, dim=-1):
 
 
 def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
-    """Twice the area below each two neighbours."""
+    """The trapezoid areas between neighbours, times two."""
     step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
     if x is not None and x.ndim == 1 and y.ndim > 1:
         step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))

@@ -1,4 +1,4 @@
-"""torch's views of tensors, and what it says of them, with torch's signatures."""
+"""torch's views and shape queries on tracers, with torch's signatures."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def unsqueeze(input, dim):
 
 @torch_function()
 def squeeze(input, dim=None):
-    """Unlike NumPy, torch leaves dimensions that are not 1."""
+    """squeeze; dimensions that are not 1 are kept, unlike in NumPy."""
     if dim is None:
         return viewed(recorder_of(input), "squeeze", (input,), {})
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
@@ -153,7 +153,7 @@ def squeeze(input, dim=None):
 
 
 def axis_of(input: Any, dim: int) -> int:
-    """The dimension, counted from 0; refuses one that there is not."""
+    """The dimension, counted from 0; ShapeError if it is out of range."""
     return recorder_of(input).axis(input, dim)
 
 
@@ -206,7 +206,7 @@ def broadcast_tensors(*tensors):
 
 
 def common_shape(tensors: Any) -> tuple:
-    """The shape that tensors broadcast to, as extents."""
+    """The broadcast shape of tensors, as extents."""
     total: Any = 0
     for x in tensors:
         total = language("add", language("zeros_like", x), total)

@@ -1,4 +1,4 @@
-"""A tensor's shape while a function is traced: torch.Size, whose extents may be tracers."""
+"""The shape of a traced tensor: torch.Size with extents that may be tracers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TorchSize(tuple):
 
     @staticmethod
     def of_extents(extents: Any) -> Any:
-        """torch's own, of extents that are numbers now."""
+        """A torch.Size of concrete extents."""
         import torch
 
         return torch.Size(extents)

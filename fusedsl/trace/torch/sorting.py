@@ -1,4 +1,4 @@
-"""torch's functions of order, with torch's signatures: sorting, the largest, medians, places among sorted edges."""
+"""torch's sorting functions on tracers: sort, topk, kthvalue, median, quantile, searchsorted, bucketize."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reductions import named_tuple
 
 
 def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
-    """A function of rows, along any dimension."""
+    """A row function of the language along any dimension."""
     if dim in (-1, input.ndim - 1):
         return language(name, input, -1, **named)
     turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
@@ -46,7 +46,7 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
 
 
 def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
-    """The k-th smallest element of each row and where it stands; with `nan` the first NaN of a row that has one."""
+    """(k-th smallest element of each row, its index); with `nan`, the first NaN of a row that has one."""
     r = recorder_of(input)
     rows, places = sorted_rows(r, input, dim), sorted_rows(r, input, dim, "argsort")
     value, place = rows[..., k], places[..., k]
@@ -66,7 +66,7 @@ def kthvalue(input, k, dim=-1, keepdim=False):
 
 @torch_function()
 def median(input, dim=None, keepdim=False):
-    """The lower one of the two in the middle."""
+    """median: the lower of the two middle elements."""
     if dim is None:
         return _place(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
     return named_tuple("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))

@@ -1,4 +1,4 @@
-"""torch's parts of tensors, with torch's signatures."""
+"""torch's splits and slices of tensors on tracers: chunk, split, unbind, narrow and others."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ _split_along("dsplit", lambda x: 2)
 
 @torch_function()
 def sum_to_size(input, *size):
-    """The sum over the dimensions that `size` lacks, or has one element of."""
+    """sum_to_size: the sum over dimensions that are missing or 1 in `size`."""
     size = varargs(size)
     new = input.ndim - len(size)
     added = tuple(k for k, n in enumerate(input.shape) if k < new or int(size[k - new]) != int(n))

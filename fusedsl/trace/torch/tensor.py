@@ -1,4 +1,4 @@
-"""The stand-in for a torch tensor while a function is traced: torch's operators, attributes and methods."""
+"""The tracer of a torch tensor: torch's operators, attributes and methods."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPERATORS = frozenset([*BINARY.values(), *COMPARE.values()])
 
 
 class Tensor(Tracer):
-    """A tracer with torch's manners. It must not pass for torch.Tensor in C, which would read its memory."""
+    """A tracer with torch's semantics. It is no subclass of torch.Tensor: C code would read its memory."""
 
     @property
     def rebinds(self) -> bool:
@@ -131,7 +131,7 @@ class Tensor(Tracer):
         return False  # torch's subscripts of one element are views
 
     def _indexed(self, key: tuple) -> Node:
-        """Unlike NumPy, torch selects at integers and at tensors of no dimension first: they split nothing."""
+        """Advanced indexing; torch applies integers and 0-d tensors first, unlike NumPy: they separate no indices."""
         b = self.recorder.builder
         full = [part for _, part in shapes.full_key(b, self.node, key)]
         alone = tuple(part if _is_one(part) else shapes.WHOLE for part in full if part is not None)
@@ -165,7 +165,7 @@ class Tensor(Tracer):
         return _call(recorder, name_of(function), args, kwargs or {})
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """An operator whose left operand is NumPy's scalar is torch's, for which that is a number."""
+        """An operator with a NumPy scalar on the left, which torch treats as a number."""
         if method == "__call__" and isinstance(inputs[0], np.generic) and ufunc.__name__ in OPERATORS and not kwargs:
             return self._operate(ufunc.__name__, inputs[0].item(), self)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
@@ -184,12 +184,12 @@ class Tensor(Tracer):
         return _call(self.recorder, "sort", (self, *args), named)
 
     def permuted(self, axes: tuple[int, ...] | None) -> Any:
-        """A view with the axes in another order."""
+        """A view with permuted axes."""
         return self.viewed(views.transposed(self.recorder.builder, axes))
 
 
 def _is_one(part: Any) -> bool:
-    """Whether a part of a subscript is a single position."""
+    """True for a subscript part that selects a single index."""
     return isinstance(part, Dim) or (isinstance(part, Node) and not part.type.shape)
 
 
