@@ -30,7 +30,7 @@ def parse_count(text: str) -> int:
 
 def run(chosen: argparse.Namespace) -> int:
     """Print the table; exit code 1 if a result is wrong."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
     if not wanted:
         help = f"the workloads are {', '.join(w.name for w in WORKLOADS)}"
@@ -43,7 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     print("bytes and kernels: fused / unfused. registers: a thread on CUDA, by the compiler (~: by estimate).")
     print("error: the largest difference from float64, as a share of the largest magnitude. times: medians.")
     first = ", ".join(f"{m.name} {seconds_text(m.first_call)}" for m in measured)
-    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - begun:.1f} s")
+    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - start:.1f} s")
     wrong = [m.name for m in measured if not m.correct]
     if wrong:
         print(f"WRONG: {', '.join(wrong)}; please report it with the output of python -m fusedsl doctor")

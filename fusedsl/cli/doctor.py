@@ -176,13 +176,13 @@ def cache() -> Finding:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = Cache()
-        entries = kept.list()
+        disk_cache = Cache()
+        entries = disk_cache.list()
     if caught:
         help = "chmod 700 it, or set FUSEDSL_CACHE_DIR to a folder of your own"
         return Finding("problem", "cache", str(caught[0].message), help)
     size = bytes_text(sum(e.size for e in entries))
-    return Finding("ok", "cache", f"{kept.folder}: {len(entries)} entries, {size}")
+    return Finding("ok", "cache", f"{disk_cache.folder}: {len(entries)} entries, {size}")
 
 
 # -- compiling
@@ -203,29 +203,29 @@ def checks(gpu: bool) -> Iterator[Finding]:
 
 def attempt(about: str, code: str, done: str) -> Finding:
     """Run code in a subprocess with an empty cache; a crash of a compiler becomes a finding."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
         paths += [p for p in (os.environ.get("PYTHONPATH"),) if p]
         environment = os.environ | {"FUSEDSL_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-c", code]
         try:
-            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
+            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
         except subprocess.TimeoutExpired:
             return Finding("problem", about, f"not done after {LONGEST} s", "see whether the machine is overloaded")
-    seconds = time.perf_counter() - begun
-    if ended.returncode == 0:
-        output = f", {ended.stdout.strip()}" if ended.stdout.strip() else ""
+    seconds = time.perf_counter() - start
+    if process.returncode == 0:
+        output = f", {process.stdout.strip()}" if process.stdout.strip() else ""
         return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{output}")
-    return Finding("problem", about, *_last_words(ended.stderr, ended.returncode))
+    return Finding("problem", about, *_error_summary(process.stderr, process.returncode))
 
 
-def _last_words(stderr: str, code: int) -> tuple[str, str]:
+def _error_summary(stderr: str, code: int) -> tuple[str, str]:
     """(last line of a traceback, help line of our error)."""
     lines = stderr.strip().splitlines() or [f"the process ended with code {code}"]
     ours = [k for k, line in enumerate(lines) if re.match(r"fusedsl\.errors\.\w+: ", line)]
     if not ours:
         return lines[-1], "see the packages above"
-    said = lines[ours[-1]].partition(": ")[2]
+    message = lines[ours[-1]].partition(": ")[2]
     help = [line.partition("help:")[2].strip() for line in lines[ours[-1] :] if line.startswith("  help:")]
-    return said, " ".join(help)
+    return message, " ".join(help)

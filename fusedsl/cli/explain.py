@@ -40,7 +40,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ..runtime.driver import cuda_available
 
     compiled = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
-    values = dict(_array(one) for group in chosen.shape for one in group) | dict(map(_number, chosen.number))
+    values = dict(_array(array) for group in chosen.shape for array in group) | dict(map(_number, chosen.number))
     device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
         print(compiled.source(*_ordered(compiled, values), device=device, cc=chosen.cc))

@@ -72,29 +72,29 @@ def _cpu_name() -> str:
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _gpu_seconds(call: Callable[[], Any], together: int = 8) -> float:
     """Seconds of a call: the mean of several between two CUDA events, so that launches are queued ahead of the GPU."""
     import cupy
 
-    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
-    begun.record()
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
     for _ in range(together):
         call()
-    ended.record()
-    ended.synchronize()
-    return cupy.cuda.get_elapsed_time(begun, ended) * 1e-3 / together
+    end.record()
+    end.synchronize()
+    return cupy.cuda.get_elapsed_time(start, end) * 1e-3 / together
 
 
 def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 1.0) -> list[float]:
     """The median seconds of each call, interleaved so that other load affects all equally."""
     times: list[list[float]] = [[] for _ in calls]
-    begun = time.perf_counter()
-    while len(times[0]) < 3 or (time.perf_counter() - begun < budget and len(times[0]) < 200):
+    start = time.perf_counter()
+    while len(times[0]) < 3 or (time.perf_counter() - start < budget and len(times[0]) < 200):
         for call, taken in zip(calls, times):
             taken.append(target.seconds(call))
     return [median(taken) for taken in times]
@@ -112,9 +112,9 @@ def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measu
     def unfused() -> Any:
         return workload.unfused(target.module, **values)
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     results = _on_host(fused())
-    first_call = time.perf_counter() - begun
+    first_call = time.perf_counter() - start
     truth = _truth(workload, host)
     errors = _error(results, truth), _error(_on_host(unfused()), truth)
     explanation = _explained(compiled, values)

@@ -51,9 +51,9 @@ def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labell
     coords = {}
     for x in reversed(arguments):
         own = [label for label in x.axes if label is not None]
-        kept = {a.name for a in labels if a is not None and any(differ(a, b) is None for b in own)}
+        kept_dims = {a.name for a in labels if a is not None and any(differ(a, b) is None for b in own)}
         for key, coord in x.owner.coords.items():
-            if set(coord.dims) <= kept and (coord.dims or _everywhere(key, coord, arguments)):
+            if set(coord.dims) <= kept_dims and (coord.dims or _everywhere(key, coord, arguments)):
                 coords[key] = coord
     return sys.modules["xarray"].DataArray(result, coords=coords, dims=dims, name=common_name(list(arguments)))
 

@@ -155,8 +155,8 @@ def round_(b: Builder, x: Node, decimals: int = 0):
 def _round_integers(b: Builder, x: Node, unit: int) -> Node:
     """Integers to the nearest multiple of `unit`, half to even."""
     scaled = b.elementwise("divide", x, b.literal(unit))
-    whole = b.elementwise("multiply", b.elementwise("rint", scaled), b.literal(float(unit)))
-    return whole if x.type.weak else b.cast(whole, x.type.dtype)
+    rounded = b.elementwise("multiply", b.elementwise("rint", scaled), b.literal(float(unit)))
+    return rounded if x.type.weak else b.cast(rounded, x.type.dtype)
 
 
 @function()
@@ -171,12 +171,12 @@ def reciprocal(b: Builder, x: Node):
     if x.type.dtype.kind == "f" or x.type.weak:
         return b.elementwise("divide", b.literal(1), x)
     x = b.convert(x, INT8) if x.type.dtype is BOOL else x
-    one = b.elementwise("equal", x, b.literal(1))
+    is_one = b.elementwise("equal", x, b.literal(1))
     if x.type.dtype.kind == "u":
-        return b.convert(one, x.type.dtype)
+        return b.convert(is_one, x.type.dtype)
     minus = b.elementwise("where", b.elementwise("equal", x, b.literal(-1)), b.convert(b.literal(-1), x.type.dtype),
                           b.convert(b.literal(0), x.type.dtype))  # fmt: skip
-    return b.elementwise("where", one, b.convert(b.literal(1), x.type.dtype), minus)
+    return b.elementwise("where", is_one, b.convert(b.literal(1), x.type.dtype), minus)
 
 
 @function(nan="array | None", posinf="array | None", neginf="array | None")
@@ -281,5 +281,5 @@ def arange(b: Builder, start: Dim, stop: Dim | None = None, step: int = 1, *, dt
 def _steps(start: Dim, stop: Dim, step: int) -> Dim:
     """How many numbers there are from start to stop."""
     room = expression("-", stop, start) if step > 0 else expression("-", start, stop)
-    whole = expression("//", expression("+", room, abs(step) - 1), abs(step))
-    return whole if isinstance(room, int) and room >= 0 else expression("max", whole, 0)
+    count = expression("//", expression("+", room, abs(step) - 1), abs(step))
+    return count if isinstance(room, int) and room >= 0 else expression("max", count, 0)

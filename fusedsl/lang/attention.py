@@ -45,13 +45,13 @@ def _softmax_pv(b: Builder, score: Node, keep: Node | None, v: Node) -> tuple[No
     e = b.elementwise("exp", b.elementwise("subtract", score, largest))
     total = shapes.reduce(b, "sum", e, -1, keepdims=True)
     if keep is None:
-        weighed = matmul(b, e, v)
+        weighted_sum = matmul(b, e, v)
     else:
-        kept, weights = (shapes.expand_dims(b, x, -1) for x in (keep, e))
+        mask, weights = (shapes.expand_dims(b, x, -1) for x in (keep, e))
         products = b.elementwise("multiply", weights, shapes.expand_dims(b, v, -3))
-        weighed = shapes.reduce(b, "sum", b.elementwise("where", kept, products, zero), -2)
+        weighted_sum = shapes.reduce(b, "sum", b.elementwise("where", mask, products, zero), -2)
     nothing = b.elementwise("equal", total, zero)
-    out = b.elementwise("divide", weighed, b.elementwise("where", nothing, one, total))
+    out = b.elementwise("divide", weighted_sum, b.elementwise("where", nothing, one, total))
     return out, b.elementwise("add", largest, b.elementwise("log", total))
 
 
@@ -80,10 +80,10 @@ def _apply_score_and_mask(
     if r.mask is not None:
         inner = ScoreMaskEvaluator(ev, "mask", r.mask, score, r, layout)
         keep.append(inner.broadcast(_mask(inner), shape))
-    whole: Node | None = None
+    combined: Node | None = None
     for condition in keep:
-        whole = condition if whole is None else b.elementwise("logical_and", whole, condition)
-    return score, None if whole is None else shapes.broadcast_to(b, whole, shape)
+        combined = condition if combined is None else b.elementwise("logical_and", combined, condition)
+    return score, None if combined is None else shapes.broadcast_to(b, combined, shape)
 
 
 def _score(text: ScoreMaskEvaluator) -> Node:

@@ -46,8 +46,8 @@ def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple
     arrays = _arrays(given, texts)
     operands = {name: _operand(given, name) for name in OPERANDS}
     request = Request(**operands, **texts, return_lse=_flag(given, "return_lse"), arrays=arrays)  # type: ignore[arg-type]
-    places = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
-    with ev.at(env, node, node.function_span[0], tuple(places)):
+    expressions = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
+    with ev.at(env, node, node.function_span[0], tuple(expressions)):
         return attention(ev, request)
 
 
@@ -57,11 +57,11 @@ def _bind(
     """Bind the arguments by name, q, k and v included."""
     arguments: dict[str, CallArgument] = {}
     values: dict[str, Any] = {}
-    for place, argument in enumerate(node.arguments):
-        if argument.keyword is None and place > 2:
+    for position, argument in enumerate(node.arguments):
+        if argument.keyword is None and position > 2:
             error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=USAGE)
             raise ev.fault(error, env, argument.value)
-        name = argument.keyword or "qkv"[place]
+        name = argument.keyword or "qkv"[position]
         if name in arguments:
             error = ArgumentError(f"{name} is given twice", code="argument.twice", help="keep one of them")
             raise ev.fault(error, env, argument, argument.span[0])
@@ -159,7 +159,7 @@ def unquoted(call: CallExpr, text: str) -> Iterator[tuple[Span, str]]:
 def unquoted_help(program: ParsedText, names: Collection[str]) -> str | None:
     """The help if one of these names is read by an unquoted score or mask."""
     calls = (part for part in program.parts if isinstance(part, CallExpr))
-    parts = [one for call in calls for one in unquoted(call, program.text)]
+    parts = [entry for call in calls for entry in unquoted(call, program.text)]
     read = [part.span[0] for part in program.parts if isinstance(part, Name) and part.name in names]
     return next((help for (start, end), help in parts if any(start <= at < end for at in read)), None)
 

@@ -57,13 +57,13 @@ def _check_operands(b: Builder, r: Request) -> None:
     if r.offsets is not None and r.pages is not None:
         help = "give one of them: sequences of pages are a batch, with lengths="
         raise Unsupported("offsets= together with pages= is not there yet", "unsupported.attention", help=help)
-    for place, x in enumerate((r.q, r.k, r.v)):
+    for number, x in enumerate((r.q, r.k, r.v)):
         try:
-            _check_floats(b, r, "qkv"[place], x)
+            _check_floats(b, r, "qkv"[number], x)
         except FusedslError as error:
-            raise fail(error, place) from None
+            raise fail(error, number) from None
     others: list[tuple[str, Node | None, int | None]] = [(name, getattr(r, name), None) for name in OPERANDS[3:-1]]
-    for name, given, item in (*others, *(("offsets", one, k) for k, one in enumerate(r.offsets or ()))):
+    for name, given, item in (*others, *(("offsets", offsets, k) for k, offsets in enumerate(r.offsets or ()))):
         try:
             if given is not None:
                 _check_numbers(b, name, given, item)
@@ -136,29 +136,29 @@ def _group_heads(b: Builder, r: Request, q: Node, k: Node, v: Node) -> tuple[Nod
     heads, kv = q.type.shape[1], k.type.shape[1]
     what = "ragged heads" if r.offsets is not None else "paged heads" if r.pages is not None else "heads"
     b.checks.append(Check("heads", (heads, kv), what, (r.q.type, r.k.type), site=b.site))
-    several = expression("//", heads, kv)
+    group_size = expression("//", heads, kv)
     if b.is_unit(kv):
         q = shapes.expand_dims(b, q, 1)
-    elif b.is_unit(several):
+    elif b.is_unit(group_size):
         b.unify(kv, heads)
         q = shapes.expand_dims(b, q, 2)
     else:
         known = len(b.checks)
-        q = shapes.reshape(b, q, (q.type.shape[0], kv, several, *q.type.shape[2:]))
+        q = shapes.reshape(b, q, (q.type.shape[0], kv, group_size, *q.type.shape[2:]))
         del b.checks[known:]  # heads that are a multiple have as many elements
     return q, shapes.expand_dims(b, k, 2), shapes.expand_dims(b, v, 2)
 
 
 def _head_numbers(b: Builder, q: Node) -> Node:
     """The index h of each query head, for q of (batch, kv, shared, n, d)."""
-    kv, several = q.type.shape[1:3]
+    kv, group_size = q.type.shape[1:3]
     outer = shapes.expand_dims(b, b.iota(kv), [1, 2, 3])
-    inner = shapes.expand_dims(b, b.iota(several), [1, 2])
-    if b.is_unit(several):
+    inner = shapes.expand_dims(b, b.iota(group_size), [1, 2])
+    if b.is_unit(group_size):
         return outer
     if b.is_unit(kv):
         return inner
-    number = b.elementwise("add", b.elementwise("multiply", outer, b.extent(several)), inner)
+    number = b.elementwise("add", b.elementwise("multiply", outer, b.extent(group_size)), inner)
     b.merged[number] = outer, inner
     return number
 
@@ -167,7 +167,7 @@ def _dense(b: Builder, r: Request) -> AttentionLayout:
     q, (k, v) = r.q, _keys(b, r)
     heads, n, m = q.type.shape[1], q.type.shape[2], k.type.shape[2]
     q, k, v = _group_heads(b, r, q, k, v)
-    places = {
+    pair_indices = {
         "b": shapes.expand_dims(b, b.iota(q.type.shape[0]), [1, 2, 3, 4]),
         "h": _head_numbers(b, q),
         "i": shapes.expand_dims(b, b.iota(n), 1),
@@ -177,8 +177,8 @@ def _dense(b: Builder, r: Request) -> AttentionLayout:
     if r.lengths is not None:
         _check_equal(b, r.q, r.lengths, 0, "batch of q and lengths")
         ends = shapes.expand_dims(b, b.convert(r.lengths, INT64), [1, 2, 3, 4])
-        keep.append(b.elementwise("less", places["j"], ends))
-    return AttentionLayout(q, k, v, places, tuple(keep), heads, False)
+        keep.append(b.elementwise("less", pair_indices["j"], ends))
+    return AttentionLayout(q, k, v, pair_indices, tuple(keep), heads, False)
 
 
 def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
@@ -189,8 +189,8 @@ def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
         _check_equal(b, k, v, 2, "number of heads of k and v")
         guard_equal(b, k.type.shape[0], v.type.shape[0])  # so that both share the check of a page number
         k, v = (_paged(b, x, r.pages) for x in (k, v))
-    for place, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
-        _check_equal(b, k, v, place, what)
+    for axis, what in ((1, "number of heads of k and v"), (2, "length of k and v")):
+        _check_equal(b, k, v, axis, what)
     _check_equal(b, r.q, r.k, 3, "width of q and k")
     for x, name in ((k, "k"), (v, "v")) if r.pages is None else ((r.pages, "pages"),):
         if not b.is_unit(x.type.shape[0]):
@@ -200,8 +200,8 @@ def _keys(b: Builder, r: Request) -> tuple[Node, Node]:
 
 def guard_equal(b: Builder, one: Dim, other: Dim) -> None:
     """Unify two extents if they are equal in this call, with a guard: the plan holds only for such calls."""
-    apart = expression("max", expression("-", one, other), expression("-", other, one))
-    equal = expression("fits", apart, 0)
+    difference = expression("max", expression("-", one, other), expression("-", other, one))
+    equal = expression("fits", difference, 0)
     if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
         b.unify(one, other)
 
@@ -209,38 +209,40 @@ def guard_equal(b: Builder, one: Dim, other: Dim) -> None:
 def _paged(b: Builder, x: Node, pages: Node) -> Node:
     """Paged k or v, (pages, page size, heads, d), as (batch, heads, m, d): a gather through the page table, no copy."""
     (batch, count), size = pages.type.shape, x.type.shape[1]
-    place = positions(b, b.iota(expression("*", count, size)))
-    number = b.elementwise("floor_divide", place, b.extent(size))
-    line = gather(pages, {1: number}, (0, None), (batch, *place.type.shape), INSIDE)
-    within = b.elementwise("subtract", place, b.elementwise("multiply", number, b.extent(size)))
+    index = positions(b, b.iota(expression("*", count, size)))
+    number = b.elementwise("floor_divide", index, b.extent(size))
+    line = gather(pages, {1: number}, (0, None), (batch, *index.type.shape), INSIDE)
+    within = b.elementwise("subtract", index, b.elementwise("multiply", number, b.extent(size)))
     return shapes.transpose(b, advanced_index(b, x, (line, within)), (0, 2, 1, 3))
 
 
 def _ragged(b: Builder, r: Request) -> AttentionLayout:
     """Ragged (packed) sequences: a query attends only to keys of its own sequence."""
     assert r.offsets is not None
-    for place, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
-        _check_equal(b, r.k, r.v, place, what)
+    for axis, what in ((1, "number of heads of k and v"), (0, "length of k and v")):
+        _check_equal(b, r.k, r.v, axis, what)
     _check_equal(b, r.q, r.k, 2, "width of q and k")
     q, k, v = (shapes.expand_dims(b, shapes.transpose(b, x, (1, 0, 2)), 0) for x in (r.q, r.k, r.v))
     _check_equal(b, *r.offsets, 0, "number of sequences of q and k")
     queries, keys = (_bounds(b, x) for x in r.offsets)
     token, at = (b.iota(x.type.shape[2]) for x in (q, k))
-    held = b.elementwise("logical_and", *(b.elementwise(op, x, token) for op, x in zip(BOUND_COMPARISONS, queries)))
+    in_sequence = b.elementwise(
+        "logical_and", *(b.elementwise(op, x, token) for op, x in zip(BOUND_COMPARISONS, queries))
+    )
     begin, end = keys
     if r.lengths is not None:
         _check_equal(b, begin, r.lengths, 0, "number of sequences and of lengths")
         counted = shapes.expand_dims(b, b.convert(r.lengths, INT64), 1)
         end = b.elementwise("minimum", end, b.elementwise("add", begin, counted))
     number = b.convert(shapes.expand_dims(b, b.iota(begin.type.shape[0]), 1), INT64)
-    of = [shapes.expand_dims(b, _of_sequence(b, held, x), 1) for x in (number, queries[0], begin, end)]
+    per_token = [shapes.expand_dims(b, _of_sequence(b, in_sequence, x), 1) for x in (number, queries[0], begin, end)]
     heads = q.type.shape[1]
     q, k, v = _group_heads(b, r, q, k, v)
-    i = b.elementwise("subtract", shapes.expand_dims(b, token, 1), of[1])
-    j = b.elementwise("subtract", at, of[2])
-    keep = (b.elementwise("greater_equal", at, of[2]), b.elementwise("less", at, of[3]))
-    places = {"b": b.weakened(of[0]), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(j)}
-    return AttentionLayout(q, k, v, places, keep, heads, True)
+    i = b.elementwise("subtract", shapes.expand_dims(b, token, 1), per_token[1])
+    j = b.elementwise("subtract", at, per_token[2])
+    keep = (b.elementwise("greater_equal", at, per_token[2]), b.elementwise("less", at, per_token[3]))
+    pair_indices = {"b": b.weakened(per_token[0]), "h": _head_numbers(b, q), "i": b.weakened(i), "j": b.weakened(j)}
+    return AttentionLayout(q, k, v, pair_indices, keep, heads, True)
 
 
 BOUND_COMPARISONS = ("less_equal", "greater")  # of a sequence's begin and end with its tokens
@@ -253,13 +255,13 @@ def _bounds(b: Builder, offsets: Node) -> tuple[Node, Node]:
     return begin, end
 
 
-def _of_sequence(b: Builder, held: Node, x: Node) -> Node:
+def _of_sequence(b: Builder, in_sequence: Node, x: Node) -> Node:
     """For each token, the value in `x` (sequences, 1) of its sequence, given `held` (sequences, tokens); 0 without one.
 
     A fold over sequences, stored once per token: a gather of offsets would be read for each pair instead. The result is
     read in 32 bits, so that sums of such indices do not wrap.
     """
-    total = shapes.reduce(b, "sum", b.elementwise("where", held, x, b.literal(0)), 0)
+    total = shapes.reduce(b, "sum", b.elementwise("where", in_sequence, x, b.literal(0)), 0)
     return b.convert(b.cast(total, INT32), INT64)
 
 

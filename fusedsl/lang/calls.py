@@ -179,23 +179,23 @@ def _inline(ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserF
 
 def _bind(ev: EvaluatorBase, node: CallExpr, env: Environment, parameters: tuple[ParameterSpec, ...]):
     """(values, expressions) of all parameters; the expression is None for a default."""
-    places = {p.name: k for k, p in enumerate(parameters)}
+    numbers = {p.name: k for k, p in enumerate(parameters)}
     slots: list[Expr | None] = [None] * len(parameters)
     arguments = _pack_variadic(node, parameters)
     for k, argument in enumerate(arguments):
         if argument.keyword is None:
-            place = k
+            number = k
             if k >= len(parameters) or parameters[k].named:
                 raise ev.fault(_surplus(node, parameters, k), env, argument.value)
         else:
-            keyword = argument.keyword if argument.keyword in places else SPELLINGS.get(argument.keyword, "")
-            place = places.get(keyword, -1)
-            if place < 0:
+            keyword = argument.keyword if argument.keyword in numbers else SPELLINGS.get(argument.keyword, "")
+            number = numbers.get(keyword, -1)
+            if number < 0:
                 raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), env, argument)
-            if slots[place] is not None:
+            if slots[number] is not None:
                 error = ArgumentError(f"{keyword} is given twice", code="argument.twice", help="keep one of them")
                 raise ev.fault(error, env, argument, argument.span[0])
-        slots[place] = argument.value
+        slots[number] = argument.value
     missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
     if missing:
         error = ArgumentError(
@@ -214,15 +214,15 @@ def _bind(ev: EvaluatorBase, node: CallExpr, env: Environment, parameters: tuple
 
 def _pack_variadic(node: CallExpr, parameters: tuple[ParameterSpec, ...]) -> tuple[CallArgument, ...]:
     """The arguments, with those of a variadic parameter packed into one list."""
-    place = next((k for k, p in enumerate(parameters) if p.many), None)
-    if place is None:
+    variadic = next((k for k, p in enumerate(parameters) if p.many), None)
+    if variadic is None:
         return node.arguments
     positional = [a for a in node.arguments if a.keyword is None]
     named = [a for a in node.arguments if a.keyword is not None]
-    values = tuple(a.value for a in positional[place:])
+    values = tuple(a.value for a in positional[variadic:])
     span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
     listed = CallArgument(span, None, None, Sequence(span, "list", values))
-    return (*positional[:place], *([listed] if len(positional) >= place else []), *named)
+    return (*positional[:variadic], *([listed] if len(positional) >= variadic else []), *named)
 
 
 def show_signature(name: str, parameters: tuple[ParameterSpec, ...]) -> str:
@@ -259,13 +259,13 @@ def _surplus(node: CallExpr, parameters: tuple[ParameterSpec, ...], k: int) -> F
 def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional: int) -> str | None:
     """The call with trailing integer arguments as one tuple, f(x, 2, 3) as f(x, (2, 3)); None if it does not apply."""
     given = [argument.value for argument in node.arguments if argument.keyword is None]
-    spread = given[positional - 1 :]
+    trailing = given[positional - 1 :]
     if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
         return None
-    if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in spread):
+    if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in trailing):
         return None
     before = [show(part) for part in given[: positional - 1]]
-    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, spread)) + ')'])})"
+    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, trailing)) + ')'])})"
 
 
 def _unknown_keyword(name: str, keyword: str, parameters: tuple[ParameterSpec, ...]) -> UnknownNameError:

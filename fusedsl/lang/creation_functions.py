@@ -56,11 +56,11 @@ def linspace(b: Builder, start: Node, stop: Node, num: Dim = 50, endpoint: bool 
             help = "write a[..., None] + (b - a)[..., None] * linspace(0, 1, num)"
             raise fail(ArgumentError(message, code="argument.range", help=help), k)
     steps = expression("max", expression("-", num, 1) if endpoint else num, 1)
-    place = b.iota(num)
+    index = b.iota(num)
     step = b.elementwise("divide", b.elementwise("subtract", stop, start), b.extent(steps))
-    result = b.elementwise("add", start, b.elementwise("multiply", place, step))
+    result = b.elementwise("add", start, b.elementwise("multiply", index, step))
     if endpoint:  # as it was asked for, not as it comes out
-        last = b.elementwise("equal", place, b.extent(steps))
+        last = b.elementwise("equal", index, b.extent(steps))
         result = b.elementwise("where", last, b.elementwise("add", stop, b.literal(0.0)), result)
     return result if dtype is None else b.cast(result, dtype)
 
@@ -71,5 +71,5 @@ def one_hot(b: Builder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
     if x.type.dtype.kind not in "iu":
         error = DTypeError(f"one_hot of {b.describe(x.type)}", code="dtype.index", help="cast it first: int64(x)")
         raise fail(error, 0)
-    spread = shapes.expand_dims(b, x, x.type.rank)
-    return b.cast(b.elementwise("equal", spread, b.iota(num_classes)), dtype)
+    expanded = shapes.expand_dims(b, x, x.type.rank)
+    return b.cast(b.elementwise("equal", expanded, b.iota(num_classes)), dtype)

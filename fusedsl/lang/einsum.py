@@ -37,13 +37,13 @@ def einsum(b: Builder, subscripts: Any, *operands: Node):
         raise fail(error, 0) from None
     terms = _terms(b, given, operands)
     try:
-        kept = _result_letters(given, result, terms)
+        result_letters = _result_letters(given, result, terms)
     except FusedslError as error:
         raise fail(error, 0) from None
     terms = [_take_diagonals(b, term) for term in terms]
     while len(terms) > 1:
-        terms = _contract_pair(b, terms, kept)
-    return _sum_and_transpose(b, terms[0], kept)
+        terms = _contract_pair(b, terms, result_letters)
+    return _sum_and_transpose(b, terms[0], result_letters)
 
 
 # -- subscripts
@@ -115,11 +115,11 @@ def _take_diagonals(b: Builder, term: EinsumTerm) -> EinsumTerm:
 # -- products
 
 
-def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[EinsumTerm]:
+def _contract_pair(b: Builder, terms: list[EinsumTerm], result_letters: str) -> list[EinsumTerm]:
     """Contract the cheapest pair of terms: the pair whose product has the fewest axes, then the smallest result."""
 
     def left(i: int, j: int) -> str:
-        others = kept + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
+        others = result_letters + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
         both = dict.fromkeys(terms[i].letters + terms[j].letters)
         return "".join(c for c in both if c in others)
 
@@ -128,17 +128,17 @@ def _contract_pair(b: Builder, terms: list[EinsumTerm], kept: str) -> list[Einsu
         return len(set(terms[i].letters + terms[j].letters)), len(left(i, j))
 
     i, j = min(combinations(range(len(terms)), 2), key=cost)
-    result = left(i, j) if len(terms) > 2 else kept
+    result = left(i, j) if len(terms) > 2 else result_letters
     x, y = terms[i], terms[j]
     product = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
     return [product if k == i else t for k, t in enumerate(terms) if k != j]
 
 
-def _sum_and_transpose(b: Builder, term: EinsumTerm, kept: str) -> Node:
+def _sum_and_transpose(b: Builder, term: EinsumTerm, result_letters: str) -> Node:
     """Sum over letters that the result lacks, and transpose to the result's order."""
     x, letters = term.array, term.letters
-    summed = tuple(a for a, c in enumerate(letters) if c not in kept)
+    summed = tuple(a for a, c in enumerate(letters) if c not in result_letters)
     if summed:
         x = contraction.added(b, x, summed)
-        letters = "".join(c for c in letters if c in kept)
-    return shapes.transpose(b, x, [letters.index(c) for c in kept])
+        letters = "".join(c for c in letters if c in result_letters)
+    return shapes.transpose(b, x, [letters.index(c) for c in result_letters])

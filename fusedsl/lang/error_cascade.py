@@ -15,8 +15,8 @@ def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[Fu
     An error follows from one inside its expression, or inside the definition of a name that it reads.
     """
     if any(fault.text != text or fault.span is None for fault in faults):
-        drawn = {fault.text for fault in reported}
-        return [fault for fault in faults if fault.text not in drawn][:1]
+        reported_texts = {fault.text for fault in reported}
+        return [fault for fault in faults if fault.text not in reported_texts][:1]
     reported = [fault for fault in reported if fault.text in (None, text) and fault.span is not None]
     if len(faults) + len(reported) < 2:
         return list(faults)
@@ -24,12 +24,12 @@ def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[Fu
         program = parse(text)
     except FusedslError:  # the text exceeds the default limits
         return list(faults[:1])
-    kept = []
+    causes = []
     for k, fault in enumerate(faults):
         read = list(_dependencies(program, fault.span))  # type: ignore[arg-type]
         if not any(_within(earlier.span, span) for earlier in (*reported, *faults[:k]) for span in read):  # type: ignore[arg-type]
-            kept.append(fault)
-    return kept
+            causes.append(fault)
+    return causes
 
 
 def _within(inner: Span, outer: Span) -> bool:

@@ -99,15 +99,15 @@ class Faults:
         """The first error of the text, with the others in `.others`, deduplicated by location and by cause."""
         assert self.faults
         ordered = sorted(self.faults, key=lambda error: error.caret or 0)
-        places, causes, kept = set(), set(), []
+        locations, causes, errors = set(), set(), []
         for error in ordered:
             error.text = error.text or self.text
-            if (error.span, error.caret) not in places and (error.message, error.inside) not in causes:
-                kept.append(error)
-            places.add((error.span, error.caret))
+            if (error.span, error.caret) not in locations and (error.message, error.inside) not in causes:
+                errors.append(error)
+            locations.add((error.span, error.caret))
             causes.update([(error.message, error.inside)] if error.inside else [])
-        kept[0].others = tuple(kept[1:])
-        return kept[0]
+        errors[0].others = tuple(errors[1:])
+        return errors[0]
 
     @contextmanager
     def recording_errors(self, env: Environment, statement):

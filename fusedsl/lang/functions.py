@@ -46,7 +46,7 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
         name = p.name.rstrip("_")
         kind = kinds.get(name, KIND_OF.get(name, "array"))
         parameters.append(ParameterSpec(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
-    places = [p.name for p in parameters]
+    names = [p.name for p in parameters]
 
     def call(b: Builder, *values):
         given = [(v, p) for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
@@ -56,7 +56,7 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
 
     about = (inspect.getdoc(build) or "").partition("\n")[0]
     return FunctionSpec(
-        build.__name__.rstrip("_"), tuple(parameters), call, places.index(blame) if blame else None, about
+        build.__name__.rstrip("_"), tuple(parameters), call, names.index(blame) if blame else None, about
     )
 
 

@@ -139,10 +139,10 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Pars
         message = "nothing is returned"
         help = "end with an expression, or with `return ...`"
         raise ParseError(message, "parse.result", text, last.span, last.at, help=help)
-    kept = []
+    definitions_and_assignments = []
     for statement in statements[:-1]:
         if not isinstance(statement, Results):
-            kept.append(statement)
+            definitions_and_assignments.append(statement)
             continue
         if statement.returned:
             message, help = "nothing may follow the line that returns", "make `return` the last line"
@@ -150,7 +150,7 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Pars
             message = "nothing uses this expression; only the last line is the result"
             help = "assign it to a name, or put an expression of several lines in brackets"
         raise ParseError(message, "parse.result", text, statement.span, help=help)
-    return ParsedText(text, tuple(kept), last.items)
+    return ParsedText(text, tuple(definitions_and_assignments), last.items)
 
 
 def _fault(message: str, code: str, span: Span, caret: int | None = None, help: str | None = None) -> ParseError:
@@ -217,8 +217,8 @@ class Actions:
         if len(left) == 1 and type(left[0]) is Sequence:
             left = left[0].items
         targets = [_target(part) for part in left]
-        for place, target in enumerate(targets):
-            if target.name in {other.name for other in targets[:place]}:
+        for number, target in enumerate(targets):
+            if target.name in {other.name for other in targets[:number]}:
                 raise _fault(
                     f"{target.name} is assigned twice at once", "assign", target.span, help="give each result a name"
                 )

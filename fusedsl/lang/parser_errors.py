@@ -113,14 +113,14 @@ def unexpected(text: str, tokens: list[Token], expected: Iterable[str]) -> Parse
 def _ends_too_early(text: str, tokens: list[Token], expected: set[str]) -> ParseError:
     """The error for a text or line that ends too early."""
     token, before = tokens[-1], tokens[-2]
-    place = (token.start, token.start + 1)
+    span = (token.start, token.start + 1)
     opened = _open_bracket(tokens[:-1])
     if opened is not None and token.type == "SEP":
-        return ParseError("a ; inside brackets", "parse.bracket", text, place, help=f"close the {opened.value} first")
+        return ParseError("a ; inside brackets", "parse.bracket", text, span, help=f"close the {opened.value} first")
     if opened is not None:
         closer = ")" if opened.value == "(" else "]"
         help = f"close it with {closer}"
-        return ParseError(f"the {opened.value} is never closed", "parse.bracket", text, place, help=help)
+        return ParseError(f"the {opened.value} is never closed", "parse.bracket", text, span, help=help)
     if before.type == "COMMA":
         message, help = "a result is missing after the comma", "remove the comma"
         return ParseError(message, "parse.syntax", text, before.span, help=help)
@@ -130,11 +130,11 @@ def _ends_too_early(text: str, tokens: list[Token], expected: set[str]) -> Parse
         return ParseError(message, "parse.operator", text, (doubled.start, before.end), help=help)
     what = "the text" if token.type == "$END" else "the line"
     if "ELSE" in expected and "LPAR" not in expected:
-        return ParseError(f"{what} ends without else", "parse.syntax", text, place, help="write `a if c else b`")
+        return ParseError(f"{what} ends without else", "parse.syntax", text, span, help="write `a if c else b`")
     help = f"{before.value} needs a value on its right"
     if token.type == "SEP":
         help += "; put an expression of several lines in brackets"
-    return ParseError(f"{what} ends too early", "parse.end", text, place, help=help)
+    return ParseError(f"{what} ends too early", "parse.end", text, span, help=help)
 
 
 def _open_bracket(tokens: list[Token]) -> Token | None:

@@ -92,5 +92,5 @@ def _independent_pair(b: Builder, seed: Node, stream: Node | int, shape, kind: D
 def _to_unit_interval(b: Builder, bits: Node, kind: DType) -> Node:
     """A number in [0, 1) from the upper bits of a word: of 32 bits for float32, 64 for float64."""
     word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
-    kept = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
-    return b.elementwise("multiply", b.convert(kept, kind), b.literal(2.0 ** -BITS[kind]))
+    mantissa = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
+    return b.elementwise("multiply", b.convert(mantissa, kind), b.literal(2.0 ** -BITS[kind]))

@@ -99,8 +99,8 @@ def prod(b: Builder, x: Node, axis: Axes = None, *, dtype: DType | None = None, 
 def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The largest element; NaN if there is one."""
-    kept = _masked(b, x, where, _lowest(b, x, lowest(x.type.dtype), initial))
-    result = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
+    masked = _masked(b, x, where, _lowest(b, x, lowest(x.type.dtype), initial))
+    result = shapes.reduce(b, "max", masked, axis, keepdims, initial is not None)
     return result if _is_identity(initial, lowest(x.type.dtype)) else _with_initial(b, "maximum", result, initial)
 
 
@@ -108,8 +108,8 @@ def max_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, init
 def min_(b: Builder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
     """The smallest element; NaN if there is one."""
-    kept = _masked(b, x, where, _lowest(b, x, highest(x.type.dtype), initial))
-    result = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
+    masked = _masked(b, x, where, _lowest(b, x, highest(x.type.dtype), initial))
+    result = shapes.reduce(b, "min", masked, axis, keepdims, initial is not None)
     return result if _is_identity(initial, highest(x.type.dtype)) else _with_initial(b, "minimum", result, initial)
 
 
@@ -149,12 +149,14 @@ def average(b: Builder, x: Node, axis: Axes = None, weights: Node | None = None,
             raise fail(ShapeError(message, code="shape.weights", help=help), 2)
         behind = x.type.rank - shapes.normalize_axis(b, x, axis) - 1
         weights = shapes.expand_dims(b, weights, list(range(1, behind + 1))) if behind else weights
-    weighed = b.elementwise("multiply", x, weights)
-    if not weighed.type.weak:
-        weights = b.coerce(weights, weighed.type.dtype) if weights.type.weak else b.convert(weights, weighed.type.dtype)
-    spread = shapes.broadcast_to(b, weights, weighed.type.shape)
-    total, whole = (sum_(b, part, axis, keepdims=keepdims) for part in (weighed, spread))
-    return b.elementwise("divide", total, whole)
+    weighted = b.elementwise("multiply", x, weights)
+    if not weighted.type.weak:
+        weights = (
+            b.coerce(weights, weighted.type.dtype) if weights.type.weak else b.convert(weights, weighted.type.dtype)
+        )
+    all_weights = shapes.broadcast_to(b, weights, weighted.type.shape)
+    total, total_weight = (sum_(b, part, axis, keepdims=keepdims) for part in (weighted, all_weights))
+    return b.elementwise("divide", total, total_weight)
 
 
 @function()

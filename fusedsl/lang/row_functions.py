@@ -112,8 +112,8 @@ def trapezoid(b: Builder, y: Node, x: Node | None = None, dx: Node | float = 1.0
 
 def _neighbours(b: Builder, x: Node, axis: int) -> tuple[Node, Node]:
     """All elements but the first along an axis, and all but the last."""
-    whole = [slice(None)] * axis
-    later, earlier = (shapes.index(b, x, (*whole, part)) for part in (slice(1, None), slice(None, -1)))
+    before = [slice(None)] * axis
+    later, earlier = (shapes.index(b, x, (*before, part)) for part in (slice(1, None), slice(None, -1)))
     return later, earlier
 
 

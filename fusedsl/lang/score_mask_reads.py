@@ -95,8 +95,8 @@ class ArrayReads:
         """The type of a per-pair value with its two head axes as one; any other type unchanged."""
         if t.rank < 4 or not all(self._either(d, whole) for d, whole in zip(t.shape[-4:-2], self.heads)):
             return t
-        *batch, kv, several, n, m = t.shape
-        heads = kv if several == 1 else several if kv == 1 else self.extents["h"]
+        *batch, kv, group_size, n, m = t.shape
+        heads = kv if group_size == 1 else group_size if kv == 1 else self.extents["h"]
         return Type(t.dtype, (*batch, heads, n, m), t.weak)
 
     def _either(self, d: Dim, whole: Dim) -> bool:

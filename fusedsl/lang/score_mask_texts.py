@@ -41,7 +41,7 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
         self.pair_axes = dict.fromkeys(walk(self.env.values.values()), PairAxes())
         self.pair_axes |= {node: PairAxes(unindexed=node.type.rank) for node in r.arrays.values()}
         # j of dense operands is a plain iota, which random functions use too: it is not marked per_pair
-        own = (place for place in layout.pair_indices.values() if place.op != "iota")
+        own = (index for index in layout.pair_indices.values() if index.op != "iota")
         self.pair_axes |= dict.fromkeys((score, *own), PairAxes(per_pair=True))
         self.index_extents = _extents(r, layout)
         self.reads = ArrayReads.of(self, r, layout, self.index_extents)
@@ -177,8 +177,8 @@ class ScoreMaskEvaluator(TextEvaluator, PairText):
 
 def _axes_of_gather(x: Node, source: PairAxes, *at: PairAxes) -> PairAxes:
     """The axes of a gather's result; source axes that are not indexed stay unindexed."""
-    whole = source.unindexed and any(kind == "axis" for kind, _ in x.attr[1])
-    loose = x.type.rank if whole else max(part.unindexed for part in at)
+    unindexed_source = source.unindexed and any(kind == "axis" for kind, _ in x.attr[1])
+    loose = x.type.rank if unindexed_source else max(part.unindexed for part in at)
     return PairAxes(any(part.per_pair for part in at), loose)
 
 
@@ -192,17 +192,17 @@ def _extents(r: Request, layout: AttentionLayout) -> dict[str, Dim]:
 def assume_full_extents(ev: EvaluatorBase, program: ParsedText, r: Request, layout: AttentionLayout) -> None:
     """Guard that arrays read at plain b, h, i or j have the extents of these, so that no index is computed for them."""
     b = ev.builder
-    batch, kv, several, n, _ = layout.q.type.shape
+    batch, kv, group_size, n, _ = layout.q.type.shape
     extents = {"b": batch, "i": n, "j": layout.k.type.shape[-2]}
-    extents["h"] = kv if b.is_unit(several) else several if b.is_unit(kv) else product((kv, several))
+    extents["h"] = kv if b.is_unit(group_size) else group_size if b.is_unit(kv) else product((kv, group_size))
     for part in program.parts:
         if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):
             continue
         shape = r.arrays[part.value.name].type.shape
-        for one, index in zip(shape, part.indices):
+        for extent, index in zip(shape, part.indices):
             if not isinstance(index, Name) or index.name not in extents:
                 break
-            guard_equal(b, one, extents[index.name])
+            guard_equal(b, extent, extents[index.name])
 
 
 def _check_names(program: ParsedText, name: str) -> None:

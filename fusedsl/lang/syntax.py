@@ -291,9 +291,9 @@ def show(node: Node | Assign | Definition) -> str:
         if isinstance(top, str):
             printed.append(top)
             continue
-        part, place = top
+        part, minimum = top
         pieces = _pieces(part)
-        if binding(part) < place:
+        if binding(part) < minimum:
             pieces = ["(", *pieces, ")"]
         stack.extend(reversed(pieces))
     return "".join(printed)
@@ -314,8 +314,8 @@ def _pieces(node: Node) -> list[Piece]:
             return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
         case Compare():
             rest: list[Piece]
-            places = [BITOR, *[SHIFT] * (len(node.ops) - 1), BITOR]  # a & b between two comparisons is in brackets
-            first, *others = zip(node.operands, places)
+            minimums = [BITOR, *[SHIFT] * (len(node.ops) - 1), BITOR]  # a & b between two comparisons is in brackets
+            first, *others = zip(node.operands, minimums)
             rest = [piece for op, part in zip(node.ops, others) for piece in (f" {op} ", part)]
             return [first, *rest]
         case Conditional():

@@ -47,5 +47,5 @@ def _is_in_a_library(name: str) -> bool:
     """True if an imported library has a function of this name."""
     homes = ("numpy", "numpy.linalg", "numpy.fft", "torch", "torch.nn.functional", "torch.special", "scipy.special",
              "scipy.stats", "scipy.signal", "scipy.ndimage", "jax.numpy", "jax.nn", "jax.lax")  # fmt: skip
-    members = (getattr(sys.modules.get(home), name, None) for home in homes)
-    return any(callable(one) and not isinstance(one, type) for one in members)
+    members = (getattr(sys.modules.get(module), name, None) for module in homes)
+    return any(callable(member) and not isinstance(member, type) for member in members)

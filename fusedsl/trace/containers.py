@@ -38,11 +38,11 @@ def is_user_class(kind: type) -> bool:
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
     """The attributes of an object, from its `__dict__` and slots; None if it has neither."""
-    held = getattr(value, "__dict__", None)
+    in_dict = getattr(value, "__dict__", None)
     slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
-    if type(held) is not dict and not slots:
+    if type(in_dict) is not dict and not slots:
         return None
-    return {**{name: getattr(value, name) for name in slots}, **(held if type(held) is dict else {})}
+    return {**{name: getattr(value, name) for name in slots}, **(in_dict if type(in_dict) is dict else {})}
 
 
 def _slots(kind: type) -> tuple[str, ...]:

@@ -54,12 +54,12 @@ def snapshot(value: Any, depth: int = 4) -> Any:
 def _object(value: Any, depth: int) -> Any:
     """A snapshot of an object: by value if it is hashable by value; for other user objects, of their attributes."""
     kind = type(value)
-    held = attributes_of(value) if is_user_class(kind) else None
+    attributes = attributes_of(value) if is_user_class(kind) else None
     by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
     if by_value and hashed:
         return kind, value
-    if held is not None and not isinstance(value, (type, types.FunctionType)):
-        return kind if by_value else Unchanged(value), snapshot(held, depth - 1)
+    if attributes is not None and not isinstance(value, (type, types.FunctionType)):
+        return kind if by_value else Unchanged(value), snapshot(attributes, depth - 1)
     return Unchanged(value)
 
 
@@ -91,12 +91,12 @@ class AmbientState:
         self.device = getattr(example.device, "type", "cuda")
 
     def now(self) -> tuple:
-        place = default_device(self.library) if self.library_discovered else None
+        device = default_device(self.library) if self.library_discovered else None
         if self.library != "torch":
-            return place, False
+            return device, False
         import torch
 
-        return place, torch.is_autocast_enabled(self.device), torch.get_default_dtype()
+        return device, torch.is_autocast_enabled(self.device), torch.get_default_dtype()
 
 
 def guard_ambient_state(library: str, example: Any, library_discovered: bool) -> Guard:

@@ -57,12 +57,12 @@ def write_by_mask(array: Any, mask: Any, value: Any) -> None:
 
 def write_by_partial_mask(array: Any, key: tuple, value: Node) -> None:
     """Write a number where a mask of some axes is True, within the slice of the other subscripts."""
-    place = next(k for k, part in enumerate(key) if is_mask(part))
-    mask = key[place]
-    part = array[(*key[:place], *[slice(None)] * mask.ndim, *key[place + 1 :])]
+    axis = next(k for k, part in enumerate(key) if is_mask(part))
+    mask = key[axis]
+    part = array[(*key[:axis], *[slice(None)] * mask.ndim, *key[axis + 1 :])]
     spare = part.ndim - mask.ndim  # axes that the mask does not have
-    first = [k for k in key[:place] if type(k) is not int]
-    last = [k for k in key[place + 1 :] if type(k) is not int]
+    first = [k for k in key[:axis] if type(k) is not int]
+    last = [k for k in key[axis + 1 :] if type(k) is not int]
     before = len(first) if Ellipsis not in first else spare - len(last)
     _write(part, mask[(*[None] * before, ..., *[None] * (spare - before))].node, value)
 

@@ -20,8 +20,8 @@ def bind_arguments(
     recorder: Recorder, name: str, parameters: tuple[ParameterSpec, ...], values: tuple, named: dict[str, Any]
 ) -> list[Any]:
     """A value of the language for each parameter of its function `name`; ArgumentError for one missing or unknown."""
-    if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
-        values = (*values[:place], values[place:])
+    if (variadic := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
+        values = (*values[:variadic], values[variadic:])
     given = dict(zip((p.name for p in parameters), values)) | named
     surplus = [k for k in given if k not in {p.name for p in parameters}]
     if surplus or len(values) > len(parameters):

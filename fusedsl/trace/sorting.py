@@ -39,9 +39,9 @@ def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[An
     last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
     values = []
     for level in levels:
-        place = min(max(level, 0.0), 1.0) * last
-        below = math.floor(place)
-        part = place - below
+        position = min(max(level, 0.0), 1.0) * last
+        below = math.floor(position)
+        part = position - below
         low, high = rows[..., below], rows[..., min(below + 1, last)]
         value = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
         values.append(recorder.apply("where", nan, math.nan, value))
@@ -59,9 +59,9 @@ def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callabl
     step = 1 << count.bit_length() >> 1
     while step:
         reached = count_below + step
-        place = recorder.apply("minimum", reached, count) - 1
-        place = place if at is None else at(place)
-        edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, place, -1)
+        index = recorder.apply("minimum", reached, count) - 1
+        index = index if at is None else at(index)
+        edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, index, -1)
         passed = ~_less(recorder, values, edge) if right else _less(recorder, edge, values)
         count_below = recorder.apply("where", passed & (reached <= count), reached, count_below)
         step >>= 1

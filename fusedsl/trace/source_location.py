@@ -31,16 +31,16 @@ def innermost(traceback: Any) -> Any:
     return deepest
 
 
-def site_of(place: Any) -> tuple[Site, str | None]:
+def site_of(origin: Any) -> tuple[Site, str | None]:
     """(source line and columns, note) of a frame, or of a traceback entry, outside this package."""
-    if isinstance(place, TracebackType):
-        frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
+    if isinstance(origin, TracebackType):
+        frame, line, instruction = origin.tb_frame, origin.tb_lineno, origin.tb_lasti
     else:
-        while place is not None and _is_internal(place):
-            place = place.f_back
-        if place is None:
+        while origin is not None and _is_internal(origin):
+            origin = origin.f_back
+        if origin is None:
             return Site(), None
-        frame, line, instruction = place, place.f_lineno, place.f_lasti
+        frame, line, instruction = origin, origin.f_lineno, origin.f_lasti
     source = linecache.getline(frame.f_code.co_filename, line)
     if not source.strip():
         return Site(), None

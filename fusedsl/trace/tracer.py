@@ -235,8 +235,8 @@ class Tracer(Operators):
         """The array API namespace of the arguments' library."""
         from .proxies import ModuleProxy
 
-        home = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
-        return ModuleProxy(sys.modules[home], home, self.recorder)
+        library = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
+        return ModuleProxy(sys.modules[library], library, self.recorder)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from .numpy.functions import call_ufunc
@@ -246,8 +246,8 @@ class Tracer(Operators):
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         from .numpy.functions import QUALIFIED, call_function
 
-        home = function.__module__.rpartition(".")[2]
-        return call_function(self.recorder, QUALIFIED.get((home, name := function.__name__), name), args, kwargs)
+        module = function.__module__.rpartition(".")[2]
+        return call_function(self.recorder, QUALIFIED.get((module, name := function.__name__), name), args, kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         from .numpy.functions import call_elementwise

@@ -49,12 +49,12 @@ def indexed(b: Builder, key: tuple) -> View:
 def write_slice(b: Builder, base: Node, key: tuple, value: Node) -> Node:
     """`base` after `base[key] = value`: a select, at each index, between the value and the old element."""
     entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
-    kept = [entry for entry in entries if entry[0] != "int"]
+    kept_entries = [entry for entry in entries if entry[0] != "int"]
     value = shapes.broadcast_to(b, value, shapes.index(b, base, key).type.shape)
-    value = shapes.squeeze(b, value, [k for k, entry in enumerate(kept) if entry[0] == "new"])
+    value = shapes.squeeze(b, value, [k for k, entry in enumerate(kept_entries) if entry[0] == "new"])
     inside: list[Node] = []
     at: dict[int, Node] = {}
-    places: list[int] = []
+    sliced_axes: list[int] = []
     for axis, entry in enumerate(entry for entry in entries if entry[0] != "new"):
         extent = base.type.shape[axis]
         line = b.iota(extent)
@@ -62,20 +62,20 @@ def write_slice(b: Builder, base: Node, key: tuple, value: Node) -> Node:
         if entry[0] == "int":
             inside.append(before_axes(b, b.elementwise("equal", line, b.extent(entry[1])), after))
             continue
-        places.append(axis)
+        sliced_axes.append(axis)
         if entry != ("slice", 0, 1, extent):
             position, hit = _within(b, line, *entry[1:])
             inside.append(before_axes(b, hit, after))
-            at[len(places) - 1] = before_axes(b, b.convert(position, INT64), after)
+            at[len(sliced_axes) - 1] = before_axes(b, b.convert(position, INT64), after)
     if not inside:
         return value
     condition = inside[0]
     for other in inside[1:]:
         condition = b.elementwise("logical_and", condition, other)
     if at:
-        moved = gather(value, at, places, base.type.shape, GUARDED)
+        moved = gather(value, at, sliced_axes, base.type.shape, GUARDED)
     else:
-        moved = shapes.expand_dims(b, value, [a for a in range(base.type.rank) if a not in places])
+        moved = shapes.expand_dims(b, value, [a for a in range(base.type.rank) if a not in sliced_axes])
     return b.elementwise("where", condition, moved, base)
 
 
@@ -89,8 +89,8 @@ def _within(b: Builder, line: Node, start: Dim, step: int, extent: Dim) -> tuple
         b.elementwise("less", position, b.extent(extent)),
     )
     if abs(step) != 1:
-        whole = b.elementwise("equal", b.elementwise("multiply", position, b.literal(step)), offset)
-        hit = b.elementwise("logical_and", hit, whole)
+        on_step = b.elementwise("equal", b.elementwise("multiply", position, b.literal(step)), offset)
+        hit = b.elementwise("logical_and", hit, on_step)
     return position, hit
 
 

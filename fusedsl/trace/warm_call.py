@@ -64,14 +64,14 @@ class _ReplayBuilder(Lines):
         self.conditions: list[str] = []
 
     def write(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
-        places = [f"a{k}" for k in range(len(args))]
+        names = [f"a{k}" for k in range(len(args))]
         self.add(f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED")
-        if places:
-            self.add(f"{', '.join(places)}, = args")
+        if names:
+            self.add(f"{', '.join(names)}, = args")
         for k, name in enumerate(keywords):
             self.add(f"b{k} = keywords.get({self.name(name)}, MISSED)")
-            places.append(f"b{k}")
-        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._inputs(name, x)]
+            names.append(f"b{k}")
+        values = [v for name, x in zip(names, (*args, *keywords.values())) for v in self._inputs(name, x)]
         for k, baked in self.traced.baked.items():
             kind = f"type({values[k]}) is not {self.name(type(baked))}"
             self._miss_if(kind, f"{values[k]} != {self.name(baked)}")
@@ -102,18 +102,18 @@ class _ReplayBuilder(Lines):
 
     def _object(self, name: str, x: Any) -> list[str]:
         """The arrays of a user object; adds checks for its other attributes."""
-        held = attributes_of(x) or {}
+        attributes = attributes_of(x) or {}
         self._miss_if(f"type({name}) is not {self.name(type(x))}")
-        if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
+        if type(getattr(x, "__dict__", None)) is not dict or len(attributes) != len(vars(x)):
             raise _NotReplayable  # slots
-        self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
+        self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(attributes))}")
         inputs = []
-        for key, part in held.items():
-            place = f"{name}.__dict__[{self.name(key)}]"
+        for key, part in attributes.items():
+            attribute = f"{name}.__dict__[{self.name(key)}]"
             if is_array(part) or holds_arrays(part):
-                inputs += self._inputs(place, part)
+                inputs += self._inputs(attribute, part)
             else:
-                self._check_unchanged(place, part)
+                self._check_unchanged(attribute, part)
         return inputs
 
     def _check_unchanged(self, name: str, x: Any) -> None:

@@ -56,8 +56,8 @@ def subscripts_as_text(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
     if not all(isinstance(axes, (list, tuple)) for axes in lists):
         raise ArgumentError("einsum takes subscripts first", code="argument.kind", help='einsum("ij,jk->ik", x, y)')
     texts = ["".join("..." if a is Ellipsis else LETTERS[int(a)] for a in axes) for axes in lists]
-    whole = ",".join(texts[: len(parts) // 2])
-    return (f"{whole}->{texts[-1]}" if len(parts) % 2 else whole), tuple(parts[: len(parts) // 2 * 2 : 2])
+    joined = ",".join(texts[: len(parts) // 2])
+    return (f"{joined}->{texts[-1]}" if len(parts) % 2 else joined), tuple(parts[: len(parts) // 2 * 2 : 2])
 
 
 PRODUCTS: dict[str, Callable[..., Any]] = {

@@ -75,8 +75,8 @@ def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, o
     if shape is None:
         kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
         return recorder.apply("full_like", a, fill_value, **kind)
-    one = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
-    return recorder.apply("broadcast_to", one, shape)
+    scalar = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
+    return recorder.apply("broadcast_to", scalar, shape)
 
 
 LIKE: dict[str, Callable[..., Any]] = {

@@ -79,8 +79,8 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
     a, axis = (recorder.apply("reshape", a, -1), 0) if axis is None else (a, axis)
     if int(a.shape[axis]) != len(repeats):
         raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
-    places = [k for k, count in enumerate(repeats) for _ in range(int(count))]
-    return recorder.apply("take", a, recorder.index_array(places), axis)
+    indices = [k for k, count in enumerate(repeats) for _ in range(int(count))]
+    return recorder.apply("take", a, recorder.index_array(indices), axis)
 
 
 def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:

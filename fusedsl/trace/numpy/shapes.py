@@ -32,8 +32,8 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """A read-only view of a diagonal."""
-    places = recorder.specialized((offset, axis1, axis2))
-    return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *places), {})))
+    static = recorder.specialized((offset, axis1, axis2))
+    return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *static), {})))
 
 
 def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
@@ -42,9 +42,9 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
     if v.ndim != 1:
         raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="np.diagonal(x) of more axes")
     k = int(k)
-    spread = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
-    places = recorder.apply("arange", spread.shape[0])
-    return recorder.apply("where", places[:, None] + k == places, spread, recorder.apply("zeros_like", spread))
+    padded = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
+    indices = recorder.apply("arange", padded.shape[0])
+    return recorder.apply("where", indices[:, None] + k == indices, padded, recorder.apply("zeros_like", padded))
 
 
 def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
@@ -54,8 +54,8 @@ def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: i
 
 
 def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0, even: bool = True) -> list:
-    place = recorder.axis(ary, axis)
-    extent = int(ary.shape[place])
+    index = recorder.axis(ary, axis)
+    extent = int(ary.shape[index])
     if not getattr(indices_or_sections, "ndim", 0) and not isinstance(indices_or_sections, (list, tuple)):
         n = int(indices_or_sections)
         if even and extent % n:
@@ -65,7 +65,7 @@ def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0
         ends = [sum(sizes[: k + 1]) for k in range(n - 1)]
     else:
         ends = [int(e) for e in indices_or_sections]
-    cut = [slice(None)] * place
+    cut = [slice(None)] * index
     return [ary[(*cut, slice(first, last))] for first, last in zip([0, *ends], [*ends, None])]
 
 
@@ -81,9 +81,9 @@ def _split_along(axis: int) -> Callable[..., Any]:
 
 
 def _unstack(recorder: Recorder, x: Any, /, *, axis: int = 0) -> tuple:
-    place = recorder.axis(x, axis)
-    cut = [slice(None)] * place
-    return tuple(x[(*cut, k)] for k in range(int(x.shape[place])))
+    index = recorder.axis(x, axis)
+    cut = [slice(None)] * index
+    return tuple(x[(*cut, k)] for k in range(int(x.shape[index])))
 
 
 def _dstack(recorder: Recorder, tup: Any) -> Any:

@@ -62,11 +62,11 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
             code="unsupported.order",
             help="only C order is there: transpose first",
         )
-    kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
+    effective = {"array": bound.pop(names[0])} if names[0] in bound else {}
     for key, value in bound.items():
         neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
         if key not in IGNORED and not neutral:
-            kept[RENAMED.get(key, key)] = value
-    if "array" not in kept:
+            effective[RENAMED.get(key, key)] = value
+    if "array" not in effective:
         raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
-    return kept, out
+    return effective, out

@@ -98,7 +98,7 @@ def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any
     count = int(edges.shape[0])
     falls = edges[0] > edges[-1] if count > 1 else recorder.apply("not_equal", 0, 0)
     result = search(recorder, edges, _array(recorder, x), not right,
-                   lambda place: recorder.apply("where", falls, count - 1 - place, place))  # fmt: skip
+                   lambda index: recorder.apply("where", falls, count - 1 - index, index))  # fmt: skip
     return recorder.apply("where", falls, count - result, result)
 
 

@@ -131,13 +131,13 @@ def _concat_flat(recorder: Recorder, *parts: Any) -> Any:
 
 def _trapezoid(recorder: Recorder, y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     steps: Any = dx
-    y, place = recorder.strong(y), recorder.axis(y, axis)
+    y, axis_number = recorder.strong(y), recorder.axis(y, axis)
     if x is not None:
         x = recorder.strong(x)
         steps = _numpy(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
         if steps.ndim == 1:
-            steps = steps[(slice(None), *[None] * (y.ndim - place - 1))]
-    cut = [slice(None)] * place
+            steps = steps[(slice(None), *[None] * (y.ndim - axis_number - 1))]
+    cut = [slice(None)] * axis_number
     pairs = y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]
     return _numpy(recorder, "sum", steps * pairs / 2.0, axis=axis)
 
@@ -262,9 +262,9 @@ def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: b
         raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
     rows = m[None] if m.ndim < 2 else m if rowvar else m.T
-    apart = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
+    centered = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
     count = recorder.apply("maximum", rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof), 0)
-    result = recorder.apply("matmul", apart, apart.T) / count
+    result = recorder.apply("matmul", centered, centered.T) / count
     return result if int(rows.shape[0]) > 1 else result[0, 0]
 
 

@@ -76,12 +76,14 @@ def swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
-    moved, places = recorder.axes(a, source), recorder.axes(a, destination)
-    if len(moved) != len(places):
+    moved, targets = recorder.axes(a, source), recorder.axes(a, destination)
+    if len(moved) != len(targets):
         raise ArgumentError(
-            f"{len(moved)} axes move to {len(places)} places", code="argument.axis", help="give one place for each axis"
+            f"{len(moved)} axes move to {len(targets)} places",
+            code="argument.axis",
+            help="give one place for each axis",
         )
     order = [k for k in range(a.ndim) if k not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
+    for target, axis in sorted(zip(targets, moved)):
+        order.insert(target, axis)
     return permuted(recorder, a, tuple(order))

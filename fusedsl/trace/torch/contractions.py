@@ -196,15 +196,15 @@ def _check_heads(query: Any, other: Any) -> None:
 
 def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     scores = language("matmul", query, transpose(key, -2, -1)) * scale
-    kept = None
+    keep = None
     if is_causal:
         r = recorder_of(query)
-        kept = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
+        keep = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
     if mask is not None:
         mask, is_mask = language("broadcast_to", mask, scores.shape), dtype_of(mask) is BOOL
-        kept = mask if is_mask else mask != -math.inf
+        keep = mask if is_mask else mask != -math.inf
         scores = scores if is_mask else scores + mask
-    weights = language("softmax", scores, -1) if kept is None else language("softmax", scores, -1, where=kept)
+    weights = language("softmax", scores, -1) if keep is None else language("softmax", scores, -1, where=keep)
     return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
 
 
@@ -215,10 +215,10 @@ def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_cau
     if shared * int(heads) != int(query.shape[-3]):
         raise ShapeError("heads of keys do not divide those of queries", code="shape.attention", help="repeat the keys")
 
-    def apart(x: Any) -> Any:
+    def split_heads(x: Any) -> Any:
         return reshape(x, (*x.shape[:-3], heads, shared, *x.shape[-2:]))
 
     if mask is not None and mask.ndim > 2:
-        mask = apart(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
-    result = _softmax_attention(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+        mask = split_heads(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
+    result = _softmax_attention(split_heads(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
     return reshape(result, (*query.shape[:-1], value.shape[-1]))

@@ -53,9 +53,9 @@ def _same_device(input: Any, device: Any) -> None:
     """TraceError for a move to another device."""
     import torch
 
-    wanted, here = torch.device(device), input.device
-    if wanted.type != here.type or wanted.index not in (None, here.index):
-        raise TraceError(f"a move from {here} to {wanted} inside a traced function", code="trace.device",
+    wanted, current = torch.device(device), input.device
+    if wanted.type != current.type or wanted.index not in (None, current.index):
+        raise TraceError(f"a move from {current} to {wanted} inside a traced function", code="trace.device",
                          help="move the tensor before the call")  # fmt: skip
 
 
@@ -76,8 +76,8 @@ def type_(input, dtype=None):
     """type(): the tensor type's name, or a cast to a dtype or tensor type name."""
     import torch
 
-    home = "torch.cuda" if input.is_cuda else "torch"
-    names = {getattr(torch, kind): f"{home}.{name}Tensor" for kind, name in TYPES.items()}
+    prefix = "torch.cuda" if input.is_cuda else "torch"
+    names = {getattr(torch, kind): f"{prefix}.{name}Tensor" for kind, name in TYPES.items()}
     if dtype is None:
         return names[input.dtype]
     named = {name: kind for kind, name in names.items()}
@@ -198,20 +198,20 @@ def _float_arange(r: Any, parts: list[float], dtype: Any) -> Any:
     parts = [math.trunc(p) for p in parts] if dtype is not None and r.dtype(dtype).kind in "iu" else parts
     start, end = (0.0, parts[0]) if len(parts) == 1 else parts[:2]
     step = parts[2] if len(parts) > 2 else 1.0
-    places = r.apply("arange", max(0, math.ceil((end - start) / step)))
-    exact = r.apply("astype", places, DTYPES["float64"])
+    indices = r.apply("arange", max(0, math.ceil((end - start) / step)))
+    exact = r.apply("astype", indices, DTYPES["float64"])
     return r.apply("astype", exact * step + start, r.dtype(dtype) if dtype is not None else default_float())
 
 
 def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
     """linspace, computed from both ends to the middle as in torch, so that both ends are exact."""
     to = r.dtype(dtype) if dtype is not None else default_float()
-    place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
+    index = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
     ends = (start, end) if to.kind == "f" else (r.apply("astype", x, to) for x in (start, end))
     first, last = (r.apply("astype", x, DTYPES["float64"]) for x in ends)
     gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
-    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
-    return r.apply("astype", r.apply("where", place < r.apply("maximum", steps // 2, 1), first + gap * place, back), to)
+    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - index)
+    return r.apply("astype", r.apply("where", index < r.apply("maximum", steps // 2, 1), first + gap * index, back), to)
 
 
 def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:

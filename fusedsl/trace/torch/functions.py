@@ -107,8 +107,8 @@ def method_name(name: str) -> str | None:
 def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call torch's function `name` on tracers."""
     table = _loaded()
-    for home in NAMESPACES:
-        plain = name.removeprefix(home)
+    for prefix in NAMESPACES:
+        plain = name.removeprefix(prefix)
         name = plain if name not in table and plain in table else name
     args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     if name not in table and name.endswith("_copy") and name.removesuffix("_copy") in table:

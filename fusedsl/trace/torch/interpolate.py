@@ -34,8 +34,8 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     new = [int(n) for n in parts] if scale_factor is None else [math.floor(n * s) for n, s in zip(old, parts)]
     if mode == "area":
         return TABLE[f"adaptive_avg_pool{axes}d"](input, new)
-    kept = scale_factor is not None and not recompute_scale_factor
-    steps = [1 / s if kept else n / m for n, m, s in zip(old, new, parts)]
+    given_scale = scale_factor is not None and not recompute_scale_factor
+    steps = [1 / s if given_scale else n / m for n, m, s in zip(old, new, parts)]
     if mode in LINEAR:
         need_float("interpolate", input)
     for k, (n, m, step) in enumerate(zip(old, new, steps)):
@@ -45,15 +45,15 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     return input
 
 
-def _take_along(x: Any, places: np.ndarray, axis: int) -> Any:
-    return language("take", x, recorder_of(x).like_arguments(places.astype(np.int64)), axis)
+def _take_along(x: Any, indices: np.ndarray, axis: int) -> Any:
+    return language("take", x, recorder_of(x).like_arguments(indices.astype(np.int64)), axis)
 
 
 def _nearest(x: Any, axis: int, n: int, m: int, step: float, shift: float) -> Any:
     if m % n == 0 and step == n / m:
         return x if m == n else language("repeat", x, m // n, axis)
-    places = np.floor((np.arange(m, dtype=np.float32) + np.float32(shift)) * np.float32(step))
-    return _take_along(x, np.minimum(places, n - 1), axis)
+    indices = np.floor((np.arange(m, dtype=np.float32) + np.float32(shift)) * np.float32(step))
+    return _take_along(x, np.minimum(indices, n - 1), axis)
 
 
 def _linear(x: Any, axis: int, n: int, m: int, step: float, corners: Any) -> Any:

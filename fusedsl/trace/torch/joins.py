@@ -145,7 +145,7 @@ def meshgrid(*tensors, indexing="ij"):
     tensors = tuple(atleast_1d(x) for x in varargs(tensors))
     shape = tuple(x.shape[0] for x in tensors)
     n = len(tensors)
-    lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
+    lines = [reshape(x, tuple(-1 if k == number else 1 for number in range(n))) for k, x in enumerate(tensors)]
     grids = [expand(x, *shape) for x in lines]
     return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
 
@@ -219,9 +219,9 @@ def diag_embed(input, offset=0, dim1=-2, dim2=-1):
     lead = ((0, 0),) * (input.ndim - 1)
     line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
     r, extent = recorder_of(input), line.shape[-1]
-    places = r.apply("arange", extent)
+    indices = r.apply("arange", extent)
     nothing = r.apply("astype", 0, dtype_of(input))
-    square = language("where", unsqueeze(places, -1) + offset == places, line, nothing)
+    square = language("where", unsqueeze(indices, -1) + offset == indices, line, nothing)
     return square if (dim1, dim2) == (-2, -1) else TABLE["movedim"](square, (-2, -1), (dim1, dim2))
 
 
@@ -279,8 +279,8 @@ def index_fill(input, dim, index, value):
     if not input.ndim:
         return r.apply("broadcast_to", cast(r.tracer(r.node(value)), input.dtype), ())
     index = reshape(index, (-1,))
-    places = language("where", index < 0, index + input.shape[dim], index)
-    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), places)
+    positive = language("where", index < 0, index + input.shape[dim], index)
+    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), positive)
     return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
 
 

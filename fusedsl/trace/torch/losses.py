@@ -86,18 +86,18 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
 
 @torch_function()
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    return _picked(input, target, weight, ignore_index, _reduction_name(reduction, size_average, reduce))
+    return _nll(input, target, weight, ignore_index, _reduction_name(reduction, size_average, reduce))
 
 
-def _picked(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+def _nll(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
     """nll_loss: -log p of the target class (dimension 1, or 0 of a vector), weighted, without ignored targets."""
     classes = 1 if log.ndim > 1 else 0
-    kept = target != ignore_index
-    safe = where(kept, target, 0)
+    counts = target != ignore_index
+    safe = where(counts, target, 0)
     picked = language("take_along_axis", log, unsqueeze(safe, classes), classes)
     each = -(picked.squeeze(classes))
-    scale = cast(kept, log.dtype) if weight is None else where(kept, language("take", weight, safe), 0)
-    each = where(kept, each if weight is None else each * scale, 0)
+    scale = cast(counts, log.dtype) if weight is None else where(counts, language("take", weight, safe), 0)
+    each = where(counts, each if weight is None else each * scale, 0)
     return total(each) / total(scale) if reduction == "mean" else reduce_loss(each, reduction)
 
 
@@ -111,18 +111,18 @@ def cross_entropy(
     log = language("log_softmax", input, classes)
     if dtype_of(target).kind == "f":
         return _soft_targets(log, target, weight, classes, reduction, label_smoothing)
-    sharp = _picked(log, target, weight, ignore_index, reduction)
+    sharp = _nll(log, target, weight, ignore_index, reduction)
     if isinstance(label_smoothing, (int, float)) and label_smoothing == 0:
         return sharp
-    kept = target != ignore_index
+    counts = target != ignore_index
     scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    spread = where(kept, -total(scaled, classes), 0)
+    smoothed = where(counts, -total(scaled, classes), 0)
     if reduction == "mean":
-        share = cast(kept, log.dtype) if weight is None else where(
-            kept, language("take", weight, where(kept, target, 0)), 0)  # fmt: skip
-        smooth = total(spread) / total(share)
+        share = cast(counts, log.dtype) if weight is None else where(
+            counts, language("take", weight, where(counts, target, 0)), 0)  # fmt: skip
+        smooth = total(smoothed) / total(share)
     else:
-        smooth = reduce_loss(spread, reduction)
+        smooth = reduce_loss(smoothed, reduction)
     return (1 - label_smoothing) * sharp + label_smoothing / input.shape[classes] * smooth
 
 

@@ -47,11 +47,11 @@ def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=
     """multi_margin_loss: for each other class, how far it is within the margin of the target class."""
     need_float("multi_margin_loss", input)
     input = as_vector(input)
-    place = unsqueeze(target, -1)
-    gap = _positive(margin - language("take_along_axis", input, place, -1) + input)
+    index = unsqueeze(target, -1)
+    gap = _positive(margin - language("take_along_axis", input, index, -1) + input)
     gap = gap if p == 1 else gap * gap
     gap = gap if weight is None else gap * unsqueeze(language("take", weight, target), -1)
-    other = language("iota", input, input.ndim - 1) != place
+    other = language("iota", input, input.ndim - 1) != index
     return reduce_loss(total(where(other, gap, 0), -1) / input.shape[-1], reduction, size_average, reduce)
 
 
@@ -94,14 +94,14 @@ def _triplet(distance: Any, anchor: Any, positive: Any, negative: Any, margin: A
 @torch_function()
 def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
     """gaussian_nll_loss, with the variance clamped from below by eps, as in torch (which refuses negative ones)."""
-    spread = var
+    variance = var
     if not isinstance(var, (int, float)):
         if var.ndim < input.ndim:
-            spread = unsqueeze(var, -1)
-        if spread.ndim != input.ndim:
+            variance = unsqueeze(var, -1)
+        if variance.ndim != input.ndim:
             raise ShapeError("var has another shape than input", code="shape.loss", help="x.shape, or x.shape[:-1]")
-    spread = clamp(spread if not isinstance(var, (int, float)) else language("full_like", input, var), eps)
-    loss = 0.5 * (log(spread) + language("square", input - target) / spread)
+    variance = clamp(variance if not isinstance(var, (int, float)) else language("full_like", input, var), eps)
+    loss = 0.5 * (log(variance) + language("square", input - target) / variance)
     return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 

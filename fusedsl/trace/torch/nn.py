@@ -104,13 +104,13 @@ def threshold(input, threshold, value):
 
 @torch_function()
 def glu(input, dim=-1):
-    place = axis_of(input, dim)
-    half, odd = divmod(int(input.shape[place]), 2)
+    axis = axis_of(input, dim)
+    half, odd = divmod(int(input.shape[axis]), 2)
     if odd:
         raise ShapeError(
             f"glu halves a dimension of {2 * half + 1}", code="shape.split", help="pad it: F.pad(x, (0, 1))"
         )
-    cut = [slice(None)] * place
+    cut = [slice(None)] * axis
     return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
 
 
@@ -207,13 +207,13 @@ def batch_norm(
     need_float("batch_norm", input)
     if training or running_mean is None or running_var is None:
         axes = tuple(k for k in range(input.ndim) if k != 1)
-        middle, spread = mean(input, axes, True), var(input, axes, False, True)
+        middle, variance = mean(input, axes, True), var(input, axes, False, True)
         for running, now in ((running_mean, lambda: mean(input, axes)), (running_var, lambda: var(input, axes))):
             if training and running is not None:
                 running[...] = (1 - momentum) * running + momentum * now()
     else:
-        middle, spread = _channels(input, running_mean), _channels(input, running_var)
-    result = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
+        middle, variance = _channels(input, running_mean), _channels(input, running_var)
+    result = (input - middle) * operate(recorder_of(input), "rsqrt", variance + eps)
     return _affine(result, _channels(input, weight), _channels(input, bias))
 
 

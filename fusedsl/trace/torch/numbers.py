@@ -22,11 +22,11 @@ LOWEST, BEYOND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and
 
 def wrapped(value: int, to: DType) -> int:
     """An integer wrapped to a width in two's complement."""
-    low = held(value) % (1 << to.bits)
+    low = check_scalar(value) % (1 << to.bits)
     return low - (1 << to.bits) if to.kind == "i" and low >> (to.bits - 1) else low
 
 
-def held(value: int) -> int:
+def check_scalar(value: int) -> int:
     """The integer, if it is in the range of torch's scalars."""
     if not LOWEST <= value < BEYOND:
         raise _refused(value, "64 bits")
@@ -43,7 +43,7 @@ def checked(r: Recorder, x: Any, to: DType) -> Node:
         narrows = number.type.dtype.kind == "f" and to.kind != "f"
         return r.builder.cast(number, to) if narrows else r.builder.coerce(number, to)
     value = value_of(number)
-    if not _holds(value, to):
+    if not _fits(value, to):
         raise _refused(value, str(to))
     if to is BOOL or to.kind == "f":
         return constant(bool(value) if to is BOOL else float(value), to)
@@ -54,13 +54,13 @@ def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
     """The same for functions that check integers only: floats out of range become infinite."""
     number = x if isinstance(x, Node) else r.node(x)
     if number.op == "const" and number.type.dtype.kind == "i":
-        held(int(value_of(number)))
+        check_scalar(int(value_of(number)))
     return r.builder.coerce(number, to) if to.kind == "f" and number.type.weak else checked(r, number, to)
 
 
-def _holds(value: bool | int | float, to: DType) -> bool:
+def _fits(value: bool | int | float, to: DType) -> bool:
     if type(value) is int:
-        held(value)
+        check_scalar(value)
     if to is BOOL:
         return True
     if to.kind == "f":

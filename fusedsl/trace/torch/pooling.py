@@ -57,8 +57,8 @@ def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation:
                              help="choose a smaller kernel_size, or pad")  # fmt: skip
         counts.append((extent - reach - 1) // s)
     results = []
-    for place in itertools.product(*map(range, kernel)):
-        parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(place, dilation, counts, stride)]
+    for offset in itertools.product(*map(range, kernel)):
+        parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(offset, dilation, counts, stride)]
         results.append(x[(..., *parts)])
     return results
 

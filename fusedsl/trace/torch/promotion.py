@@ -9,7 +9,7 @@ from ...errors import DTypeError
 from ...ir.builder import fits
 from ...ir.graph import Node, constant, value_of, walk
 from ...ir.types import BOOL, DTYPES, INT64, DType, promote
-from .numbers import checked, held, wrapped
+from .numbers import check_scalar, checked, wrapped
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -60,7 +60,7 @@ def converted(r: Recorder, x: Node, to: DType) -> Node:
     """An operand converted to the common dtype; numbers out of range wrap, as in torch."""
     if x.type.weak:
         if x.op == "const" and x.type.dtype.kind == "i":
-            value = held(int(value_of(x)))
+            value = check_scalar(int(value_of(x)))
             if to.kind in "iu" and not fits(value, to):
                 return constant(wrapped(value, to), to)
         if x.type.dtype.kind == "i" and to.kind in "iu" and any(n.op == "scalar" for n in walk([x])):

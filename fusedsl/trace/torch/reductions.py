@@ -85,8 +85,8 @@ def cov(input, *, correction=1, fweights=None, aweights=None):
         raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
     rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
     rows = rows.reshape(1, -1) if input.ndim < 2 else rows
-    apart = rows - mean(rows, 1, True)
-    result = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
+    centered = rows - mean(rows, 1, True)
+    result = language("matmul", centered, centered.mT) / (rows.shape[1] - correction)
     return result if int(rows.shape[0]) > 1 else result[0, 0]
 
 
@@ -217,9 +217,9 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
     input = cast(input, dtype)
     need_float("norm", input)
     rows, columns = recorder_of(input).axes(input, dim)
-    added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    added, other_axis = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = language("sum", abs(input), added, keepdims=True)
-    result = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
+    result = language("max" if ord > 0 else "min", sums, axis=other_axis, keepdims=True)
     return result if keepdim else language("squeeze", result, (rows, columns))
 
 
@@ -271,9 +271,9 @@ def cumprod(input, dim, *, dtype=None):
 def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
     """cummax or cummin, (values, indices): the last of equal values; after a NaN, the last NaN."""
     values = language(name, input, dim)
-    here = (input == values) | (input != input)
-    place = cast(recorder_of(input).apply("iota", input, dim), INT64)
-    return named_tuple(name, values, language("cummax", language("where", here, place, 0), dim))
+    is_extreme = (input == values) | (input != input)
+    index = cast(recorder_of(input).apply("iota", input, dim), INT64)
+    return named_tuple(name, values, language("cummax", language("where", is_extreme, index, 0), dim))
 
 
 @torch_function()

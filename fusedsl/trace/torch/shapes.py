@@ -123,16 +123,16 @@ def mH(input):
 def movedim(input, source, destination):
     if not input.ndim and {source, destination} <= {0, -1}:
         return input
-    moved, places = (recorder_of(input).axes(input, part) for part in (source, destination))
-    if len(moved) != len(places):
+    moved, targets = (recorder_of(input).axes(input, part) for part in (source, destination))
+    if len(moved) != len(targets):
         raise ShapeError(
-            f"{len(moved)} dimensions move to {len(places)} places",
+            f"{len(moved)} dimensions move to {len(targets)} places",
             code="shape.transpose",
             help="give a place for each dimension",
         )
     order = [k for k in range(input.ndim) if k not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
+    for target, axis in sorted(zip(targets, moved)):
+        order.insert(target, axis)
     return input.permuted(tuple(order))
 
 

@@ -45,31 +45,31 @@ def topk(input, k, dim=-1, largest=True, sorted=True):
     return named_tuple("topk", result[0][cut], result[1][cut])
 
 
-def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
+def _kth(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
     """(k-th smallest element of each row, its index); with `nan`, the first NaN of a row that has one."""
     r = recorder_of(input)
-    rows, places = sorted_rows(r, input, dim), sorted_rows(r, input, dim, "argsort")
-    value, place = rows[..., k], places[..., k]
+    rows, indices = sorted_rows(r, input, dim), sorted_rows(r, input, dim, "argsort")
+    value, index = rows[..., k], indices[..., k]
     if nan and (gone := has_nan(r, rows)) is not None:
         value = language("where", gone, math.nan, value)
-        place = language("where", gone, language("argmax", input, dim), place)
+        index = language("where", gone, language("argmax", input, dim), index)
     if not keepdim:
-        return value, place
+        return value, index
     shape = [1 if a == dim % input.ndim else n for a, n in enumerate(input.shape)]
-    return value.reshape(shape), place.reshape(shape)
+    return value.reshape(shape), index.reshape(shape)
 
 
 @torch_function()
 def kthvalue(input, k, dim=-1, keepdim=False):
-    return named_tuple("kthvalue", *_place(input, dim, k - 1, keepdim, nan=False))
+    return named_tuple("kthvalue", *_kth(input, dim, k - 1, keepdim, nan=False))
 
 
 @torch_function()
 def median(input, dim=None, keepdim=False):
     """median: the lower of the two middle elements."""
     if dim is None:
-        return _place(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
-    return named_tuple("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
+        return _kth(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
+    return named_tuple("median", *_kth(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
 
 
 @torch_function()

@@ -13,8 +13,8 @@ from .shapes import axis_of, reshape, varargs
 
 @torch_function()
 def narrow(input, dim, start, length):
-    place = axis_of(input, dim)
-    extent = input.shape[place]
+    axis = axis_of(input, dim)
+    extent = input.shape[axis]
     start = start + extent if start < 0 else start
     if not 0 <= start <= start + length <= extent:
         raise ShapeError(
@@ -22,7 +22,7 @@ def narrow(input, dim, start, length):
             code="shape.narrow",
             help="a slice stops at the end: x[start:stop]",
         )
-    return input[(*[slice(None)] * place, slice(start, start + length))]
+    return input[(*[slice(None)] * axis, slice(start, start + length))]
 
 
 @torch_function()
