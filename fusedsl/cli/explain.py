@@ -1,4 +1,4 @@
-"""Show what a text launches, and why: kernels, bytes, registers; needs no GPU and no arrays."""
+"""`explain`: the kernels of a text with bytes, registers and reasons; needs no GPU and no arrays."""
 
 from __future__ import annotations
 

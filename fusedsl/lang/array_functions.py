@@ -181,7 +181,7 @@ def reciprocal(b: Builder, x: Node):
 
 @function(nan="array | None", posinf="array | None", neginf="array | None")
 def nan_to_num(b: Builder, x: Node, *, nan: Node | None = None, posinf: Node | None = None, neginf: Node | None = None):
-    """`x` with NaN as 0 and infinities as the largest numbers, or as what is given."""
+    """`x` with NaN replaced by 0 and infinities by the largest numbers, or by the given numbers."""
     if x.type.dtype.kind != "f":
         return x
     largest = LARGEST[x.type.dtype.name]

@@ -1,4 +1,4 @@
-"""Traces Python functions: `trace` calls one with stand-ins for its arguments and returns the graph of what it did."""
+"""Tracing of Python functions: `trace` calls a function with tracers and returns the graph of its operations."""
 
 from .function import ArgumentRef, ResultRef, Traced, leaves, trace
 
