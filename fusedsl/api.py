@@ -112,7 +112,7 @@ class Kernel:
     def _inlined(self, recorder: Any, values: Sequence[Any]) -> Any:
         """The results of a call inside a traced function: its operations become part of the trace."""
         try:
-            return recorder.inlined(self.text, self._source.program, self.params, self._source.constants, values)
+            return recorder.inline(self.text, self._source.program, self.params, self._source.constants, values)
         except ArgumentError as fault:
             if not self._variants.learn(self, fault, values):
                 raise

@@ -16,7 +16,7 @@ from .program import call_steps
 from .runtime.arrays import ArrayFacts, Weak, describe, type_name
 from .specs import Spec
 from .trace.array_library import is_array, library
-from .trace.containers import Held, attributes_of, holds_arrays, is_object
+from .trace.containers import TracedContainer, attributes_of, holds_arrays, is_object
 from .trace.guards import snapshot
 from .trace.tracer import Tracer
 
@@ -88,7 +88,7 @@ class Arguments:
         self.static.append(snapshot(x))
         return x
 
-    def _placed_object(self, x: Any, name: str) -> Held:
+    def _placed_object(self, x: Any, name: str) -> TracedContainer:
         """A user's object with Parameters for its arrays; its other attributes are static."""
         attributes = attributes_of(x) or {}
         self.static.append((type(x), tuple(attributes)))
@@ -99,7 +99,7 @@ class Arguments:
             else:
                 self.static.append(snapshot(part))
                 placed[key] = part
-        return Held(x, placed)
+        return TracedContainer(x, placed)
 
     @property
     def extents(self):

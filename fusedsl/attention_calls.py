@@ -88,11 +88,11 @@ OFFSETS = ("offsets_of_q", "offsets_of_k")  # their names in the text
 
 def _surplus(surplus: tuple) -> ArgumentError:
     shape = getattr(surplus[0], "shape", None)
-    from .lang.attention_keywords import text_for
+    from .lang.attention_keywords import quoted_text_help
 
     help = "score, mask, scale and all others go by name"
     if shape is not None or isinstance(surplus[0], str):
-        help = "write mask='j <= i'" if shape is None else text_for("mask", tuple(shape))
+        help = "write mask='j <= i'" if shape is None else quoted_text_help("mask", tuple(shape))
     return ArgumentError("attention takes 3 positional arguments: q, k and v", "argument.surplus", help=help)
 
 
@@ -120,14 +120,14 @@ def _check_offsets(offsets: Any) -> None:
 
 
 def _no_text(name: str, given: Any) -> ArgumentError:
-    from .lang.attention_keywords import EXAMPLES, text_for
+    from .lang.attention_keywords import EXAMPLES, quoted_text_help
 
     if callable(given):
         sees = "score, b, h, i and j" if name == "score" else "b, h, i and j"
         help = f"quote what it returns, as a text of {sees}, e.g. {name}={EXAMPLES[name]}"
     else:
         shape = getattr(given, "shape", None)
-        help = text_for(name, None if shape is None else tuple(shape))
+        help = quoted_text_help(name, None if shape is None else tuple(shape))
     return ArgumentError(f"{name} is a text, not a {type(given).__name__}", "argument.text", help=help)
 
 
@@ -140,7 +140,7 @@ def _text(
 
     ArgumentError if an array's name means something else in score and mask, or neither reads it.
     """
-    from .lang.attention_keywords import SEEN, keyword_for, unread
+    from .lang.attention_keywords import VISIBLE_NAMES, keyword_for, unread_keyword
 
     parts, read = ["q", "k", "v"], set[str]()
     for name, text in (("score", score), ("mask", mask)):
@@ -149,11 +149,11 @@ def _text(
             parts.append(f"{name}={quoted}")
             read |= names
     for name in arrays:
-        if name in SEEN:
+        if name in VISIBLE_NAMES:
             message = f"{name} means something else in score and mask"
             raise ArgumentError(message, "argument.attention", help="give the array another name")
         if name not in read:
-            message, help = unread(name, read, arrays, ("arrays", "out", *OPTION_NAMES))
+            message, help = unread_keyword(name, read, arrays, ("arrays", "out", *OPTION_NAMES))
             raise ArgumentError(message, "argument.unused", help=help)
     parts += [f"{name}={name}" for name in values if name in ("scale", "lengths", "pages")]
     parts += [f"offsets=({', '.join(OFFSETS)})"] if OFFSETS[0] in values else []

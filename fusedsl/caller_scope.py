@@ -130,8 +130,8 @@ def unused_argument(
     """The error for an argument that the text does not read; `others` are keywords that may be meant."""
     near = suggest(name, (*kernel.params, *others))
     with contextlib.suppress(CompileError):
-        from .lang.attention_call import quoted
+        from .lang.attention_call import read_in_quotes_help
 
-        hint = hint or quoted(kernel._source.program, name)
+        hint = hint or read_in_quotes_help(kernel._source.program, name)
     hint = hint or (f"did you mean {near}?" if near else otherwise)
     return ArgumentError(f"the text does not read {name!r}", "argument.unused", help=hint)

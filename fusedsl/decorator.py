@@ -73,7 +73,7 @@ class Fused(Generic[P, R]):
             spent, call.trace.seconds = call.trace.seconds, 0.0
             results = call.program.run(call.values, call.outs, spent)
         except InsideTrace as inside:
-            return inside.tracer.recorder.rebound(self.function)(*args, **keywords)
+            return inside.tracer.recorder.rewrite(self.function)(*args, **keywords)
         except FusedslError as fault:
             if isinstance(fault, ArgumentError) and _is_abstract((args, keywords)):
                 return self._in_trace(args, keywords)
@@ -106,9 +106,9 @@ class Fused(Generic[P, R]):
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
         """The result of a call that torch compiles or records: one operator, or the function's operations."""
-        from .interop.torch_function import called, compiled
+        from .interop.torch_function import call_eager, call_in_compile
 
-        return compiled(self, args, keywords) if dynamo.compiles() else called(self, args, keywords)
+        return call_in_compile(self, args, keywords) if dynamo.compiles() else call_eager(self, args, keywords)
 
     def prepared(self, args: Sequence[Any], keywords: Mapping[str, Any]) -> FusedCall:
         """The program and values of a call with these arguments; traces the function if no known trace fits."""

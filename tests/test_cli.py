@@ -168,12 +168,12 @@ def test_requests_that_cannot_be_met_are_told_and_not_taken_for_done(capsys):
 
 
 def test_counts_are_written_as_people_do():
-    from fusedsl.cli.demo import whole
+    from fusedsl.cli.demo import parse_count
 
-    assert [whole(text) for text in ("1000", "1_000", "1e6")] == [1000, 1000, 1_000_000]
+    assert [parse_count(text) for text in ("1000", "1_000", "1e6")] == [1000, 1000, 1_000_000]
     for bad in ("0", "1.5", "-3", "many", "nan"):
         with pytest.raises(ValueError):
-            whole(bad)
+            parse_count(bad)
 
 
 def test_explain_is_about_this_machine_unless_it_is_told(capsys):

@@ -13,7 +13,7 @@ from function_table import ARRAYS, GROUPS
 import fusedsl as fd
 from fusedsl.ir.types import DTYPES, numpy_dtype
 from fusedsl.lang import functions, prelude
-from fusedsl.lang.foreign_names import FORMS, WORDS
+from fusedsl.lang.foreign_names import EQUIVALENTS, HELP_TEXTS
 
 TOLERANCE = {2: 2e-3, 4: 2e-5, 8: 1e-12}
 
@@ -128,16 +128,16 @@ def recipe(name: str) -> tuple[str, dict]:
     scope = {**recipes.ARRAYS, "np": np, "nans": recipes.WITH_NAN}
     with np.errstate(all="ignore"):
         arrays = recipes.ARRAYS | {k: eval(text, scope) for k, text in recipes.OTHER.get(name, {}).items()}
-    static = {n: text for n, text in recipes.STATIC.items() if not re.search(rf"\b{n} =", FORMS[name])}
-    return re.sub(rf"\b({'|'.join(static)})\b(?![=(])", lambda word: static[word[1]], FORMS[name]), arrays
+    static = {n: text for n, text in recipes.STATIC.items() if not re.search(rf"\b{n} =", EQUIVALENTS[name])}
+    return re.sub(rf"\b({'|'.join(static)})\b(?![=(])", lambda word: static[word[1]], EQUIVALENTS[name]), arrays
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", EQUIVALENTS)
 def test_a_name_of_another_library_is_refused_with_a_form_that_does_the_same(name):
     torch = pytest.importorskip("torch")
     with pytest.raises((fd.UnknownNameError, fd.Unsupported)) as fault:
         fd.evaluate(f"{name}(x)", x=ARRAYS["x"])
-    assert f"write {FORMS[name]}" in str(fault.value)
+    assert f"write {EQUIVALENTS[name]}" in str(fault.value)
     text, arrays = recipe(name)
     found = oracle.evaluate(text, **arrays, seed=3)
     if name in recipes.RANDOM_NAMES:
@@ -165,7 +165,7 @@ def test_a_name_that_writes_in_place_is_refused_with_the_function():
 
 
 def test_names_without_a_form_say_what_to_do():
-    for name, words in WORDS.items():
+    for name, words in HELP_TEXTS.items():
         with pytest.raises((fd.UnknownNameError, fd.Unsupported)) as fault:
             fd.evaluate(f"{name}(x)", x=ARRAYS["x"])
         assert words in str(fault.value)

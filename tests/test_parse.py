@@ -87,7 +87,7 @@ def python_tree(node):
 def our_tree(node):
     if node is None:
         return None
-    if isinstance(node, syntax.Call):
+    if isinstance(node, syntax.CallExpr):
         return ("call", node.span, node.function, *[(a.keyword, our_tree(a.value)) for a in node.arguments])
     parts = [our_tree(part) for part in children(node)]
     match node:
@@ -95,7 +95,7 @@ def our_tree(node):
             return ("literal", node.span, repr(node.value))
         case syntax.Name():
             return ("name", node.span, node.name)
-        case syntax.Unary() | syntax.Binary():
+        case syntax.UnaryOp() | syntax.BinaryOp():
             return (node.op, node.span, *parts)
         case syntax.Compare():
             return ("compare", node.span, *node.ops, *parts)
@@ -475,7 +475,7 @@ def test_a_prelude_function_can_be_copied_into_a_text(name):
     assert definitions[-1].name == name and f"\n{name}(" in copied and "# " in copied
     defined = set()
     for definition in definitions:
-        called = {part.function for part in postorder(definition.body) if isinstance(part, syntax.Call)}
+        called = {part.function for part in postorder(definition.body) if isinstance(part, syntax.CallExpr)}
         assert {function for function in called if function.startswith("_")} <= defined
         defined.add(definition.name)
     parameters = [p.name for p in definitions[-1].parameters if p.default is None]

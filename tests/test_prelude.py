@@ -51,10 +51,10 @@ def value(node, names):
             return node.value
         case syntax.Name():
             return names[node.name]
-        case syntax.Unary():
+        case syntax.UnaryOp():
             operand = value(node.operand, names)
             return -operand if node.op == "-" else ~operand
-        case syntax.Binary():
+        case syntax.BinaryOp():
             return getattr(operator, BINARY[node.op])(value(node.left, names), value(node.right, names))
         case syntax.Compare(ops=(op,), operands=(left, right)):
             return getattr(operator, COMPARE[op])(value(left, names), value(right, names))
@@ -65,7 +65,7 @@ def value(node, names):
         case syntax.Subscript():
             indices = [slice(None) if isinstance(i, syntax.Slice) else value(i, names) for i in node.indices]
             return value(node.value, names)[tuple(indices)]
-        case syntax.Call():
+        case syntax.CallExpr():
             positional = [value(a.value, names) for a in node.arguments if a.keyword is None]
             return call(
                 node.function, *positional, **{a.keyword: value(a.value, names) for a in node.arguments if a.keyword}

@@ -57,7 +57,7 @@ def test_a_call_in_a_compiled_function_is_one_operator(monkeypatch):
     function = graphs.compile(lambda x, y: parts(x + 1, y=y)[1]["sum"] * 2)
     torch.testing.assert_close(function(x, y), (x + 1 - y).sum(-1) * 2)
     assert graphs.operators == [1]
-    monkeypatch.setattr(torch_function, "_told", None)  # nothing is looked for where the graph runs
+    monkeypatch.setattr(torch_function, "_operator_for", None)  # no operator is resolved while the graph runs
     torch.testing.assert_close(function(x, y), (x + 1 - y).sum(-1) * 2)
     monkeypatch.undo()
     torch.testing.assert_close(compiled(lambda x, y: parts(x, y, s=3)[0] + 1)(x, y), torch.tanh(3 * x) + y + 1)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..errors import ArgumentError
 from ..ir.graph import Parameter
-from ..trace import Argument, Array
-from ..trace.array_library import Constant
-from ..trace.containers import Held
+from ..trace import ArgumentRef, ResultRef
+from ..trace.array_library import ConstantArray
+from ..trace.containers import TracedContainer
 
 PLAIN = (bool, int, float, str, type(None))
 
@@ -35,9 +35,9 @@ def result_of_form(form: Any) -> Any:
         case "dict":
             return {key: result_of_form(part) for key, part in content}
         case "result":
-            return Array(content[0], content[1])
+            return ResultRef(content[0], content[1])
         case "argument":
-            return Argument(content)
+            return ArgumentRef(content)
         case "value":
             return content
     raise ValueError(f"nobody knows the form {kind!r}")
@@ -52,7 +52,13 @@ def _encode(value: Any, leaf: Callable[[Any], Any], what: str) -> Any:
         return {"dict": [[key, _encode(part, leaf, what)] for key, part in value.items()]}
     if type(value) in PLAIN:
         return {"value": value}
-    kind = type(value.owner if isinstance(value, Held) else value.array if isinstance(value, Constant) else value)
+    kind = type(
+        value.owner
+        if isinstance(value, TracedContainer)
+        else value.array
+        if isinstance(value, ConstantArray)
+        else value
+    )
     raise ArgumentError(
         f"the function {what} a {kind.__name__}, for which a file has no form",
         "argument.saved",
@@ -65,6 +71,6 @@ def _parameter(value: Any) -> Any:
 
 
 def _result(value: Any) -> Any:
-    if isinstance(value, Array):
+    if isinstance(value, ResultRef):
         return {"result": [value.index, value.number]}
-    return {"argument": value.index} if isinstance(value, Argument) else None
+    return {"argument": value.index} if isinstance(value, ArgumentRef) else None

@@ -75,7 +75,9 @@ def _replaced(value: Any, parameters: Iterator[Parameter]) -> Any:
 def function_to_json(function: Callable, call: Arguments, traced: Traced, text: str) -> dict[str, Any]:
     """The record of a function in a file; ArgumentError if it reads captured arrays, or has no JSON."""
     if traced.captures:
-        names = ", ".join(read.name for read in traced.reads if is_array(read.seen)) or "created inside of it"
+        names = (
+            ", ".join(read.name for read in traced.state_guards if is_array(read.original)) or "created inside of it"
+        )
         message = f"the function reads arrays from outside ({names}), and a file holds none"
         raise ArgumentError(message, "argument.saved", help="make them arguments")
     args, keywords = call.placeholders

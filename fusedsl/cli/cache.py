@@ -1,4 +1,4 @@
-"""Show or clear the folder of compiled kernels."""
+"""`cache`: list or clear the folder of compiled kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print where the cache is and what it holds, or clear it."""
+    """Print the folder and its entries, or clear it."""
     from ..runtime.cache import Cache
 
     cache = Cache()

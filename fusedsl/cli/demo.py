@@ -1,4 +1,4 @@
-"""Fuse real workloads, check them against float64, and time them beside unfused NumPy or CuPy."""
+"""`demo`: fuses real workloads, checks them against float64, and times them against unfused NumPy or CuPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from ..errors import ArgumentError
 from ..report.table import text_table
 from ..report.units import bytes_text, seconds_text
-from .measure import Measured, find_place, measure
+from .measure import Measured, find_target, measure
 from .workloads import WORKLOADS
 
 HEAD = ("workload", "kernels", "bytes moved", "registers", "time", "unfused", "speedup", "error", "unfused")
@@ -16,12 +16,12 @@ HEAD = ("workload", "kernels", "bytes moved", "registers", "time", "unfused", "s
 
 def add(parser: argparse.ArgumentParser) -> None:
     """The options of `demo`."""
-    parser.add_argument("--elements", type=whole, help="elements of each array (default: 2 million, on a GPU 16)")
+    parser.add_argument("--elements", type=parse_count, help="elements of each array (default: 2 million, on a GPU 16)")
     parser.add_argument("--only", default="", metavar="WORD", help="workloads whose name holds this word")
 
 
-def whole(text: str) -> int:
-    """The number of a count as people write it: 1000, 1_000 or 1e6."""
+def parse_count(text: str) -> int:
+    """The integer of a count written as 1000, 1_000 or 1e6."""
     number = float(text)
     if not 1 <= number <= 1e12 or number != int(number):
         raise ValueError(f"{text} is no count")
@@ -29,22 +29,22 @@ def whole(text: str) -> int:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the table; 1 where a result is wrong."""
-    begun = time.perf_counter()
+    """Print the table; exit code 1 if a result is wrong."""
+    start = time.perf_counter()
     wanted = [w for w in WORKLOADS if chosen.only.lower() in w.name.lower()]
     if not wanted:
         help = f"the workloads are {', '.join(w.name for w in WORKLOADS)}"
         raise ArgumentError(f"no workload has {chosen.only!r} in its name", "argument.workload", help=help)
-    place = find_place()
-    elements = place.elements if chosen.elements is None else chosen.elements
-    print(f"on {place.name}; unfused: {place.unfused}; float32, {elements:,} elements")
-    found = [measure(w, elements, place) for w in wanted]
-    print(text_table(HEAD, [row(m) for m in found]))
+    target = find_target()
+    elements = target.elements if chosen.elements is None else chosen.elements
+    print(f"on {target.name}; unfused: {target.unfused}; float32, {elements:,} elements")
+    measured = [measure(w, elements, target) for w in wanted]
+    print(text_table(HEAD, [row(m) for m in measured]))
     print("bytes and kernels: fused / unfused. registers: a thread on CUDA, by the compiler (~: by estimate).")
     print("error: the largest difference from float64, as a share of the largest magnitude. times: medians.")
-    first = ", ".join(f"{m.name} {seconds_text(m.first_call)}" for m in found)
-    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - begun:.1f} s")
-    wrong = [m.name for m in found if not m.correct]
+    first = ", ".join(f"{m.name} {seconds_text(m.first_call)}" for m in measured)
+    print(f"first calls, with compilation or the cache: {first}. all of this: {time.perf_counter() - start:.1f} s")
+    wrong = [m.name for m in measured if not m.correct]
     if wrong:
         print(f"WRONG: {', '.join(wrong)}; please report it with the output of python -m fusedsl doctor")
     return 1 if wrong else 0
@@ -54,8 +54,8 @@ def row(m: Measured) -> list[str]:
     """One line of the table."""
     return [
         m.name,
-        f"{len(m.told.kernels)} / {m.told.before.kernels}",
-        f"{bytes_text(m.told.bytes)} / {bytes_text(m.told.before.bytes)}",
+        f"{len(m.explanation.kernels)} / {m.explanation.before.kernels}",
+        f"{bytes_text(m.explanation.bytes)} / {bytes_text(m.explanation.before.bytes)}",
         _registers(m),
         seconds_text(m.seconds),
         seconds_text(m.unfused_seconds),
@@ -66,8 +66,8 @@ def row(m: Measured) -> list[str]:
 
 
 def _registers(m: Measured) -> str:
-    real = [k.figures.registers for k in m.told.kernels if k.figures]
+    real = [k.figures.registers for k in m.explanation.kernels if k.figures]
     if real:
         return str(max(real))
-    predicted = [k.predicted_registers for k in m.told.kernels if k.predicted_registers]
+    predicted = [k.predicted_registers for k in m.explanation.kernels if k.predicted_registers]
     return f"~{max(predicted)}" if predicted else "-"

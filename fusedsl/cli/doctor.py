@@ -1,4 +1,4 @@
-"""Say what is installed, what works, and how to mend what does not; a kernel is really compiled for each target."""
+"""`doctor`: checks versions, devices and the cache, compiles a kernel for each target, and says how to fix problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPELLINGS = {
     "nvidia-nvjitlink": ("nvidia-nvjitlink", "nvidia-nvjitlink-cu12", "nvidia-nvjitlink-cu13"),
 }
 MARKS = {"ok": "ok     ", "problem": "PROBLEM", "note": "-      "}
-LONGEST = 120  # seconds that a check may take
+LONGEST = 120  # timeout of a check in seconds
 
 CPU_CHECK = """
 import numpy as np, fusedsl as fd
@@ -48,9 +48,9 @@ assert np.allclose(fd.evaluate("x * x + 1", x=x, device="cuda", fallback=False),
 
 @dataclass(frozen=True)
 class Finding:
-    """One line: "ok", "note" or "problem", what it is about, what was found, and what to do."""
+    """One line of the report."""
 
-    mark: str
+    mark: str  # "ok", "note" or "problem"
     about: str
     found: str
     help: str = ""
@@ -66,7 +66,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print the findings; 1 where something that is needed does not work."""
+    """Print the findings; exit code 1 if there is a problem."""
     problems = 0
     for finding in findings(compile=not chosen.no_compile):
         print(finding, flush=True)
@@ -76,7 +76,7 @@ def run(chosen: argparse.Namespace) -> int:
 
 
 def findings(compile: bool = True) -> Iterator[Finding]:
-    """Every finding, as soon as it is known."""
+    """All findings, yielded as they are computed."""
     yield from system()
     yield from packages()
     yield from clashes(version("numpy"), version("numba-cuda"))
@@ -92,7 +92,7 @@ def findings(compile: bool = True) -> Iterator[Finding]:
 
 
 def version(name: str) -> str | None:
-    """The installed version of a distribution, under any of its spellings."""
+    """The installed version of a distribution, under any of its names."""
     for spelling in SPELLINGS.get(name, (name,)):
         try:
             return importlib.metadata.version(spelling)
@@ -112,21 +112,23 @@ def system() -> Iterator[Finding]:
 
 
 def packages() -> Iterator[Finding]:
-    """What is needed, then what is optional."""
+    """Required packages, then optional ones."""
     for name in NEEDED:
-        found = version(name)
-        yield Finding("ok", name, found) if found else Finding("problem", name, "missing", f"pip install {name}")
+        installed = version(name)
+        yield (
+            Finding("ok", name, installed) if installed else Finding("problem", name, "missing", f"pip install {name}")
+        )
     for name, use in OPTIONAL.items():
-        found = version(name)
-        yield Finding("ok", name, found) if found else Finding("note", name, "not installed", use)
+        installed = version(name)
+        yield Finding("ok", name, installed) if installed else Finding("note", name, "not installed", use)
 
 
 def clashes(numpy: str | None, numba_cuda: str | None) -> Iterator[Finding]:
-    """Versions that are known not to go together: numba-cuda 0.30 uses np.row_stack, which NumPy 2.5 removed."""
+    """Known incompatible versions: numba-cuda 0.30 uses np.row_stack, which NumPy 2.5 removed."""
     if numpy is None or numba_cuda is None or _parts(numpy) < (2, 5) or _parts(numba_cuda) >= (0, 31):
         return
-    found = f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (np.row_stack is gone)"
-    yield Finding("problem", "numpy, numba-cuda", found, "pip install 'numpy<2.5', or a newer numba-cuda")
+    message = f"numba-cuda {numba_cuda} does not work with NumPy {numpy} (np.row_stack is gone)"
+    yield Finding("problem", "numpy, numba-cuda", message, "pip install 'numpy<2.5', or a newer numba-cuda")
 
 
 def _parts(text: str) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ def _parts(text: str) -> tuple[int, ...]:
 
 
 def devices() -> Iterator[Finding]:
-    """The driver and its GPUs; without them kernels run on the CPU, and still compile for GPUs."""
+    """The driver and its GPUs; without them kernels run on the CPU, but still compile for GPUs."""
     from ..errors import FusedslError
     from ..runtime.driver import driver
 
@@ -146,13 +148,13 @@ def devices() -> Iterator[Finding]:
         yield Finding("ok", "NVIDIA driver", f"CUDA {_driver_version()}, {count} GPU{'s' * (count != 1)}")
         for k in range(count):
             gpu = driver().facts(k)
-            told = f"{gpu.name}, compute capability {gpu.cc[0]}.{gpu.cc[1]}, {gpu.memory / 1e9:.0f} GB"
+            description = f"{gpu.name}, compute capability {gpu.cc[0]}.{gpu.cc[1]}, {gpu.memory / 1e9:.0f} GB"
             old = gpu.cc < (7, 5)
-            yield Finding("note" if old else "ok", f"GPU {k}", told, "too old: 7.5 is the oldest" if old else "")
+            yield Finding("note" if old else "ok", f"GPU {k}", description, "too old: 7.5 is the oldest" if old else "")
     except FusedslError as fault:
         missing = fault.code == "device.none"
-        found = "none: kernels run on the CPU" if missing else fault.message
-        yield Finding("note" if missing else "problem", "NVIDIA driver", found, "" if missing else fault.help or "")
+        message = "none: kernels run on the CPU" if missing else fault.message
+        yield Finding("note" if missing else "problem", "NVIDIA driver", message, "" if missing else fault.help or "")
 
 
 def _driver_version() -> str:
@@ -166,7 +168,7 @@ def _driver_version() -> str:
 
 
 def cache() -> Finding:
-    """Where compiled kernels are kept, and whether they can be."""
+    """The cache folder, and whether it is usable."""
     import warnings
 
     from ..report.units import bytes_text
@@ -174,20 +176,20 @@ def cache() -> Finding:
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        kept = Cache()
-        entries = kept.list()
+        disk_cache = Cache()
+        entries = disk_cache.list()
     if caught:
         help = "chmod 700 it, or set FUSEDSL_CACHE_DIR to a folder of your own"
         return Finding("problem", "cache", str(caught[0].message), help)
     size = bytes_text(sum(e.size for e in entries))
-    return Finding("ok", "cache", f"{kept.folder}: {len(entries)} entries, {size}")
+    return Finding("ok", "cache", f"{disk_cache.folder}: {len(entries)} entries, {size}")
 
 
 # -- compiling
 
 
 def checks(gpu: bool) -> Iterator[Finding]:
-    """A tiny kernel on the CPU, for CUDA, and on the GPU, each compiled anew in a process of its own."""
+    """A small kernel on the CPU, for CUDA, and on the GPU, each compiled in a process of its own, without the cache."""
     yield attempt("CPU kernels", CPU_CHECK, "compiled and ran")
     if version("numba-cuda") is None:
         needed = Finding("problem", "CUDA kernels", "a GPU is there, numba-cuda is not", OPTIONAL["numba-cuda"])
@@ -200,30 +202,30 @@ def checks(gpu: bool) -> Iterator[Finding]:
 
 
 def attempt(about: str, code: str, done: str) -> Finding:
-    """Run code with an empty cache; a crash of a compiler is a finding like any other."""
-    begun = time.perf_counter()
+    """Run code in a subprocess with an empty cache; a crash of a compiler becomes a finding."""
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         paths = [os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))]
         paths += [p for p in (os.environ.get("PYTHONPATH"),) if p]
         environment = os.environ | {"FUSEDSL_CACHE_DIR": folder, "PYTHONPATH": os.pathsep.join(paths)}
         command = [sys.executable, "-c", code]
         try:
-            ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
+            process = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
         except subprocess.TimeoutExpired:
             return Finding("problem", about, f"not done after {LONGEST} s", "see whether the machine is overloaded")
-    seconds = time.perf_counter() - begun
-    if ended.returncode == 0:
-        told = f", {ended.stdout.strip()}" if ended.stdout.strip() else ""
-        return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{told}")
-    return Finding("problem", about, *_last_words(ended.stderr, ended.returncode))
+    seconds = time.perf_counter() - start
+    if process.returncode == 0:
+        output = f", {process.stdout.strip()}" if process.stdout.strip() else ""
+        return Finding("ok", about, f"{done} in {seconds:.1f} s, imports included{output}")
+    return Finding("problem", about, *_error_summary(process.stderr, process.returncode))
 
 
-def _last_words(stderr: str, code: int) -> tuple[str, str]:
-    """(what a traceback ends with, the help that our errors add)."""
+def _error_summary(stderr: str, code: int) -> tuple[str, str]:
+    """(last line of a traceback, help line of our error)."""
     lines = stderr.strip().splitlines() or [f"the process ended with code {code}"]
     ours = [k for k, line in enumerate(lines) if re.match(r"fusedsl\.errors\.\w+: ", line)]
     if not ours:
         return lines[-1], "see the packages above"
-    said = lines[ours[-1]].partition(": ")[2]
+    message = lines[ours[-1]].partition(": ")[2]
     help = [line.partition("help:")[2].strip() for line in lines[ours[-1] :] if line.startswith("  help:")]
-    return said, " ".join(help)
+    return message, " ".join(help)

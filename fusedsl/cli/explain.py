@@ -1,4 +1,4 @@
-"""Show what a text launches, and why: kernels, bytes, registers; needs no GPU and no arrays."""
+"""`explain`: the kernels of a text with bytes, registers and reasons; needs no GPU and no arrays."""
 
 from __future__ import annotations
 
@@ -39,33 +39,33 @@ def run(chosen: argparse.Namespace) -> int:
     from ..api import kernel
     from ..runtime.driver import cuda_available
 
-    made = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
-    values = dict(_array(one) for group in chosen.shape for one in group) | dict(map(_number, chosen.number))
+    compiled = kernel(sys.stdin.read() if chosen.text == "-" else chosen.text)
+    values = dict(_array(array) for group in chosen.shape for array in group) | dict(map(_number, chosen.number))
     device = chosen.device or (None if chosen.cc is not None or cuda_available() else "cpu")
     if chosen.source:
-        print(made.source(*_ordered(made, values), device=device, cc=chosen.cc))
+        print(compiled.source(*_ordered(compiled, values), device=device, cc=chosen.cc))
         return 0
     asked = {"device": device, "cc": chosen.cc, "compile": not chosen.no_compile, "measure": chosen.measure}
-    told = made.explain(*_ordered(made, values), **asked)
+    explanation = compiled.explain(*_ordered(compiled, values), **asked)
     match chosen.format:
         case "json":
-            print(json.dumps(told.to_dict(), indent=1))
+            print(json.dumps(explanation.to_dict(), indent=1))
         case "mermaid":
-            print(told.mermaid())
+            print(explanation.mermaid())
         case "dot":
-            print(told.dot())
+            print(explanation.dot())
         case _:
-            print(told)
+            print(explanation)
     return 0
 
 
-def _ordered(made: Any, values: dict[str, Any]) -> list[Any]:
-    """The values in the kernel's order; ArgumentError for a name without one, or one that the text does not read."""
-    missing = [name for name in made.params if name not in values]
+def _ordered(compiled: Any, values: dict[str, Any]) -> list[Any]:
+    """The values in the kernel's parameter order; ArgumentError for a missing or unknown name."""
+    missing = [name for name in compiled.params if name not in values]
     if missing:
         help = " ".join(["--shape", *(f"{name}=4096,4096:float32" for name in missing)])
         raise ArgumentError(f"no shape for {', '.join(missing)}", "argument.missing", help=f"add {help}")
-    return made._bind((), values)
+    return compiled._bind((), values)
 
 
 def _array(text: str) -> tuple[str, Any]:

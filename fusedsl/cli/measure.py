@@ -1,4 +1,4 @@
-"""Workloads measured where they run: medians, and errors against the same formula in float64."""
+"""Measurement of workloads on the GPU or CPU: median times, and errors against the same formula in float64."""
 
 from __future__ import annotations
 
@@ -25,43 +25,43 @@ TOLERANCE = 2e-5  # of the largest magnitude, for float32 results
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where workloads run: the array module, the name of unfused code there, the seconds of a call, usual elements."""
+class BenchmarkTarget:
+    """The device and array library that workloads run on."""
 
     name: str
-    unfused: str
-    module: Any
-    seconds: Callable[[Callable[[], Any]], float]
-    elements: int
+    unfused: str  # name of the library of the unfused code
+    module: Any  # that library
+    seconds: Callable[[Callable[[], Any]], float]  # times one call
+    elements: int  # default size of a workload
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One workload: what is launched, seconds a call, and the error as a share of the largest true magnitude."""
+    """The measurements of one workload."""
 
     name: str
-    told: Explanation
-    seconds: float
+    explanation: Explanation
+    seconds: float  # of a call
     unfused_seconds: float
-    error: float
+    error: float  # as a share of the largest true magnitude
     unfused_error: float
-    first_call: float
+    first_call: float  # seconds, with compilation
 
     @property
     def correct(self) -> bool:
         return self.error <= TOLERANCE
 
 
-def find_place() -> Place:
-    """The GPU where there are one and CuPy, else the CPU."""
+def find_target() -> BenchmarkTarget:
+    """The GPU if there is one and CuPy is installed, else the CPU."""
     if cuda_available() and find_spec("cupy") is not None:
         import cupy
 
         facts = driver().facts(0)
         name = f"{facts.name} (compute capability {facts.cc[0]}.{facts.cc[1]})"
-        return Place(name, f"CuPy {cupy.__version__}", cupy, _gpu_seconds, 1 << 24)
+        return BenchmarkTarget(name, f"CuPy {cupy.__version__}", cupy, _gpu_seconds, 1 << 24)
     name = f"{_cpu_name()}, {config.num_threads()} threads"
-    return Place(name, f"NumPy {np.__version__}, one thread", np, _cpu_seconds, 1 << 21)
+    return BenchmarkTarget(name, f"NumPy {np.__version__}, one thread", np, _cpu_seconds, 1 << 21)
 
 
 def _cpu_name() -> str:
@@ -72,62 +72,62 @@ def _cpu_name() -> str:
 
 
 def _cpu_seconds(call: Callable[[], Any]) -> float:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     call()
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
 def _gpu_seconds(call: Callable[[], Any], together: int = 8) -> float:
-    """A call's share of several between two CUDA events, so that the launches are queued ahead of the GPU."""
+    """Seconds of a call: the mean of several between two CUDA events, so that launches are queued ahead of the GPU."""
     import cupy
 
-    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
-    begun.record()
+    start, end = cupy.cuda.Event(), cupy.cuda.Event()
+    start.record()
     for _ in range(together):
         call()
-    ended.record()
-    ended.synchronize()
-    return cupy.cuda.get_elapsed_time(begun, ended) * 1e-3 / together
+    end.record()
+    end.synchronize()
+    return cupy.cuda.get_elapsed_time(start, end) * 1e-3 / together
 
 
-def medians(place: Place, *calls: Callable[[], Any], budget: float = 1.0) -> list[float]:
-    """The median seconds of each call, taken in turns so that a busy machine slows all alike."""
+def medians(target: BenchmarkTarget, *calls: Callable[[], Any], budget: float = 1.0) -> list[float]:
+    """The median seconds of each call, interleaved so that other load affects all equally."""
     times: list[list[float]] = [[] for _ in calls]
-    begun = time.perf_counter()
-    while len(times[0]) < 3 or (time.perf_counter() - begun < budget and len(times[0]) < 200):
+    start = time.perf_counter()
+    while len(times[0]) < 3 or (time.perf_counter() - start < budget and len(times[0]) < 200):
         for call, taken in zip(calls, times):
-            taken.append(place.seconds(call))
+            taken.append(target.seconds(call))
     return [median(taken) for taken in times]
 
 
-def measure(workload: Workload, elements: int, place: Place) -> Measured:
-    """Compile, check and time one workload of about so many elements."""
+def measure(workload: Workload, elements: int, target: BenchmarkTarget) -> Measured:
+    """Compile, check and time one workload of about `elements` elements."""
     host = workload.arguments(np.random.default_rng(0), elements)
-    values = {name: place.module.asarray(v) if isinstance(v, np.ndarray) else v for name, v in host.items()}
-    made = kernel(workload.text)
+    values = {name: target.module.asarray(v) if isinstance(v, np.ndarray) else v for name, v in host.items()}
+    compiled = kernel(workload.text)
 
     def fused() -> Any:
-        return made(**values)
+        return compiled(**values)
 
     def unfused() -> Any:
-        return workload.unfused(place.module, **values)
+        return workload.unfused(target.module, **values)
 
-    begun = time.perf_counter()
-    results = _hosted(fused())
-    first_call = time.perf_counter() - begun
+    start = time.perf_counter()
+    results = _on_host(fused())
+    first_call = time.perf_counter() - start
     truth = _truth(workload, host)
-    errors = _error(results, truth), _error(_hosted(unfused()), truth)
-    told = _explained(made, values)
-    seconds, unfused_seconds = medians(place, fused, unfused)
-    return Measured(workload.name, told, seconds, unfused_seconds, *errors, first_call)
+    errors = _error(results, truth), _error(_on_host(unfused()), truth)
+    explanation = _explained(compiled, values)
+    seconds, unfused_seconds = medians(target, fused, unfused)
+    return Measured(workload.name, explanation, seconds, unfused_seconds, *errors, first_call)
 
 
-def _explained(made: Any, values: Mapping[str, Any]) -> Explanation:
-    """The explanation for CUDA, whose registers the compiler knows without a GPU; the predicted ones without it."""
+def _explained(compiled: Any, values: Mapping[str, Any]) -> Explanation:
+    """The explanation for CUDA, with the compiler's register counts if numba-cuda is installed, else predicted ones."""
     try:
-        return made.explain(**values, device="cuda", compile=find_spec("numba_cuda") is not None)
+        return compiled.explain(**values, device="cuda", compile=find_spec("numba_cuda") is not None)
     except CompileError:
-        return made.explain(**values, device="cuda", compile=False)
+        return compiled.explain(**values, device="cuda", compile=False)
 
 
 def _truth(workload: Workload, host: Mapping[str, Any]) -> tuple[np.ndarray, ...]:
@@ -136,7 +136,7 @@ def _truth(workload: Workload, host: Mapping[str, Any]) -> tuple[np.ndarray, ...
     return _tuple(workload.unfused(np, **wide))
 
 
-def _hosted(results: Any) -> tuple[np.ndarray, ...]:
+def _on_host(results: Any) -> tuple[np.ndarray, ...]:
     return tuple(r if isinstance(r, np.ndarray) else sys.modules["cupy"].asnumpy(r) for r in _tuple(results))
 
 
@@ -145,6 +145,6 @@ def _tuple(results: Any) -> tuple:
 
 
 def _error(results: tuple[np.ndarray, ...], truth: tuple[np.ndarray, ...]) -> float:
-    """The largest difference, as a share of the largest true magnitude; infinite where a result is not finite."""
+    """The largest difference, as a share of the largest true magnitude; infinite if a result is not finite."""
     worst = max(float(np.abs(r - t).max() / np.abs(t).max()) for r, t in zip(results, truth))
     return worst if np.isfinite(worst) else float("inf")

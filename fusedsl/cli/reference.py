@@ -1,4 +1,4 @@
-"""Print what a function does, or write the reference of all of them."""
+"""`reference`: prints the entry of a function, or writes the reference of all functions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(chosen: argparse.Namespace) -> int:
-    """Print entries or the page, or write the page; 2 where some names are no functions."""
+    """Print entries or the page, or write the page; exit code 2 if a name is no function."""
     from ..report.reference import card, page
 
     if chosen.write:
@@ -25,14 +25,14 @@ def run(chosen: argparse.Namespace) -> int:
     if not chosen.names:
         print(page(), end="")
         return 0
-    found, faults = [], []
+    cards, faults = [], []
     for name in chosen.names:
         try:
-            found.append(card(name))
+            cards.append(card(name))
         except UnknownNameError as fault:
             faults.append(str(fault))
-    if found:
-        print("\n\n".join(found))
-    for told in faults:
-        print(told, file=sys.stderr)
+    if cards:
+        print("\n\n".join(cards))
+    for message in faults:
+        print(message, file=sys.stderr)
     return 2 if faults else 0

@@ -1,4 +1,4 @@
-"""Programs that people run, as a text and as the NumPy function that it replaces."""
+"""Workloads of `demo` and `bench`: each as a text, and as the NumPy function that it replaces."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def black_scholes(xp, s, x, t, r, v):
 
 @dataclass(frozen=True)
 class Workload:
-    """A text, the unfused function of the same arguments, and what makes float32 arguments of about n elements."""
+    """One workload."""
 
     name: str
     text: str
-    unfused: Callable[..., Any]
-    arguments: Callable[[Any, int], dict[str, Any]]
+    unfused: Callable[..., Any]  # (array module, **arguments) → results
+    arguments: Callable[[Any, int], dict[str, Any]]  # (generator, n) → float32 arguments of about n elements
 
 
 def _grid(generator, n: int):

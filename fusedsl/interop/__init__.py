@@ -1,1 +1,1 @@
-"""Kernels as citizens of other libraries' programs."""
+"""Interoperation with other libraries: torch operators, labelled arrays, JAX arrays, cloudpickle."""

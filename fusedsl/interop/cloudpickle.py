@@ -1,7 +1,7 @@
-"""Whether cloudpickle (of joblib, Dask, Ray, Spark) pickles an object now, and whether it would do so by name.
+"""cloudpickle (joblib, Dask, Ray, Spark): whether it is pickling an object now, and whether it would do so by name.
 
-It pickles functions that no other process can import by value, but asks any other object's `__reduce_ex__`, which is
-not told who asks. The pickler's own frame tells.
+cloudpickle pickles functions by value if no other process can import them. Other objects are pickled by their
+`__reduce_ex__`, which does not get the pickler: its stack frame shows it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def cloud_pickles() -> bool:
-    """Whether the caller's caller is cloudpickle's pickler."""
+    """True if the caller's caller is cloudpickle's pickler."""
     frame = sys._getframe(2)
     while frame is not None and frame.f_globals.get("__name__") in ("pickle", "copyreg"):  # picklers in Python
         frame = frame.f_back  # type: ignore[assignment]
@@ -19,17 +19,17 @@ def cloud_pickles() -> bool:
 
 
 def found_by_name(value: Any, module: str, qualname: str) -> bool:
-    """Whether another process can import a value, and nobody asked cloudpickle to pickle its module by value."""
-    found: Any = sys.modules.get(module)
-    if module == "__main__" or found is None or _is_by_value(module):
+    """True if another process can import a value, and its module is not registered for pickling by value."""
+    member: Any = sys.modules.get(module)
+    if module == "__main__" or member is None or _is_by_value(module):
         return False
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found is value
+        member = getattr(member, part, None)
+    return member is value
 
 
 def _is_by_value(module: str) -> bool:
-    """Whether the module, or a package around it, is registered with cloudpickle."""
+    """True if the module, or a parent package, is registered with cloudpickle for pickling by value."""
     copies = [sys.modules[name] for name in ("cloudpickle", "joblib.externals.cloudpickle") if name in sys.modules]
     registered = {name for cloudpickle in copies for name in cloudpickle.list_registry_pickle_by_value()}
     return any(module == name or module.startswith(f"{name}.") for name in registered)

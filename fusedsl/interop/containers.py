@@ -1,6 +1,6 @@
-"""Lists and labelled arrays (pandas, polars, xarray, JAX) as arguments: plain arrays in, results of their kind out.
+"""Lists and labelled arrays (pandas, polars, xarray, JAX) as arguments: conversion to arrays, and of results back.
 
-A library is looked up by the type of what it made, among the modules that are there: none is imported here.
+A library is found by the type of the argument, among the imported modules; none is imported here.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ Origins = Sequence[frozenset[tuple[int, int]]]
 
 
 def is_container_type(kind: type) -> bool:
-    """Whether objects of a class are read as arrays, and are none of a library that kernels take as it is."""
-    found = _known_types.get(kind)
-    if found is None:
+    """True if instances of a class are converted to arrays; False for arrays that kernels take directly."""
+    is_container = _known_types.get(kind)
+    if is_container is None:
         library = (kind.__module__ or "").partition(".")[0]
-        found = kind in LISTS or (library in LIBRARIES and LIBRARIES[library].is_array(kind))
-        if found or library in NATIVE:
-            _known_types[kind] = found
-    return found
+        is_container = kind in LISTS or (library in LIBRARIES and LIBRARIES[library].is_array(kind))
+        if is_container or library in NATIVE:
+            _known_types[kind] = is_container
+    return is_container
 
 
 _known_types: dict[type, bool] = {}
 
 
 def is_container(x: Any) -> bool:
-    """Whether an argument is a list, a labelled array, or an array of JAX's."""
+    """True for a list, a labelled array, or a JAX array."""
     return is_container_type(type(x))
 
 
 def is_labelled_type(kind: type) -> bool:
-    """Whether objects of a class have labels, and rules of their own about them."""
+    """True if instances of a class have labels: pandas, polars and xarray."""
     return is_container_type(kind) and kind not in LISTS and not (kind.__module__ or "").startswith("jax")
 
 
 def columns(x: Any) -> Mapping[str, Any] | None:
-    """The columns of a DataFrame by name; None for what is none."""
+    """The columns of a DataFrame by name; None for anything else."""
     library = type(x).__module__.partition(".")[0]
-    found = LIBRARIES[library].columns(x) if library in ("pandas", "polars") else None
-    return None if found is None else {name: part for name, part in found if isinstance(name, str)}
+    pairs = LIBRARIES[library].columns(x) if library in ("pandas", "polars") else None
+    return None if pairs is None else {name: part for name, part in pairs if isinstance(name, str)}
 
 
 def read(x: Any, name: str) -> Any:
-    """An argument as kernels take it: a Labelled for a labelled array, a NumPy array for a list, all else as it is.
+    """An argument as kernels take it: Labelled for a labelled array, a NumPy array for a list, else unchanged.
 
-    Raises ArgumentError or DTypeError, naming the argument (or the column), for what holds no numbers.
+    Raises ArgumentError or DTypeError, with the argument's (or column's) name, if it holds no numbers.
     """
     kind = type(x)
     if not is_container_type(kind):
         return x
     if kind in LISTS:
-        return _listed(x, name)
+        return _list_as_array(x, name)
     return LIBRARIES[kind.__module__.partition(".")[0]].read(x, name)
 
 
-def _listed(x: Any, name: str) -> Any:
-    """A list of numbers, or of lists of one length, as NumPy makes an array of it."""
+def _list_as_array(x: Any, name: str) -> Any:
+    """A NumPy array of a list of numbers, or of nested lists of equal length."""
     import numpy as np
 
     if type(x) in (list, tuple) and any(type(part).__module__.partition(".")[0] in ("torch", "cupy") for part in x):
@@ -82,24 +82,24 @@ def _listed(x: Any, name: str) -> Any:
             help=f"pass {library}.stack({name}), or one argument for each; foreach takes lists of arrays",
         )  # fmt: skip
     try:
-        found = np.asarray(x)
+        converted = np.asarray(x)
     except ValueError:
         raise ArgumentError(
             f"the parts of {name} differ in length", "argument.type",
             help="an array is rectangular: pad the parts, or give each an argument; foreach takes lists of arrays",
         ) from None  # fmt: skip
-    if found.dtype.name not in DTYPES:
-        raise dtype_fault(name, found.dtype.name)
-    return found
+    if converted.dtype.name not in DTYPES:
+        raise dtype_fault(name, converted.dtype.name)
+    return converted
 
 
 # -- results
 
 
 def wrapper(values: Sequence[Any], names: Sequence[str]) -> Callable[[Sequence[Any], Callable], list] | None:
-    """What gives results the kind and the labels of labelled arguments; None where no argument is labelled.
+    """A function that wraps results in the library and labels of the labelled arguments; None if there are none.
 
-    f(results, origins) where `origins()` says which axes of arguments each result's axes run along.
+    It is called with (results, origins): `origins()` gives, for each result axis, the argument axes it runs along.
     """
     labelled = {k: x for k, x in enumerate(values) if isinstance(x, Labelled)}
     if not labelled:
@@ -123,17 +123,17 @@ def wrapper(values: Sequence[Any], names: Sequence[str]) -> Callable[[Sequence[A
 def _label(
     library: Any, own: Mapping[int, Labelled], names: Sequence[str], sources: frozenset[tuple[int, int]], extent: int
 ) -> Label | None:
-    """The label of a result's axis; ArgumentError where arguments that meet there do not agree about it."""
-    found: tuple[int, Label] | None = None
+    """The label of a result's axis; ArgumentError if the arguments along it have different labels."""
+    first: tuple[int, Label] | None = None
     for k, axis in sorted(sources):
         label = own[k].axes[axis] if k in own else None
         if label is None or len(label) != extent:
             continue
-        if found is None:
-            found = k, label
-        elif (fault := library.differ(found[1], label)) is not None:
-            raise _misaligned(names[found[0]], names[k], *fault)
-    return None if found is None else found[1]
+        if first is None:
+            first = k, label
+        elif (fault := library.differ(first[1], label)) is not None:
+            raise _misaligned(names[first[0]], names[k], *fault)
+    return None if first is None else first[1]
 
 
 def _misaligned(first: str, second: str, what: str, help: str) -> FusedslError:

@@ -1,4 +1,4 @@
-"""Arrays of JAX as arguments: kernels read them through DLPack, and results go back to JAX the same way."""
+"""JAX arrays as arguments: kernels read them through DLPack, and results return to JAX the same way."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from .labelled import Label, Labelled
 
 
 def is_array(kind: type) -> bool:
-    """Whether a class of JAX's is of arrays that have memory."""
+    """True for a JAX class of arrays with memory, not tracers."""
     return "Tracer" not in kind.__name__ and hasattr(kind, "__dlpack__") and hasattr(kind, "__dlpack_device__")
 
 
 def columns(x: Any) -> None:
-    """There are none."""
+    """None: JAX has no data frames."""
     return
 
 
 def read(x: Any, name: str) -> Labelled:
-    """The array itself, which has no labels."""
+    """The array, without labels."""
     return Labelled("jax", x, (None,) * x.ndim)
 
 
 def differ(a: Label, b: Label) -> None:
-    """Nothing is labelled."""
+    """None: JAX arrays have no labels."""
     return
 
 
 def as_given(results: list, arguments: Sequence[Any]) -> list:
-    """The results of a function: JAX's where an argument is, and none belongs to another library of devices."""
+    """Results as JAX arrays, if an argument is one and no argument belongs to torch or CuPy."""
     if "jax" not in sys.modules or not any(_is_jax(type(x)) for x in arguments):
         return results
     if any(library_of(x) in ("torch", "cupy") for x in arguments):
@@ -44,7 +44,7 @@ def _is_jax(kind: type) -> bool:
 
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
-    """The result as an array of JAX's, in the same memory where JAX takes it (on the CPU, aligned to 64 bytes)."""
+    """The result as a JAX array, in the same memory if JAX accepts it (on the CPU, aligned to 64 bytes)."""
     jax: Any = sys.modules["jax"]
     try:
         return jax.dlpack.from_dlpack(result)

@@ -1,4 +1,4 @@
-"""A labelled argument: its array, and what each of its axes is labelled with."""
+"""A labelled argument: its array, and the labels of its axes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Any
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """What an axis carries: `name` is that of the dimension, `index` the labels of its elements.
+    """The labels of one axis."""
 
-    `index` is the library's own object; a plain range stands for rows that have no labels.
-    """
-
-    index: Sized
-    name: Any = None
+    index: Sized  # the library's index object; a range for rows without labels
+    name: Any = None  # the dimension's name
 
     def __len__(self) -> int:
         return len(self.index)
@@ -23,16 +20,16 @@ class Label:
 
 @dataclass(frozen=True)
 class Labelled:
-    """One labelled argument; `axes` has a label, or None, for each axis of `array`, `name` is its own name."""
+    """One labelled argument."""
 
     library: str
     array: Any
-    axes: tuple[Label | None, ...]
-    name: Any = None
-    owner: Any = None
+    axes: tuple[Label | None, ...]  # one for each axis of `array`
+    name: Any = None  # the object's own name
+    owner: Any = None  # the object itself, for xarray
 
 
 def common_name(arguments: list[Labelled]) -> Any:
-    """The name that all arguments which have labels share, as pandas and xarray name results; else None."""
+    """The name that all labelled arguments share, which pandas and xarray give the result; else None."""
     names = [x.name for x in arguments if x.axes]
     return names[0] if names and all(name == names[0] for name in names) else None

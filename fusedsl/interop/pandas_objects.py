@@ -1,4 +1,4 @@
-"""Series and DataFrames of pandas, and what a result is in their kind."""
+"""pandas Series and DataFrames as arguments, and results as Series and DataFrames."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def is_array(kind: type) -> bool:
-    """Whether a class of pandas' is of arrays."""
+    """True for a pandas class of arrays."""
     pandas = sys.modules.get("pandas")
     if pandas is None:
         return False
@@ -23,12 +23,12 @@ def is_array(kind: type) -> bool:
 
 
 def columns(x: Any) -> Iterable[tuple[Any, Any]] | None:
-    """The columns of a DataFrame."""
+    """The columns of a DataFrame; None for anything else."""
     return x.items() if isinstance(x, sys.modules["pandas"].DataFrame) else None
 
 
 def read(x: Any, name: str) -> Any:
-    """The array of a Series or DataFrame with its labels; of an Index, the array alone."""
+    """The array and labels of a Series or DataFrame; the array alone for an Index."""
     pandas = sys.modules["pandas"]
     if isinstance(x, pandas.Series):
         return Labelled("pandas", _values(x, name), (Label(x.index),), x.name)
@@ -38,7 +38,7 @@ def read(x: Any, name: str) -> Any:
 
 
 def _table(x: Any, name: str) -> np.ndarray:
-    """The columns side by side, in their common dtype; a single block of memory as it is."""
+    """The columns of a DataFrame as one array, in their common dtype; without a copy if they are one block."""
     import numpy as np
 
     kinds = set(x.dtypes)
@@ -53,7 +53,7 @@ def _is_number(dtype: Any) -> bool:
 
 
 def _values(x: Any, name: str, form: str | None = None) -> np.ndarray:
-    """The numbers of a Series. Missing ones are NaN, which makes floats of integers, as in pandas itself."""
+    """The numbers of a Series. Missing values are NaN, so integers become floats, as in pandas."""
     import numpy as np
 
     dtype, form = x.dtype, form or name
@@ -74,14 +74,14 @@ def _values(x: Any, name: str, form: str | None = None) -> np.ndarray:
 
 
 def differ(a: Label, b: Label) -> tuple[str, str] | None:
-    """What two labels of one axis disagree about, and what to do; None where they agree."""
+    """(difference, help) of two labels of one axis; None if they are equal."""
     if a.index is b.index or a.index.equals(b.index):  # type: ignore[attr-defined]
         return None
     return "indexes", "align them first, {a}, {b} = {a}.align({b}), or pass {b}.to_numpy() to go by position"
 
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
-    """A Series where one axis is labelled, a DataFrame where one of two is; else the array."""
+    """A Series for one labelled axis, a DataFrame for two axes with a label, else the array."""
     pandas, indexes = sys.modules["pandas"], [None if label is None else label.index for label in labels]
     if all(index is None for index in indexes) or type(result).__module__ != "numpy":
         return result

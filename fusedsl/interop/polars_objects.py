@@ -1,4 +1,4 @@
-"""Series and DataFrames of polars, and what a result is in their kind: columns have names, rows no labels."""
+"""polars Series and DataFrames as arguments and results: columns have names, rows no labels."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 def is_array(kind: type) -> bool:
-    """Whether a class of polars' is of arrays."""
+    """True for a polars class of arrays."""
     polars = sys.modules.get("polars")
     return polars is not None and issubclass(kind, (polars.Series, polars.DataFrame))
 
 
 def columns(x: Any) -> Iterable[tuple[str, Any]] | None:
-    """The columns of a DataFrame."""
+    """The columns of a DataFrame; None for anything else."""
     return ((name, x[name]) for name in x.columns) if isinstance(x, sys.modules["polars"].DataFrame) else None
 
 
 def read(x: Any, name: str) -> Labelled:
-    """The array of a Series or DataFrame; nulls are NaN, which makes floats of integers, as in polars itself."""
+    """The array of a Series or DataFrame; nulls are NaN, so integers become floats, as in polars."""
     if isinstance(x, sys.modules["polars"].Series):
         return Labelled("polars", _values(x, name), (Label(range(len(x))),), x.name)
     import numpy as np
@@ -38,21 +38,21 @@ def read(x: Any, name: str) -> Labelled:
 def _values(x: Any, name: str, form: str | None = None) -> np.ndarray:
     if not (x.dtype.is_numeric() or x.dtype == sys.modules["polars"].Boolean):
         raise dtype_fault(name, str(x.dtype), form)
-    found = x.to_numpy()
-    if found.dtype.kind not in "biuf":  # decimals, and bools with nulls
+    values = x.to_numpy()
+    if values.dtype.kind not in "biuf":  # decimals, and bools with nulls
         raise dtype_fault(name, f"{x.dtype} with nulls" if x.null_count() else str(x.dtype), form)
-    return found
+    return values
 
 
 def differ(a: Label, b: Label) -> tuple[str, str] | None:
-    """What two labels of one axis disagree about, and what to do; None where they agree."""
+    """(difference, help) of two labels of one axis; None if they are equal."""
     if a.index == b.index:
         return None
     return "columns", "select the columns of {a} in the order of {b}: {a}.select({b}.columns)"
 
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
-    """A Series where the one axis runs along rows, a DataFrame where one of two axes is labelled; else the array."""
+    """A Series for one axis along rows, a DataFrame for two axes with a label, else the array."""
     if all(label is None for label in labels) or type(result).__module__ != "numpy":
         return result
     polars = sys.modules["polars"]

@@ -1,12 +1,11 @@
-"""A function under `fuse` as an operator of torch, where torch compiles or records a call of it.
+"""Fused functions as torch operators: registered if torch compiles or records a call of a function under `fuse`.
 
-The operator is registered for what the function does to such arguments: `torch.ops.fusedsl.function_<digest>`. It takes
-the tensors and numbers among them, writes those that the function writes, and makes its other results. Where there can
-be none, torch sees what the function itself does, as if it were not decorated: arrays that it reads from outside belong
-to torch's graph, and so do operations that gradients or torch.func go through.
+An operator, `torch.ops.fusedsl.function_<digest>`, is registered per trace. It takes the tensors and numbers among the
+arguments, mutates those that the function writes, and returns its other results. Otherwise torch traces the undecorated
+function: if it reads arrays from outside, or if gradients or torch.func need its operations.
 
-torch.compile reads Python, and `compiled` is written for it: the form of the arguments is a constant there, `_look`
-sees them as tensors without memory, and what it found is a constant again.
+`call_in_compile` is the version that torch.compile traces: the structure of the arguments is a constant there,
+`_resolve` gets fake tensors, and its result is a constant again.
 """
 
 from __future__ import annotations
@@ -25,70 +24,70 @@ from ..errors import ArgumentError, FusedslError
 from ..ir.printer import show
 from ..runtime import dynamo
 from ..runtime.arrays import ArrayFacts, Weak
-from ..trace.function import Argument, Traced
-from ..trace.function import Array as Result
+from ..trace.function import ArgumentRef, Traced
+from ..trace.function import ResultRef as Result
 from .torch_operator import facts_of, fake_results
 
 Form = Any
-"""What arguments or results look like: ("leaf", number) for a tensor or number, ("given", number) for an argument that
-is returned, ("is", value), ("tuple" or "list", parts), ("dict", keys, parts); None for what has none."""
+"""The structure of arguments or results (a pytree spec): ("leaf", number) for a tensor or number, ("given", number) for
+an argument that is returned, ("is", value), ("tuple" or "list", parts), ("dict", keys, parts); None if unsupported."""
 
 CONSTANTS = (bool, str, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 NUMBERS = (int, float, torch.SymInt, torch.SymFloat)
 
 
-class Told(NamedTuple):
-    """The operator of a call, how many results it has, and the form of what the function returns of them."""
+class RegisteredCall(NamedTuple):
+    """The registered operator of a call."""
 
     name: str
-    results: int
-    form: Form
+    results: int  # number of results
+    form: Form  # of the function's return value
 
 
-class _Unfit(Exception):
-    """What the function does is no operator."""
+class _NotAnOperator(Exception):
+    """Raised if a trace cannot be registered as an operator."""
 
 
-def called(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
-    """What the function returns, as torch is to see it; for tensors that are fake, functional, or recorded."""
+def call_eager(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+    """The function's result, through its operator; for fake, functional or recorded tensors."""
     leaves: list[Any] = []
     form = _form((args, dict(keywords)), leaves)
-    told = None if form is None else _told(fused, form, leaves)
-    if told is None:
+    operator = None if form is None else _operator_for(fused, form, leaves)
+    if operator is None:
         return fused.function(*args, **keywords)
-    return _run(*told, leaves)
+    return _run(*operator, leaves)
 
 
-def compiled(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
-    """The same, as torch.compile reads it."""
+def call_in_compile(fused: Any, args: tuple, keywords: Mapping[str, Any]) -> Any:
+    """The same as `call_eager`, as torch.compile traces it."""
     leaves: list[Any] = []
     form = _form((args, keywords), leaves)
     if form is None:
         return fused.function(*args, **keywords)
-    call = _noted(fused.name, form)
-    _look(call, leaves)
-    name, count, returned = _found(call)
+    call = _call_number(fused.name, form)
+    _resolve(call, leaves)
+    name, count, returned = _resolved(call)
     if not name:
         return fused.function(*args, **keywords)
     return _run(name, count, returned, leaves)
 
 
 def _run(name: str, count: int, returned: Form, leaves: Sequence[Any]) -> Any:
-    made = getattr(torch.ops.fusedsl, name)(*leaves)
-    return _filled(returned, [made] if count == 1 else made, leaves)
+    results = getattr(torch.ops.fusedsl, name)(*leaves)
+    return _instantiate(returned, [results] if count == 1 else results, leaves)
 
 
-# -- what torch.compile takes as it is
+# -- constants and graph calls of torch.compile
 
 _calls: list[tuple[Any, Form]] = []
 _numbers: dict[tuple[str, Form], int] = {}
 _lock = threading.Lock()
-_looked = threading.local()
+_thread_state = threading.local()
 
 
 @torch.compiler.assume_constant_result
-def _noted(name: str, form: Form) -> int:
-    """The number of a function with arguments of this form."""
+def _call_number(name: str, form: Form) -> int:
+    """The number of (function, form of its arguments), a constant of the compiled graph."""
     with _lock:
         if (name, form) not in _numbers:
             _numbers[name, form] = len(_calls)
@@ -97,21 +96,21 @@ def _noted(name: str, form: Form) -> int:
 
 
 @torch.compiler.allow_in_graph
-def _look(call: int, leaves: Sequence[Any]) -> tuple:
-    """Find what `_found` tells; nothing is done where the graph that torch makes of this is traced or run."""
+def _resolve(call: int, leaves: Sequence[Any]) -> tuple:
+    """Register the operator for fake arguments, for `_resolved`; a no-op while torch's graph is traced or run."""
     if any(is_fake(x) and not torch._is_functional_tensor(x) for x in leaves if isinstance(x, torch.Tensor)):
-        _found_by_thread()[call] = _told(*_calls[call], leaves)
+        _resolved_by_thread()[call] = _operator_for(*_calls[call], leaves)
     return ()
 
 
 @torch.compiler.assume_constant_result
-def _found(call: int) -> tuple[str, int, Form]:
-    return tuple(_found_by_thread().pop(call, None) or Told("", 0, None))
+def _resolved(call: int) -> tuple[str, int, Form]:
+    return tuple(_resolved_by_thread().pop(call, None) or RegisteredCall("", 0, None))
 
 
-def _found_by_thread() -> dict[int, Told | None]:
-    """What this thread has looked at, by call."""
-    return _looked.__dict__.setdefault("found", {})
+def _resolved_by_thread() -> dict[int, RegisteredCall | None]:
+    """The operators resolved by this thread, by call number."""
+    return _thread_state.__dict__.setdefault("found", {})
 
 
 # -- operators
@@ -119,8 +118,8 @@ def _found_by_thread() -> dict[int, Told | None]:
 _owners: dict[str, Any] = {}  # the function of each operator, by name
 
 
-def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
-    """The operator for these arguments, registered when it is first asked for; None where there can be none."""
+def _operator_for(fused: Any, form: Form, leaves: Sequence[Any]) -> RegisteredCall | None:
+    """The operator for these arguments, registered at first use; None if there cannot be one."""
     tensors = [x for x in leaves if isinstance(x, torch.Tensor)]
     if any(torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
         return fused.warn_unfused("torch.func transforms the function's own operations")
@@ -129,9 +128,9 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return fused.warn_unfused("torch records gradients of the function's own operations")
     try:
-        call = _sketched(fused, form, leaves)
+        call = _abstract_call(fused, form, leaves)
         returned = _returned(call)
-    except Exception as fault:  # torch then sees what the function does, errors included
+    except Exception as fault:  # torch then traces the undecorated function, errors included
         unfit = "an operator of torch's reads no arrays from outside, and returns tensors, numbers and containers"
         return fused.warn_unfused(fault.message if isinstance(fault, FusedslError) else unfit)
     traced, kinds = call.traced, ["Tensor" if isinstance(x, torch.Tensor) else "Scalar" for x in leaves]
@@ -144,11 +143,11 @@ def _told(fused: Any, form: Form, leaves: Sequence[Any]) -> Told | None:
         if name not in _owners:
             _register(name, fused, form, kinds, returned, traced)
             _owners[name] = fused
-    return Told(name, len(traced.graph.results) - len(traced.writes), returned)
+    return RegisteredCall(name, len(traced.graph.results) - len(traced.writes), returned)
 
 
 def _names(digest: str) -> Iterator[str]:
-    """The name that a digest gives, and those of further functions that are the same but not one object."""
+    """Operator names for a digest: the plain one, then numbered ones for equal functions that are other objects."""
     yield f"function_{digest}"
     number = 2
     while True:
@@ -156,18 +155,18 @@ def _names(digest: str) -> Iterator[str]:
         number += 1
 
 
-def _sketched(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
-    """The call of these arguments, which may have no memory. _Unfit where it reads arrays from outside."""
-    args, keywords = _filled(form, leaves, ())
+def _abstract_call(fused: Any, form: Form, leaves: Sequence[Any]) -> Any:
+    """The traced call of these arguments, which may be fake. _NotAnOperator if it reads arrays from outside."""
+    args, keywords = _instantiate(form, leaves, ())
     with _disable_current_modes():
-        call = fused.prepare_abstract(args, keywords, _facts)
+        call = fused.prepare_abstract(args, keywords, _trace_facts)
     if call.traced.captures or (call.traced.writes and call.aliased):
-        raise _Unfit
+        raise _NotAnOperator
     return call
 
 
-def _facts(x: Any, name: str) -> ArrayFacts | Weak:
-    """What a trace asks of an argument: one tensor has one address, no two have the same, and numbers are not known."""
+def _trace_facts(x: Any, name: str) -> ArrayFacts | Weak:
+    """The facts of an argument for tracing: fake tensors get distinct addresses, numbers are unknown."""
     facts = facts_of(x, name)
     if isinstance(facts, Weak):
         return facts
@@ -181,21 +180,21 @@ def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned:
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     schema = f"({', '.join(taken)}) -> {returns}"
 
-    def told(results: Sequence[Any]) -> Any:
+    def as_returned(results: Sequence[Any]) -> Any:
         return (results[0] if count == 1 else tuple(results)) if count else None
 
     def run(*given: Any) -> Any:
-        args, keywords = _filled(form, given, ())
-        made: dict[int, Any] = {}
-        if not _gather(returned, fused(*args, **keywords), made):
+        args, keywords = _instantiate(form, given, ())
+        results_by_number: dict[int, Any] = {}
+        if not _match(returned, fused(*args, **keywords), results_by_number):
             message = f"{fused!r} does not return what it returned when torch compiled its call"
             help = "something that it reads from outside has changed: torch.compiler.reset(), and compile again"
             raise ArgumentError(message, "argument.function", help=help)
-        return told([made[r] for r in range(count)])
+        return as_returned([results_by_number[r] for r in range(count)])
 
     def fake(*given: Any) -> Any:
-        call = _sketched(fused, form, given)
-        return told(fake_results(call.program, call.values, call.outs)[:count])
+        call = _abstract_call(fused, form, given)
+        return as_returned(fake_results(call.program, call.values, call.outs)[:count])
 
     mutated = tuple(f"a{k}" for k in written)
     torch.library.custom_op(f"fusedsl::{name}", run, mutates_args=mutated, schema=schema).register_fake(fake)
@@ -205,7 +204,7 @@ def _register(name: str, fused: Any, form: Form, kinds: Sequence[str], returned:
 
 
 def _form(x: Any, leaves: list[Any]) -> Form:
-    """The form of arguments, whose tensors and numbers are appended to `leaves`."""
+    """The form of arguments; appends their tensors and numbers to `leaves`."""
     if isinstance(x, CONSTANTS):
         return ("is", x)
     if isinstance(x, (torch.Tensor, *NUMBERS)):
@@ -221,12 +220,12 @@ def _form(x: Any, leaves: list[Any]) -> Form:
 
 
 def _returned(call: Any) -> Form:
-    """The form of what a function returns; its results that are written to arguments come last, and are none of it."""
+    """The form of the function's return value, without results written to arguments, which come last."""
 
     def form(template: Any) -> Form:
         if isinstance(template, Result) and not template.number:
             return ("leaf", template.index)
-        if isinstance(template, Argument):
+        if isinstance(template, ArgumentRef):
             return ("given", template.index)
         if isinstance(template, CONSTANTS) or type(template) in (int, float):
             return ("is", template)
@@ -234,13 +233,13 @@ def _returned(call: Any) -> Form:
             return (type(template).__name__, tuple(map(form, template)))
         if type(template) is dict and all(isinstance(key, (str, int)) for key in template):
             return ("dict", tuple(template), tuple(map(form, template.values())))
-        raise _Unfit
+        raise _NotAnOperator
 
     return form(call.traced.template)
 
 
-def _filled(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
-    """What has this form, with these leaves."""
+def _instantiate(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
+    """The value of a form, with these leaves."""
     kind = form[0]
     if kind == "leaf":
         return leaves[form[1]]
@@ -249,16 +248,16 @@ def _filled(form: Form, leaves: Sequence[Any], given: Sequence[Any]) -> Any:
     if kind == "is":
         return form[1]
     if kind == "dict":
-        return {key: _filled(part, leaves, given) for key, part in zip(form[1], form[2])}
-    parts = [_filled(part, leaves, given) for part in form[1]]
+        return {key: _instantiate(part, leaves, given) for key, part in zip(form[1], form[2])}
+    parts = [_instantiate(part, leaves, given) for part in form[1]]
     return tuple(parts) if kind == "tuple" else parts
 
 
-def _gather(form: Form, value: Any, found: dict[int, Any]) -> bool:
-    """Whether a value has this form; its leaves, by number."""
+def _match(form: Form, value: Any, matched: dict[int, Any]) -> bool:
+    """True if a value has this form; stores its leaves by number."""
     kind = form[0]
     if kind == "leaf":
-        found[form[1]] = value
+        matched[form[1]] = value
         return isinstance(value, torch.Tensor)
     if kind == "given":
         return isinstance(value, (torch.Tensor, *NUMBERS))
@@ -269,7 +268,7 @@ def _gather(form: Form, value: Any, found: dict[int, Any]) -> bool:
         return (
             type(value) is dict
             and tuple(value) == form[1]
-            and all(_gather(part, x, found) for part, x in zip(parts, value.values()))
+            and all(_match(part, x, matched) for part, x in zip(parts, value.values()))
         )
     fits = type(value).__name__ == kind and len(value) == len(form[1])
-    return fits and all(_gather(part, x, found) for part, x in zip(form[1], value))
+    return fits and all(_match(part, x, matched) for part, x in zip(form[1], value))

@@ -1,8 +1,8 @@
-"""A kernel as an operator of torch: what torch.compile, torch.export and fake tensors see instead of our Python.
+"""Kernels as torch operators, for torch.compile, torch.export and fake tensors.
 
-An operator is registered for a kernel and the kinds of its arguments ("t": tensor, "n": number) when it is first
-traced: `torch.ops.fusedsl.kernel_<digest>_<kinds>`; another, `…_out`, writes outputs that are all given. It runs the
-kernel as a call does. Its fake implementation tells shapes, dtypes and strides from the plan, and compiles nothing.
+An operator, `torch.ops.fusedsl.kernel_<digest>_<kinds>`, is registered per kernel and kinds of arguments ("t": tensor,
+"n": number) at its first trace; another, `…_out`, writes given outputs. It runs the kernel as a call does. Its fake
+implementation computes shapes, dtypes and strides from the plan, and compiles nothing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _registered: dict[str, Any] = {}  # by name
 
 
 def is_abstract(x: Any) -> bool:
-    """Whether an argument stands for a tensor that has no memory: a fake or functional one, or one of torch.func."""
+    """True for a tensor without memory: a fake or functional one, or one wrapped by torch.func."""
     if not isinstance(x, torch.Tensor):
         return False
     return is_fake(x) or torch._is_functional_tensor(x) or torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> Sequence[Any]:
-    """The results of a kernel's operator, in the order of the program's results; `outs` as in a call."""
+    """Run a kernel's operator; results in the program's order, `outs` as in a call."""
     for parameter, value in zip(program.names, values):
         if isinstance(value, torch.Tensor) and torch._C._functorch.is_batchedtensor(value):
             message, help = "torch.vmap of a kernel is not implemented", "pass the batch as one more axis, x[:, None]: "
@@ -50,18 +50,18 @@ def call(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) ->
     results = getattr(torch.ops.fusedsl, operator(program.name, kinds))(*values)
     if outs is None:
         return results
-    return [made if out is None else out.copy_(made) for made, out in zip(results, outs)]
+    return [result if out is None else out.copy_(result) for result, out in zip(results, outs)]
 
 
 @torch.compiler.assume_constant_result
 def operator(program_name: str, kinds: str, outs: int = 0) -> str:
-    """The name in `torch.ops.fusedsl` of the operator for these kinds that writes so many given outputs, or allocates.
+    """The name in `torch.ops.fusedsl` of the operator for these kinds and number of given outputs (0: it allocates).
 
-    It is registered when it is first asked for.
+    Registered at first use.
     """
     program: Program = dynamo.named(program_name)
-    told = repr((program.source.cache_parts(), program.options))
-    digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+    identity = repr((program.source.cache_parts(), program.options))
+    digest = hashlib.sha256(identity.encode()).hexdigest()[:16]
     name = f"kernel_{digest}_{kinds}{'_out' if outs else ''}"
     if name in _registered:
         return name
@@ -85,11 +85,12 @@ def operator(program_name: str, kinds: str, outs: int = 0) -> str:
 
 
 def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | None) -> list[Any]:
-    """Tensors without memory, of the shapes, dtypes and strides that a call would return."""
+    """Fake results: tensors of the shapes, dtypes and strides that a call would return."""
     facts = {name: facts_of(value, name) for name, value in zip(program.names, values)}
     arguments = list(facts.values())
-    if (likely := _likely(facts)) is not None:  # what is faster for some sizes is nothing that torch is to look at
-        program.plans.checked_plan(likely)
+    hinted = _with_size_hints(facts)
+    if hinted is not None:  # plan for concrete sizes first, so that the choice adds no guards on torch's symbols
+        program.plans.checked_plan(hinted)
     plan, shapes = program.plans.checked_plan(facts)
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
     device = next((v.device for v in values if isinstance(v, torch.Tensor) and v.ndim), torch.device("cpu"))
@@ -105,26 +106,26 @@ def fake_results(program: Program, values: Sequence[Any], outs: Sequence[Any] | 
     return results
 
 
-def _likely(facts: Facts) -> Facts | None:
-    """The same with numbers for torch's symbols: those that it has met; None where it has met none."""
-    found: dict[str, ArrayFacts | Weak] = {}
+def _with_size_hints(facts: Facts) -> Facts | None:
+    """Facts with torch's size hints in place of its symbols; None if a symbol has no hint."""
+    hinted: dict[str, ArrayFacts | Weak] = {}
     for name, fact in facts.items():
         if isinstance(fact, ArrayFacts):
-            shape, strides = _met(fact.shape), _met(fact.strides)
+            shape, strides = _size_hints(fact.shape), _size_hints(fact.strides)
             if shape is None or strides is None:
                 return None
             fact = replace(fact, shape=shape, strides=strides)
-        found[name] = fact
-    return found
+        hinted[name] = fact
+    return hinted
 
 
-def _met(sizes: Sequence[Any]) -> tuple[int, ...] | None:
+def _size_hints(sizes: Sequence[Any]) -> tuple[int, ...] | None:
     met = [size.node.hint if isinstance(size, torch.SymInt) else size for size in sizes]
     return None if None in met else tuple(met)
 
 
 def facts_of(value: Any, name: str) -> ArrayFacts | Weak:
-    """What planning asks of an argument; sizes and numbers may be symbols of torch."""
+    """The facts of an argument for planning; sizes and numbers may be torch symbols."""
     if isinstance(value, torch.Tensor):
         dtype = DTYPES.get(str(value.dtype).removeprefix("torch."))
         if dtype is None:

@@ -1,4 +1,4 @@
-"""DataArrays of xarray, and what a result is in their kind: axes keep their dimensions' names and coordinates."""
+"""xarray DataArrays as arguments and results: axes keep their dimension names and coordinates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .labelled import Label, Labelled, common_name
 
 
 def is_array(kind: type) -> bool:
-    """Whether a class of xarray's is of arrays."""
+    """True for an xarray class of arrays."""
     xarray = sys.modules.get("xarray")
     return xarray is not None and issubclass(kind, (xarray.DataArray, xarray.Dataset))
 
 
 def columns(x: Any) -> None:
-    """A Dataset is a mapping already."""
+    """None: a Dataset is a mapping already."""
     return
 
 
@@ -34,7 +34,7 @@ def read(x: Any, name: str) -> Labelled:
 
 
 def differ(a: Label, b: Label) -> tuple[str, str] | None:
-    """What two labels of one axis disagree about, and what to do; None where they agree."""
+    """(difference, help) of two labels of one axis; None if they are equal."""
     if a.name != b.name:
         return f"dimensions, {a.name!r} and {b.name!r}, along one axis", "axes go by position: transpose one of them"
     plain = isinstance(a.index, range) or isinstance(b.index, range)
@@ -44,20 +44,20 @@ def differ(a: Label, b: Label) -> tuple[str, str] | None:
 
 
 def wrap(result: Any, labels: Sequence[Label | None], arguments: Sequence[Labelled]) -> Any:
-    """A DataArray with the dimensions and the coordinates that its axes keep; others are called dim_0 and so on."""
+    """A DataArray with the dimensions and coordinates that its axes keep; other dimensions are named dim_0, ..."""
     dims = [f"dim_{k}" if label is None else label.name for k, label in enumerate(labels)]
     if len(set(dims)) < len(dims):  # an outer product of a dimension with itself
         return result
     coords = {}
     for x in reversed(arguments):
         own = [label for label in x.axes if label is not None]
-        kept = {a.name for a in labels if a is not None and any(differ(a, b) is None for b in own)}
+        kept_dims = {a.name for a in labels if a is not None and any(differ(a, b) is None for b in own)}
         for key, coord in x.owner.coords.items():
-            if set(coord.dims) <= kept and (coord.dims or _everywhere(key, coord, arguments)):
+            if set(coord.dims) <= kept_dims and (coord.dims or _everywhere(key, coord, arguments)):
                 coords[key] = coord
     return sys.modules["xarray"].DataArray(result, coords=coords, dims=dims, name=common_name(list(arguments)))
 
 
 def _everywhere(key: Any, coord: Any, arguments: Sequence[Labelled]) -> bool:
-    """Whether a coordinate without dimensions is the same in all arguments: it is a fact about the result as well."""
+    """True if a scalar coordinate is equal in all arguments, so that the result has it too."""
     return all(key in x.owner.coords and bool((x.owner.coords[key] == coord).all()) for x in arguments)

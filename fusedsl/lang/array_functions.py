@@ -1,6 +1,6 @@
-"""The table's functions that are no single operation and no line of the prelude: shapes, casts, rounding.
+"""Built-in functions for shapes, casts and rounding, built from several operations.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT8, DType
-from .functions import TABLE, Function, Parameter, function
+from .functions import TABLE, FunctionSpec, ParameterSpec, function
 
 Axes = int | tuple[int, ...] | None
 Dims = tuple[Dim, ...]
@@ -25,8 +25,8 @@ def astype(b: GraphBuilder, x: Node, dtype: DType):
     return b.cast(x, dtype)
 
 
-def _cast_to(d: DType) -> Function:
-    return Function(d.name, (Parameter("x", "array"),), lambda b, x: b.cast(x, d), about=f"astype(x, {d})")
+def _cast_to(d: DType) -> FunctionSpec:
+    return FunctionSpec(d.name, (ParameterSpec("x", "array"),), lambda b, x: b.cast(x, d), about=f"astype(x, {d})")
 
 
 TABLE.update({d.name: _cast_to(d) for d in DTYPES.values()})
@@ -60,7 +60,7 @@ def full_like(b: GraphBuilder, x: Node, fill_value: Node, *, dtype: DType | None
 
 
 def exact(x: Node, to: DType) -> bool:
-    """Whether a value takes dtype `to` by meeting it, as literals do, rather than by a cast."""
+    """True if a weak value takes dtype `to` by promotion, as literals do, without a cast."""
     return x.type.weak and (x.type.dtype is BOOL or x.type.dtype.kind != "f" or to.kind == "f")
 
 
@@ -84,7 +84,7 @@ def square(b: GraphBuilder, x: Node):
 
 @function(other="array | None")
 def as_float(b: GraphBuilder, x: Node, other: Node | None = None):
-    """`x` as the float that NumPy computes in, alone or beside another operand. Weak stays weak."""
+    """`x` in the float dtype that NumPy computes in, alone or with another operand. Weak stays weak."""
     if x.type.weak or x.type.dtype.kind == "f":
         return x if x.type.dtype.kind == "f" else b.elementwise("multiply", x, b.literal(1.0))
     return b.convert(x, b.computed("hypot", x) if other is None else b.computed("hypot", x, other))
@@ -92,7 +92,7 @@ def as_float(b: GraphBuilder, x: Node, other: Node | None = None):
 
 @function()
 def nextafter(b: GraphBuilder, x: Node, y: Node):
-    """The neighbour among the numbers of the dtype itself: float16 and bfloat16 are only computed in float32."""
+    """The next number of the dtype itself after `x` towards `y`, also for float16 and bfloat16."""
     d = b.computed("nextafter", x, y)
     if d.compute is d:
         return b.elementwise("nextafter", x, y)
@@ -125,7 +125,7 @@ def fabs(b: GraphBuilder, x: Node):
 
 @function(x="any")
 def given(b: GraphBuilder, x):
-    """Whether `x` is there: False for None alone."""
+    """Whether `x` is given: False only for None."""
     return b.literal(x is not None)
 
 
@@ -155,8 +155,8 @@ def round_(b: GraphBuilder, x: Node, decimals: int = 0):
 def _round_integers(b: GraphBuilder, x: Node, unit: int) -> Node:
     """Integers to the nearest multiple of `unit`, half to even."""
     scaled = b.elementwise("divide", x, b.literal(unit))
-    whole = b.elementwise("multiply", b.elementwise("rint", scaled), b.literal(float(unit)))
-    return whole if x.type.weak else b.cast(whole, x.type.dtype)
+    rounded = b.elementwise("multiply", b.elementwise("rint", scaled), b.literal(float(unit)))
+    return rounded if x.type.weak else b.cast(rounded, x.type.dtype)
 
 
 @function()
@@ -171,19 +171,19 @@ def reciprocal(b: GraphBuilder, x: Node):
     if x.type.dtype.kind == "f" or x.type.weak:
         return b.elementwise("divide", b.literal(1), x)
     x = b.convert(x, INT8) if x.type.dtype is BOOL else x
-    one = b.elementwise("equal", x, b.literal(1))
+    is_one = b.elementwise("equal", x, b.literal(1))
     if x.type.dtype.kind == "u":
-        return b.convert(one, x.type.dtype)
+        return b.convert(is_one, x.type.dtype)
     minus = b.elementwise("where", b.elementwise("equal", x, b.literal(-1)), b.convert(b.literal(-1), x.type.dtype),
                           b.convert(b.literal(0), x.type.dtype))  # fmt: skip
-    return b.elementwise("where", one, b.convert(b.literal(1), x.type.dtype), minus)
+    return b.elementwise("where", is_one, b.convert(b.literal(1), x.type.dtype), minus)
 
 
 @function(nan="array | None", posinf="array | None", neginf="array | None")
 def nan_to_num(
     b: GraphBuilder, x: Node, *, nan: Node | None = None, posinf: Node | None = None, neginf: Node | None = None
 ):
-    """`x` with NaN as 0 and infinities as the largest numbers, or as what is given."""
+    """`x` with NaN replaced by 0 and infinities by the largest numbers, or by the given numbers."""
     if x.type.dtype.kind != "f":
         return x
     largest = LARGEST[x.type.dtype.name]
@@ -232,7 +232,7 @@ def swapaxes(b: GraphBuilder, x: Node, axis1: int, axis2: int):
 
 @function(blame="axis", axis="places")
 def expand_dims(b: GraphBuilder, x: Node, axis: int | tuple[int, ...]):
-    """New axes of extent 1, at these places of the result."""
+    """New axes of extent 1, at these positions in the result."""
     return shapes.expand_dims(b, x, axis)
 
 
@@ -264,13 +264,13 @@ def shape_(b: GraphBuilder, x: Node):
 
 @function(axis="int")
 def iota(b: GraphBuilder, x: Node, axis: int):
-    """The position along an axis, in the shape of `x`: a weak integer that no memory holds."""
+    """The index along an axis, in the shape of `x`: a weak integer, not stored in memory."""
     return shapes.iota_along(b, x, shapes.normalize_axis(b, x, axis))
 
 
 @function(start="extent", stop="extent", step="int")
 def arange(b: GraphBuilder, start: Dim, stop: Dim | None = None, step: int = 1, *, dtype: DType | None = None):
-    """start, start + step, … below stop: weak integers that no memory holds."""
+    """start, start + step, … below stop: weak integers, not stored in memory."""
     if step == 0:
         raise fail(ArgumentError("a step cannot be 0", code="argument.step", help="use 1, or -1 to count down"), 2)
     start, stop = (0, start) if stop is None else (start, stop)
@@ -283,5 +283,5 @@ def arange(b: GraphBuilder, start: Dim, stop: Dim | None = None, step: int = 1, 
 def _steps(start: Dim, stop: Dim, step: int) -> Dim:
     """How many numbers there are from start to stop."""
     room = expression("-", stop, start) if step > 0 else expression("-", start, stop)
-    whole = expression("//", expression("+", room, abs(step) - 1), abs(step))
-    return whole if isinstance(room, int) and room >= 0 else expression("max", whole, 0)
+    count = expression("//", expression("+", room, abs(step) - 1), abs(step))
+    return count if isinstance(room, int) and room >= 0 else expression("max", count, 0)

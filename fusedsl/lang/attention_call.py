@@ -1,92 +1,92 @@
-"""A call of attention in a text: its operands, its quoted texts, and the arrays that they read."""
+"""Calls of attention in a text: binding of operands, quoted score and mask texts, and the arrays they read."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ArgumentError, FusedslError, UnknownNameError
 from ..ir.graph import Node, value_of
 from ..ir.types import BOOL
-from .attention_keywords import KEYWORDS, SEEN, name_of, names_read, text_for, unread
+from .attention_keywords import KEYWORDS, VISIBLE_NAMES, name_of, names_read, quoted_text_help, unread_keyword
 from .attention_layout import OPERANDS, Request
-from .diagnose import check_chains
-from .frames import BROKEN, Broken, Frame
-from .functions import show_value
+from .environment import ERROR_VALUE, Environment, ErrorValue
+from .faults import EvaluatorBase
 from .lexer import NAMED_NUMBERS
+from .parameter_kinds import show_value
 from .parse import parse
-from .syntax import Argument, Call, Literal, Name, Program, Span, free_names
+from .parser_errors import check_chains
+from .syntax import CallArgument, CallExpr, Literal, Name, ParsedText, Span, free_names
 
-if TYPE_CHECKING:
-    from .evaluate import Evaluator
-
-FORM = "call it as attention(q, k, v, score='...', mask='...', scale=..., lengths=..., bias=bias)"
+USAGE = "call it as attention(q, k, v, score='...', mask='...', scale=..., lengths=..., bias=bias)"
 TEXTS = ("score", "mask")
 
 
 @dataclass(frozen=True)
-class Given:
-    """The arguments of a call by name, with their values."""
+class AttentionArguments:
+    """The arguments of an attention call by name, with their values."""
 
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, CallArgument]
     values: Mapping[str, Any]
-    ev: Evaluator
-    frame: Frame
+    ev: EvaluatorBase
+    env: Environment
 
     def fault(self, name: str, error: FusedslError) -> FusedslError:
-        """The error, drawn at the value of an argument."""
-        return self.ev.fault(error, self.frame, self.arguments[name].value)
+        """The error, located at the value of an argument."""
+        return self.ev.fault(error, self.env, self.arguments[name].value)
 
 
-def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
-    """`attention(q, k, v, score=..., bias=bias, …)`: a keyword that it does not have names an array of its texts."""
-    from .attention import attention  # evaluates texts: above what evaluates this call
+def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
+    """Evaluate `attention(q, k, v, score=..., bias=bias, …)`: other keywords than its own name arrays of its texts."""
+    from .attention import attention  # imported here: it imports the evaluator
 
-    given = yield from _bound(ev, node, frame)
+    given = yield from _bind(ev, node, env)
     texts = {name: _program(given, name) for name in TEXTS}
     arrays = _arrays(given, texts)
     operands = {name: _operand(given, name) for name in OPERANDS}
     request = Request(**operands, **texts, return_lse=_flag(given, "return_lse"), arrays=arrays)  # type: ignore[arg-type]
-    places = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
-    with ev.at(frame, node, node.function_span[0], tuple(places)):
+    expressions = [given.arguments[name].value if name in given.arguments else None for name in OPERANDS]
+    with ev.at(env, node, node.function_span[0], tuple(expressions)):
         return attention(ev, request)
 
 
-def _bound(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Given]:
-    """The arguments by name, q, k and v among them."""
-    arguments: dict[str, Argument] = {}
+def _bind(
+    ev: EvaluatorBase, node: CallExpr, env: Environment
+) -> Generator[tuple[Any, Environment], Any, AttentionArguments]:
+    """Bind the arguments by name, q, k and v included."""
+    arguments: dict[str, CallArgument] = {}
     values: dict[str, Any] = {}
-    for place, argument in enumerate(node.arguments):
-        if argument.keyword is None and place > 2:
-            error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=FORM)
-            raise ev.fault(error, frame, argument.value)
-        name = argument.keyword or "qkv"[place]
+    for position, argument in enumerate(node.arguments):
+        if argument.keyword is None and position > 2:
+            error = ArgumentError("attention takes 3 positional arguments", code="argument.surplus", help=USAGE)
+            raise ev.fault(error, env, argument.value)
+        name = argument.keyword or "qkv"[position]
         if name in arguments:
             error = ArgumentError(f"{name} is given twice", code="argument.twice", help="keep one of them")
-            raise ev.fault(error, frame, argument, argument.span[0])
+            raise ev.fault(error, env, argument, argument.span[0])
         arguments[name] = argument
-        values[name] = yield argument.value, frame
-    if any(value is BROKEN for value in values.values()):
-        raise Broken
+        values[name] = yield argument.value, env
+    if any(value is ERROR_VALUE for value in values.values()):
+        raise ErrorValue
     missing = [name for name in "qkv" if name not in arguments]
     if missing:
-        error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=FORM)
-        raise ev.fault(error, frame, node, node.close)
-    return Given(arguments, values, ev, frame)
+        error = ArgumentError(f"attention misses {' and '.join(missing)}", code="argument.missing", help=USAGE)
+        raise ev.fault(error, env, node, node.close)
+    return AttentionArguments(arguments, values, ev, env)
 
 
 # -- kinds of arguments
 
 
-def _program(given: Given, name: str) -> Program | None:
-    """The score or the mask."""
+def _program(given: AttentionArguments, name: str) -> ParsedText | None:
+    """The parsed text of score or mask; None if not given."""
     text = given.values.get(name)
     if text is None:
         return None
     if not isinstance(text, str):
         named = isinstance(text, Node) and isinstance(given.arguments[name].value, Name)
-        help = text_for(name, text.type.shape if named else None)  # type: ignore[union-attr]
+        help = quoted_text_help(name, text.type.shape if named else None)  # type: ignore[union-attr]
         message = f"{name} is a text, not {show_value(text)}"
         raise given.fault(name, ArgumentError(message, code="argument.attention", help=help))
     program = parse(text, asdict(given.ev.limits), [n for n in NAMED_NUMBERS if n in given.arguments])
@@ -94,36 +94,36 @@ def _program(given: Given, name: str) -> Program | None:
     return program
 
 
-def _arrays(given: Given, texts: Mapping[str, Program | None]) -> dict[str, Node]:
-    """What the texts read, by name; UnknownNameError for a keyword that neither reads."""
+def _arrays(given: AttentionArguments, texts: Mapping[str, ParsedText | None]) -> dict[str, Node]:
+    """The arrays of the texts by name; UnknownNameError for a keyword that neither text reads."""
     read = {name for program in texts.values() if program is not None for name in names_read(program)}
     arrays: dict[str, Node] = {}
     for keyword, argument in given.arguments.items():
         if keyword in (*"qkv", *KEYWORDS):
             continue
-        if keyword in SEEN:
+        if keyword in VISIBLE_NAMES:
             message, help = f"{keyword} means something else in score and mask", "give the array another name"
             error: FusedslError = ArgumentError(message, code="argument.attention", help=help)
-            raise given.ev.fault(error, given.frame, argument)
+            raise given.ev.fault(error, given.env, argument)
         name = name_of(keyword, read)
         if name not in read:
-            message, help = unread(keyword, read, given.arguments)
+            message, help = unread_keyword(keyword, read, given.arguments)
             error = UnknownNameError(message, code="name.keyword", help=help)
-            raise given.ev.fault(error, given.frame, argument)
+            raise given.ev.fault(error, given.env, argument)
         arrays[name] = _array(given, keyword, given.values[keyword])
     if "lengths" in read and given.values.get("lengths") is not None:
         arrays.setdefault("lengths", _array(given, "lengths", given.values["lengths"]))
     return arrays
 
 
-def _array(given: Given, name: str, value: Any) -> Node:
+def _array(given: AttentionArguments, name: str, value: Any) -> Node:
     if isinstance(value, Node):
         return value
     message = f"{name} is an array, not {show_value(value)}"
-    raise given.fault(name, ArgumentError(message, code="argument.attention", help=FORM))
+    raise given.fault(name, ArgumentError(message, code="argument.attention", help=USAGE))
 
 
-def _operand(given: Given, name: str) -> Node | tuple[Node, ...] | None:
+def _operand(given: AttentionArguments, name: str) -> Node | tuple[Node, ...] | None:
     value = given.values.get(name)
     if value is None and name not in "qkv":
         return None
@@ -135,7 +135,7 @@ def _operand(given: Given, name: str) -> Node | tuple[Node, ...] | None:
     return tuple(_array(given, name, part) for part in value)
 
 
-def _flag(given: Given, name: str) -> bool:
+def _flag(given: AttentionArguments, name: str) -> bool:
     value = given.values.get(name, False)
     known = isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL
     value = value_of(value) if known else value
@@ -145,37 +145,37 @@ def _flag(given: Given, name: str) -> bool:
     return value
 
 
-# -- what a text should have said
+# -- help for unquoted texts
 
 
-def unquoted(call: Call, text: str) -> Iterator[tuple[Span, str]]:
-    """The score and the mask that a call gives as expressions of its own text, each with what to write instead."""
+def unquoted(call: CallExpr, text: str) -> Iterator[tuple[Span, str]]:
+    """(span, help) of a score or mask that a call gives as an expression instead of a quoted text."""
     for argument in call.arguments if call.function == "attention" else ():
         if argument.keyword in TEXTS and not isinstance(argument.value, (Literal, Name)):
             start, end = argument.value.span
             yield argument.value.span, f"a {argument.keyword} is quoted: {argument.keyword}='{text[start:end]}'"
 
 
-def unquoted_help(program: Program, names: Collection[str]) -> str | None:
-    """The help where a score or a mask that is not quoted is what reads one of these names."""
-    calls = (part for part in program.parts if isinstance(part, Call))
-    parts = [one for call in calls for one in unquoted(call, program.text)]
+def unquoted_help(program: ParsedText, names: Collection[str]) -> str | None:
+    """The help if one of these names is read by an unquoted score or mask."""
+    calls = (part for part in program.parts if isinstance(part, CallExpr))
+    parts = [entry for call in calls for entry in unquoted(call, program.text)]
     read = [part.span[0] for part in program.parts if isinstance(part, Name) and part.name in names]
     return next((help for (start, end), help in parts if any(start <= at < end for at in read)), None)
 
 
-def quoted(program: Program, name: str) -> str | None:
-    """The help where a call gives an array to a text and it is a score or a mask in it that reads the name."""
+def read_in_quotes_help(program: ParsedText, name: str) -> str | None:
+    """The help for an array passed to a text if only a quoted score or mask reads its name."""
     for part in program.parts:
-        for argument in part.arguments if isinstance(part, Call) and part.function == "attention" else ():
+        for argument in part.arguments if isinstance(part, CallExpr) and part.function == "attention" else ():
             if argument.keyword in TEXTS and isinstance(argument.value, Literal) and _reads(argument.value, name):
                 return f"the {argument.keyword} reads it: write {name}={name} inside attention(...)"
     return None
 
 
 def _reads(text: Literal, name: str) -> bool:
-    """Whether a quoted text reads the name; False where it is no text."""
+    """True if a quoted text reads the name; False if it does not parse."""
     try:
-        return isinstance(text.value, str) and name in [found for found, _ in free_names(parse(text.value))]
+        return isinstance(text.value, str) and name in [free for free, _ in free_names(parse(text.value))]
     except FusedslError:
         return False

@@ -1,20 +1,20 @@
-"""Names of attention: its keywords, what the texts of score and mask see, and what to write for any other name."""
+"""Names of attention: its keywords, the names visible in score and mask texts, and help for unknown names."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import suggest
-from .foreign_names import ATTENTION, PLACES
+from .foreign_names import ATTENTION, PAIR_INDICES
 from .hints import is_function
-from .syntax import Call, Program, free_names
+from .syntax import CallExpr, ParsedText, free_names
 
 KEYWORDS = ("score", "mask", "scale", "lengths", "offsets", "pages", "return_lse")
-SEEN = ("score", "b", "h", "i", "j", "q", "k", "v")
+VISIBLE_NAMES = ("score", "b", "h", "i", "j", "q", "k", "v")
 
 
 def keyword_for(name: str) -> str:
-    """The keyword that gives a call in a text an array of this name: attention's own have a _ behind.
+    """The keyword for an array of this name in a call of attention: with a trailing _ if attention has that keyword.
 
     >>> keyword_for("bias"), keyword_for("mask")
     ('bias', 'mask_')
@@ -23,23 +23,25 @@ def keyword_for(name: str) -> str:
 
 
 def name_of(keyword: str, read: Collection[str]) -> str:
-    """The name of the array that a keyword gives, where score and mask read these names."""
+    """The array name of a keyword, given the names that score and mask read."""
     name = keyword[:-1]
     return name if name in read and keyword_for(name) == keyword else keyword
 
 
-def names_read(program: Program) -> set[str]:
-    """The values that a text reads, and what it calls that is no function: an array, most likely."""
+def names_read(program: ParsedText) -> set[str]:
+    """The values that a text reads, and the unknown functions it calls, which are probably arrays."""
     own = [definition.name for definition in program.functions]
-    called = {part.function for part in program.parts if isinstance(part, Call)}
+    called = {part.function for part in program.parts if isinstance(part, CallExpr)}
     return {name for name, _ in free_names(program)} | {n for n in called if n not in own and not is_function(n)}
 
 
-def unread(keyword: str, read: Iterable[str], given: Collection[str], others: Iterable[str] = ()) -> tuple[str, str]:
-    """(message, help) for a keyword that attention does not have and that neither text reads as a name; `given` are
-    all keywords of the call, and `others` are some that it has besides."""
+def unread_keyword(
+    keyword: str, read: Iterable[str], given: Collection[str], others: Iterable[str] = ()
+) -> tuple[str, str]:
+    """(message, help) for a keyword that attention does not have and neither text reads; `given` are the keywords of
+    the call, `others` further valid keywords."""
     read = sorted(read)
-    missing = [name for name in read if name not in SEEN and name not in given]
+    missing = [name for name in read if name not in VISIBLE_NAMES and name not in given]
     near = suggest(keyword, [*KEYWORDS, *missing, *others])
     if keyword in ATTENTION:
         return f"attention has no keyword {keyword}", ATTENTION[keyword]
@@ -52,10 +54,10 @@ def unread(keyword: str, read: Iterable[str], given: Collection[str], others: It
 EXAMPLES = {"score": "'score + slope[h] * (j - i)'", "mask": "'j <= i'"}
 
 
-def text_for(name: str, shape: Sequence[int] | None) -> str:
-    """The help where score or mask is given an array of this shape, or something else, and no text.
+def quoted_text_help(name: str, shape: Sequence[int] | None) -> str:
+    """The help for a score or mask that is an array of this shape, or something else, instead of a text.
 
-    >>> text_for("mask", (3, 4)), text_for("mask", None)
+    >>> quoted_text_help("mask", (3, 4)), quoted_text_help("mask", None)
     ("write mask='m[i, j]', m=...", "quote it, e.g. mask='j <= i'")
     """
     if not shape or len(shape) > 4:
@@ -66,10 +68,10 @@ def text_for(name: str, shape: Sequence[int] | None) -> str:
     return f"write {name}='{'score + ' if name == 'score' else ''}m[{indices}]', m=...{other}"
 
 
-def unseen(name: str) -> str | None:
-    """The help for a name that a text reads and nobody gives; None where there is nothing to say."""
-    if name in PLACES:
-        return f"write {PLACES[name]}"
+def missing_name_help(name: str) -> str | None:
+    """The help for a name that a text reads and the call does not give; None if there is none."""
+    if name in PAIR_INDICES:
+        return f"write {PAIR_INDICES[name]}"
     if name == "lengths":
         return "pass lengths=..., which score and mask may read"
     if name in KEYWORDS:

@@ -1,4 +1,4 @@
-"""Syntax tree to typed graph: which names are parameters, and what the results are for arguments of given types."""
+"""Syntax tree to typed graph: parameters of a text, errors for undefined names, and the graph for argument types."""
 
 from __future__ import annotations
 
@@ -12,47 +12,48 @@ from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, Symbol
 from ..ir.types import DTYPES
 from . import attention_call, calls
-from .evaluate import Evaluator
+from .evaluate import TextEvaluator
 from .faults import MOST_FAULTS
 from .hints import value_hint
 from .syntax import (
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
     Name,
-    Program,
+    ParsedText,
     Subscript,
-    Unary,
+    UnaryOp,
     free_names,
     postorder,
 )
 
 
-def parameter_names(program: Program, shadowed: Collection[str] = ()) -> tuple[str, ...]:
-    """The program's parameters in order of first appearance; a dtype's name given as an argument is none, unless it is
-    `shadowed` by a value of the caller's."""
-    found = [name for name, _ in free_names(program)]
-    if not any(name in DTYPES for name in found):
-        return tuple(found)
+def parameter_names(program: ParsedText, shadowed: Collection[str] = ()) -> tuple[str, ...]:
+    """The parameters of a text in order of first appearance; a dtype name used as an argument is none, unless
+    `shadowed`."""
+    names = [name for name, _ in free_names(program)]
+    if not any(name in DTYPES for name in names):
+        return tuple(names)
     children = (child for part in program.parts for child in _operands(part))
     operands = {child.name for child in children if isinstance(child, Name) and child.name in DTYPES}
-    return tuple(name for name in found if name not in DTYPES or name in operands or name in shadowed)
+    return tuple(name for name in names if name not in DTYPES or name in operands or name in shadowed)
 
 
 def undefined(
-    program: Program, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
+    program: ParsedText, missing: Collection[str], given: Collection[str], hints: Mapping[str, str] | None = None
 ) -> UnknownNameError:
-    """The error for names that a call gave no value, drawn where the text first reads each, with the functions that
-    do not exist. `given` are the names that the call did give, `hints` the help for some of the missing ones.
+    """The error for names without a value, located at the first read of each, and for unknown functions.
+
+    `given` are the names that the call gives, `hints` the help for some missing ones.
     """
     faults: list[FusedslError] = []
-    found = (part for part in program.parts if isinstance(part, Call))
-    unquoted = [one for call in found for one in attention_call.unquoted(call, program.text)]
+    calls_of_text = (part for part in program.parts if isinstance(part, CallExpr))
+    unquoted = [one for call in calls_of_text for one in attention_call.unquoted(call, program.text)]
     defined = [definition.name for definition in program.functions]
     for name, span in free_names(program):
         if name in missing and len(faults) < MOST_FAULTS:
@@ -62,7 +63,7 @@ def undefined(
     above: set[str] = set()
     for statement in (*program.statements, *program.results):
         for part in postorder(_root(statement)):
-            if not isinstance(part, Call) or part.function in above or calls.exists(part.function):
+            if not isinstance(part, CallExpr) or part.function in above or calls.exists(part.function):
                 continue
             if len(faults) < MOST_FAULTS:
                 fault = calls.unknown(part.function, defined, given)
@@ -82,13 +83,13 @@ def _root(statement: Assign | Definition | Expr) -> Expr:
 
 
 def _operands(part) -> tuple:
-    """The parts of an expression that must be values: not arguments."""
+    """The children of an expression that must be values, unlike arguments."""
     match part:
-        case Binary():
+        case BinaryOp():
             return (part.left, part.right)
         case Compare():
             return part.operands
-        case Unary():
+        case UnaryOp():
             return (part.operand,)
         case Subscript() | Attribute():
             return (part.value,)
@@ -98,19 +99,19 @@ def _operands(part) -> tuple:
 
 
 def build(
-    program: Program,
+    program: ParsedText,
     parameters: tuple[ir.Parameter, ...],
     extents: Mapping[Symbol, int],
     options: Options,
     constants: Mapping[str, Any] | None = None,
 ) -> tuple[ir.Graph, dict[Dim, bool]]:
-    """The graph of a program for arguments of these types, and the guards that its plan holds under.
+    """The graph of a text for arguments of these types, and the guards of its plan.
 
-    `extents` are those of the call at hand: they settle which computed extents are 1 (the guards) and the shapes
-    that messages show. `constants` are names that stand for literals. Raises the first fault of the text, with the
-    faults of other statements in `.others`.
+    `extents` are those of the current call: they decide which computed extents are 1 (the guards), and error messages
+    show them. `constants` are names bound to literals. Raises the first error of the text, with the errors of other
+    statements in `.others`.
     """
     builder = GraphBuilder(parameters, extents, options.rounding)
-    evaluator = Evaluator(builder, program.text, options.limits)
+    evaluator = TextEvaluator(builder, program.text, options.limits)
     results = evaluator.program(program, constants or {})
     return builder.finish(results), builder.guards

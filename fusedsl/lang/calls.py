@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError, UnknownNameError, Unsupported, suggest
 from ..ir.builder import GraphBuilder
@@ -12,15 +12,14 @@ from ..ir.graph import Node
 from ..ir.shapes import require_groups, require_mask
 from ..ir.types import BOOL, DTYPES
 from . import attention_call, functions, prelude
-from .frames import BROKEN, Broken, Frame, UserFunction
-from .functions import REQUIRED, Parameter, dim_of, show_value
+from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction
+from .faults import EvaluatorBase
+from .functions import REQUIRED, ParameterSpec
 from .hints import function_hint, keyword_hint
-from .syntax import Argument, Call, Definition, Expr, Literal, Sequence, Subscript, Unary, show
+from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
+from .syntax import CallArgument, CallExpr, Definition, Expr, Literal, Sequence, Subscript, UnaryOp, show
 
-if TYPE_CHECKING:
-    from .evaluate import Evaluator
-
-# Of the prelude's functions, the parameters that are neither an array nor an axis.
+# Parameters of prelude functions that are neither arrays nor axes.
 NAMED_ONLY = frozenset(["dtype", "keepdims", "where", "ddof", "mean", "initial", "eps", "rtol", "atol", "equal_nan"])
 PRELUDE_KINDS = {"axis": "axes", "dtype": "dtype | None", "groups": "extent"}
 # NumPy's, the array API's and torch's other names of a parameter.
@@ -35,44 +34,44 @@ SURPLUS = {
 POINTLESS = {"max": "maximum", "min": "minimum"}
 
 
-def call(ev: Evaluator, node: Call, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
+def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
     """The value of a call."""
     name = node.function
-    found = frame.functions.get(name)
-    if found is BROKEN:
-        raise Broken
-    if found is not None:
+    defined = env.functions.get(name)
+    if defined is ERROR_VALUE:
+        raise ErrorValue
+    if defined is not None:
         parameters = tuple(
-            Parameter(p.name, "any", found.defaults.get(p.name, REQUIRED)) for p in found.definition.parameters
+            ParameterSpec(p.name, "any", defined.defaults.get(p.name, REQUIRED)) for p in defined.definition.parameters
         )
-        values, expressions = yield from _bind(ev, node, frame, parameters)
-        return (yield from _inline(ev, node, frame, found, values, expressions))
+        values, expressions = yield from _bind(ev, node, env, parameters)
+        return (yield from _inline(ev, node, env, defined, values, expressions))
     if name == "attention":
-        return (yield from attention_call.call(ev, node, frame))
-    hidden = name.startswith("_") and (frame.parent is None or frame.source == ev.text)
+        return (yield from attention_call.call(ev, node, env))
+    hidden = name.startswith("_") and (env.parent is None or env.source == ev.text)
     table = None if hidden else functions.lookup(name)
     if table is not None:
-        values, expressions = yield from _bind(ev, node, frame, table.parameters)
-        _check_mask(ev, name, frame, table.parameters, values, expressions)
+        values, expressions = yield from _bind(ev, node, env, table.parameters)
+        _check_mask(ev, name, env, table.parameters, values, expressions)
         blamed = None if table.blame is None else expressions[table.blame]
-        with ev.at(frame, *_blame(node, blamed), tuple(expressions)):
-            return ev._ranked(functions.call(ev.builder, table, values))
+        with ev.at(env, *_error_position(node, blamed), tuple(expressions)):
+            return ev.check_rank(functions.call(ev.builder, table, values))
     composite = None if hidden else prelude_function(ev, name)
     if composite is None:
         for argument in node.arguments:  # their own faults count too
-            yield argument.value, frame
-        raise ev.fault(unknown(name, ev.defined, frame.values), frame, node, node.function_span[0])
+            yield argument.value, env
+        raise ev.fault(unknown(name, ev.defined, env.values), env, node, node.function_span[0])
     parameters = signature(composite.definition, composite.defaults)
-    values, expressions = yield from _bind(ev, node, frame, parameters)
-    _check_mask(ev, name, frame, parameters, values, expressions)
+    values, expressions = yield from _bind(ev, node, env, parameters)
+    _check_mask(ev, name, env, parameters, values, expressions)
     if not name.startswith("_"):
-        _check_choices(ev, name, node, frame, composite, values, expressions)
-        _check_kinds(ev, node, frame, composite, values, expressions)
-    return (yield from _inline(ev, node, frame, composite, values, expressions))
+        _check_choices(ev, name, node, env, composite, values, expressions)
+        _check_kinds(ev, node, env, composite, values, expressions)
+    return (yield from _inline(ev, node, env, composite, values, expressions))
 
 
-def _blame(node: Call, blamed: Expr | None) -> tuple[Expr, int]:
-    """Where the checks of a call point: its function's name, or the argument that a shape came from."""
+def _error_position(node: CallExpr, blamed: Expr | None) -> tuple[Expr, int]:
+    """(expression, caret) that the checks of a call point at: the function's name, or the argument given by `blame`."""
     if blamed is None:
         return node, node.function_span[0]
     if isinstance(blamed, Sequence) and blamed.items:
@@ -80,34 +79,36 @@ def _blame(node: Call, blamed: Expr | None) -> tuple[Expr, int]:
     return blamed, blamed.span[0]
 
 
-def prelude_function(ev: Evaluator, name: str) -> UserFunction | None:
-    """A function of the prelude, which sees the prelude alone."""
+def prelude_function(ev: EvaluatorBase, name: str) -> UserFunction | None:
+    """A function of the prelude, in an empty environment; None if there is none of this name."""
     definition = prelude.definition(name)
     if definition is None:
         return None
-    alone = Frame({})
+    alone = Environment({})
     defaults = {p.name: ev.evaluate(p.default, alone) for p in definition.parameters if p.default is not None}
     return UserFunction(definition, {}, {}, defaults, prelude.own_source(name))
 
 
-def signature(definition: Definition, defaults) -> tuple[Parameter, ...]:
-    """The parameters of a function of the prelude; its private functions take everything by position."""
+def signature(definition: Definition, defaults) -> tuple[ParameterSpec, ...]:
+    """The parameters of a prelude function; private functions take all arguments by position."""
     private = definition.name.startswith("_")
     return tuple(
-        Parameter(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
+        ParameterSpec(p.name, "any", defaults.get(p.name, REQUIRED), not private and p.name in NAMED_ONLY)
         for p in definition.parameters
     )
 
 
-def _check_choices(ev, name: str, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
-    """A string parameter takes the strings that the function compares it with."""
-    for p, value, expression in zip(found.definition.parameters, values, expressions):
+def _check_choices(
+    ev, name: str, node: CallExpr, env: Environment, function: UserFunction, values, expressions
+) -> None:
+    """Check string arguments against the strings that the function compares them with."""
+    for p, value, expression in zip(function.definition.parameters, values, expressions):
         if (error := choice_fault(name, p.name, value)) is not None:
-            raise ev.fault(error, frame, expression if expression is not None else node)
+            raise ev.fault(error, env, expression if expression is not None else node)
 
 
 def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
-    """What is wrong with an argument of a function of the prelude that takes one of a few strings."""
+    """The error for a string argument that is none of the choices of a prelude function; else None."""
     choices = prelude.choices(name).get(parameter)
     if choices is None or value in choices:
         return None
@@ -119,19 +120,21 @@ def choice_fault(name: str, parameter: str, value: Any) -> ArgumentError | None:
     )
 
 
-def _check_kinds(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions) -> None:
-    """What the prelude's functions are given is of the kind that their parameters take, as the table's is."""
+def _check_kinds(
+    ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserFunction, values, expressions
+) -> None:
+    """Check the kinds of a prelude function's arguments, as for built-in functions."""
     parameters = tuple(
-        Parameter(p.name, _kind(node.function, p.name, found.defaults.get(p.name, REQUIRED)))
-        for p in found.definition.parameters
+        ParameterSpec(p.name, _kind(node.function, p.name, function.defaults.get(p.name, REQUIRED)))
+        for p in function.definition.parameters
     )
-    with ev.at(frame, node, node.function_span[0], tuple(expressions)):
-        functions.converted(ev.builder, functions.Function(node.function, parameters, _inline), values)
+    with ev.at(env, node, node.function_span[0], tuple(expressions)):
+        functions.convert_arguments(ev.builder, functions.FunctionSpec(node.function, parameters, _inline), values)
         check_groups(ev.builder, node.function, values)
 
 
 def check_groups(b: GraphBuilder, name: str, values: Iterable[Any]) -> None:
-    """Groups of channels are whole: what the text of group_norm cannot say itself."""
+    """Check that the channels of group_norm divide into groups, which its text cannot express."""
     if name == "group_norm":
         x, groups, *_ = values
         extent = dim_of(groups)
@@ -139,16 +142,16 @@ def check_groups(b: GraphBuilder, name: str, values: Iterable[Any]) -> None:
             require_groups(b, x, extent)
 
 
-def _check_mask(ev: Evaluator, name: str, frame: Frame, parameters, values, expressions) -> None:
-    """The mask of a reduction fits what it masks."""
+def _check_mask(ev: EvaluatorBase, name: str, env: Environment, parameters, values, expressions) -> None:
+    """Check that the mask of a reduction (where=) fits its array."""
     for p, value, expression in zip(parameters, values, expressions):
         if p.name == "where" and expression is not None and all(isinstance(v, Node) for v in (value, values[0])):
-            with ev.at(frame, expression, expression.span[0], (expressions[0], expression)):
+            with ev.at(env, expression, expression.span[0], (expressions[0], expression)):
                 require_mask(ev.builder, values[0], value, widens=name in WIDENED)
 
 
 def _kind(name: str, parameter: str, default: Any) -> str:
-    """What a parameter of the prelude takes."""
+    """The kind of a prelude function's parameter."""
     if parameter in prelude.choices(name):
         return "any"
     if isinstance(default, Node) and default.op == "const" and default.type.dtype is BOOL:
@@ -156,43 +159,43 @@ def _kind(name: str, parameter: str, default: Any) -> str:
     return PRELUDE_KINDS.get(parameter, "array | None" if default is None else "array")
 
 
-def _inline(ev: Evaluator, node: Call, frame: Frame, found: UserFunction, values, expressions):
-    """The body of a function, evaluated with its parameters bound; faults in it belong to the call."""
-    names = [p.name for p in found.definition.parameters]
-    inner = Frame(
-        {**found.values, **dict(zip(names, values))},
-        found.functions,
-        frame,
+def _inline(ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserFunction, values, expressions):
+    """Inline a function: evaluate its body with bound parameters; errors in it are located at the call."""
+    names = [p.name for p in function.definition.parameters]
+    inner = Environment(
+        {**function.values, **dict(zip(names, values))},
+        function.functions,
+        env,
         node,
         {n: e for n, e in zip(names, expressions) if e is not None},
-        found.values,
-        found.source,
+        function.values,
+        function.source,
     )
-    return (yield found.definition.body, inner)
+    return (yield function.definition.body, inner)
 
 
 # -- arguments
 
 
-def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, ...]):
-    """The value and the expression (None for a default) of every parameter."""
-    places = {p.name: k for k, p in enumerate(parameters)}
+def _bind(ev: EvaluatorBase, node: CallExpr, env: Environment, parameters: tuple[ParameterSpec, ...]):
+    """(values, expressions) of all parameters; the expression is None for a default."""
+    numbers = {p.name: k for k, p in enumerate(parameters)}
     slots: list[Expr | None] = [None] * len(parameters)
-    arguments = _gathered(node, parameters)
+    arguments = _pack_variadic(node, parameters)
     for k, argument in enumerate(arguments):
         if argument.keyword is None:
-            place = k
+            number = k
             if k >= len(parameters) or parameters[k].named:
-                raise ev.fault(_surplus(node, parameters, k), frame, argument.value)
+                raise ev.fault(_surplus(node, parameters, k), env, argument.value)
         else:
-            keyword = argument.keyword if argument.keyword in places else SPELLINGS.get(argument.keyword, "")
-            place = places.get(keyword, -1)
-            if place < 0:
-                raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), frame, argument)
-            if slots[place] is not None:
+            keyword = argument.keyword if argument.keyword in numbers else SPELLINGS.get(argument.keyword, "")
+            number = numbers.get(keyword, -1)
+            if number < 0:
+                raise ev.fault(_unknown_keyword(node.function, argument.keyword, parameters), env, argument)
+            if slots[number] is not None:
                 error = ArgumentError(f"{keyword} is given twice", code="argument.twice", help="keep one of them")
-                raise ev.fault(error, frame, argument, argument.span[0])
-        slots[place] = argument.value
+                raise ev.fault(error, env, argument, argument.span[0])
+        slots[number] = argument.value
     missing = [p.name for p, s in zip(parameters, slots) if s is None and p.default is REQUIRED]
     if missing:
         error = ArgumentError(
@@ -200,29 +203,29 @@ def _bind(ev: Evaluator, node: Call, frame: Frame, parameters: tuple[Parameter, 
             code="argument.missing",
             help=f"call it as {show_signature(node.function, parameters)}",
         )
-        raise ev.fault(error, frame, node, node.close)
+        raise ev.fault(error, env, node, node.close)
     values = []
     for p, s in zip(parameters, slots):
-        values.append(p.default if s is None else (yield s, frame))
-    if any(value is BROKEN for value in values):
-        raise Broken
+        values.append(p.default if s is None else (yield s, env))
+    if any(value is ERROR_VALUE for value in values):
+        raise ErrorValue
     return values, slots
 
 
-def _gathered(node: Call, parameters: tuple[Parameter, ...]) -> tuple[Argument, ...]:
-    """The arguments, those of a parameter of many as one list."""
-    place = next((k for k, p in enumerate(parameters) if p.many), None)
-    if place is None:
+def _pack_variadic(node: CallExpr, parameters: tuple[ParameterSpec, ...]) -> tuple[CallArgument, ...]:
+    """The arguments, with those of a variadic parameter packed into one list."""
+    variadic = next((k for k, p in enumerate(parameters) if p.many), None)
+    if variadic is None:
         return node.arguments
     positional = [a for a in node.arguments if a.keyword is None]
     named = [a for a in node.arguments if a.keyword is not None]
-    values = tuple(a.value for a in positional[place:])
+    values = tuple(a.value for a in positional[variadic:])
     span = (values[0].span[0], values[-1].span[1]) if values else (node.close, node.close)
-    listed = Argument(span, None, None, Sequence(span, "list", values))
-    return (*positional[:place], *([listed] if len(positional) >= place else []), *named)
+    listed = CallArgument(span, None, None, Sequence(span, "list", values))
+    return (*positional[:variadic], *([listed] if len(positional) >= variadic else []), *named)
 
 
-def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
+def show_signature(name: str, parameters: tuple[ParameterSpec, ...]) -> str:
     """name(x, axis=..., *, keepdims=...)"""
     shown: list[str] = []
     for p in parameters:
@@ -232,7 +235,7 @@ def show_signature(name: str, parameters: tuple[Parameter, ...]) -> str:
     return f"{name}({', '.join(shown)})"
 
 
-def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslError:
+def _surplus(node: CallExpr, parameters: tuple[ParameterSpec, ...], k: int) -> FusedslError:
     name = node.function
     positional = sum(not p.named for p in parameters)
     if name in POINTLESS:
@@ -253,38 +256,38 @@ def _surplus(node: Call, parameters: tuple[Parameter, ...], k: int) -> FusedslEr
     return ArgumentError(f"{name} takes {few}", code="argument.surplus", help=help)
 
 
-def _as_tuple(node: Call, parameters: tuple[Parameter, ...], positional: int) -> str | None:
-    """The call with integers that are spread over arguments in one tuple; None where there are none."""
+def _as_tuple(node: CallExpr, parameters: tuple[ParameterSpec, ...], positional: int) -> str | None:
+    """The call with trailing integer arguments as one tuple, f(x, 2, 3) as f(x, (2, 3)); None if it does not apply."""
     given = [argument.value for argument in node.arguments if argument.keyword is None]
-    spread = given[positional - 1 :]
+    trailing = given[positional - 1 :]
     if not positional or parameters[positional - 1].kind not in ("shape", "axes", "places", "extents"):
         return None
-    if not all(isinstance(part, (Literal, Unary)) and show(part).lstrip("-").isdigit() for part in spread):
+    if not all(isinstance(part, (Literal, UnaryOp)) and show(part).lstrip("-").isdigit() for part in trailing):
         return None
     before = [show(part) for part in given[: positional - 1]]
-    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, spread)) + ')'])})"
+    return f"{node.function}({', '.join([*before, '(' + ', '.join(map(show, trailing)) + ')'])})"
 
 
-def _unknown_keyword(name: str, keyword: str, parameters: tuple[Parameter, ...]) -> UnknownNameError:
+def _unknown_keyword(name: str, keyword: str, parameters: tuple[ParameterSpec, ...]) -> UnknownNameError:
     hint = keyword_hint(keyword, [p.name for p in parameters]) or f"call it as {show_signature(name, parameters)}"
     return UnknownNameError(f"{name} has no parameter {keyword}", code="name.keyword", help=hint)
 
 
-def check_known(ev: Evaluator, node: Call, frame: Frame) -> None:
-    """Raise where a function's body calls what does not exist: at its definition, called or not."""
+def check_known(ev: EvaluatorBase, node: CallExpr, env: Environment) -> None:
+    """Raise if a function's body calls an unknown function: at its definition, called or not."""
     name = node.function
-    if name not in frame.functions and not exists(name):
-        raise ev.fault(unknown(name, ev.defined, frame.values), frame, node, node.function_span[0])
+    if name not in env.functions and not exists(name):
+        raise ev.fault(unknown(name, ev.defined, env.values), env, node, node.function_span[0])
 
 
 def exists(name: str) -> bool:
-    """Whether a text may call such a function without defining it."""
+    """True if a text may call this function without defining it."""
     known = functions.lookup(name) is not None or prelude.definition(name) is not None
     return name == "attention" or (not name.startswith("_") and known)
 
 
 def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> FusedslError:
-    """Why there is no function of this name, in a text that has these functions and values."""
+    """The error for an unknown function, in a text with these functions and values."""
     if name in functions.UNSUPPORTED:
         family = functions.UNSUPPORTED[name]
         help = function_hint(name, ())
@@ -304,39 +307,39 @@ def unknown(name: str, defined: Iterable[str], values: Iterable[str]) -> Fusedsl
 # -- subscripts
 
 
-def bound(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | None:
-    """A slice's bound: an integer known at the call, from literals and sizes."""
-    if value is BROKEN:
-        raise Broken
+def bound(ev: EvaluatorBase, value: Any, expression: Expr, env: Environment) -> Dim | None:
+    """A slice bound: an integer known at the call, from literals and sizes."""
+    if value is ERROR_VALUE:
+        raise ErrorValue
     if value is None:
         return None
-    found = dim_of(value)
-    if found is None:
+    dim = dim_of(value)
+    if dim is None:
         error = ArgumentError(
             f"a slice bound is an integer, not {show_value(value)}",
             code="argument.slice",
-            help=functions.CONSTANT,
+            help=CONSTANT_HELP,
         )
-        raise ev.fault(functions.not_constant(error, value), frame, expression)
-    return found
+        raise ev.fault(not_constant(error, value), env, expression)
+    return dim
 
 
-def position(ev: Evaluator, value: Any, expression: Expr, frame: Frame) -> Dim | Node | None:
-    """An index: an integer known at the call, integers known only when the kernel runs, or None for a new axis."""
-    if value is BROKEN:
-        raise Broken
+def position(ev: EvaluatorBase, value: Any, expression: Expr, env: Environment) -> Dim | Node | None:
+    """An index: an integer known at the call, an integer array, or None for a new axis."""
+    if value is ERROR_VALUE:
+        raise ErrorValue
     if value is None:
         return None
-    found = dim_of(value)
-    if found is not None:
-        return found
+    dim = dim_of(value)
+    if dim is not None:
+        return dim
     if isinstance(value, Node):
         return value
-    raise ev.fault(not_a_position(value), frame, expression)
+    raise ev.fault(not_a_position(value), env, expression)
 
 
 def not_a_position(value: Any) -> FusedslError:
-    """The error for what is no index."""
+    """The error for a value that is no index."""
     if isinstance(value, tuple):
         return Unsupported(
             "indexing with a list is not there yet", code="unsupported.gather", help="pass it as an array"
@@ -348,8 +351,8 @@ def not_a_position(value: Any) -> FusedslError:
     )
 
 
-def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: Frame) -> Any:
-    """`shape(x)[0]`: an item of a tuple."""
+def tuple_item(ev: EvaluatorBase, value: tuple, key: list, node: Subscript, env: Environment) -> Any:
+    """An item of a tuple, as in `shape(x)[0]`."""
     try:
         if len(key) == 1 and isinstance(key[0], (int, slice)):
             return value[key[0]]
@@ -358,4 +361,4 @@ def tuple_item(ev: Evaluator, value: tuple, key: list, node: Subscript, frame: F
     error = ShapeError(
         f"a tuple of {len(value)} has no such item", code="shape.index", help=f"give an integer below {len(value)}"
     )
-    raise ev.fault(error, frame, node.indices[0])
+    raise ev.fault(error, env, node.indices[0])

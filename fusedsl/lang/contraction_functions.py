@@ -1,6 +1,6 @@
-"""The table's functions that sum products over shared axes: matmul, dot and their kin.
+"""Built-in contractions: matmul, dot, inner, vdot, vecdot, tensordot.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
-from .functions import function, integer
+from .functions import function
+from .parameter_kinds import integer
 
 Axes = int | tuple[int, ...] | None
 
@@ -24,7 +25,7 @@ def matmul(b: GraphBuilder, x: Node, y: Node):
 
 @function()
 def dot(b: GraphBuilder, x: Node, y: Node):
-    """As matmul for vectors and matrices; more axes do not broadcast but come one after another."""
+    """As matmul for vectors and matrices; further axes do not broadcast, the result has all of them."""
     return contraction.dot(b, x, y)
 
 
@@ -67,7 +68,7 @@ def tensordot(b: GraphBuilder, x: Node, y: Node, axes: Any = 2):
 
 
 def _pairs(b: GraphBuilder, x: Node, y: Node, axes: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of x and of y that meet: the last `axes` of x and the first of y, or two lists of them."""
+    """The contracted axes of x and of y: the last `axes` of x and the first of y, or two lists of axes."""
     if not isinstance(axes, tuple):
         count = integer(b, "axes", axes)
         if not 0 <= count <= min(x.type.rank, y.type.rank):

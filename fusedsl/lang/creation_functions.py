@@ -1,7 +1,6 @@
-"""The table's functions that make arrays of nothing: constants, identities, even steps, one-hot rows. No memory holds
-what they make; without a dtype it is weak.
+"""Built-in array creation: zeros, ones, full, eye, linspace, one_hot. Results are not stored, and weak without a dtype.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def ones(b: GraphBuilder, shape: Dims, *, dtype: DType | None = None):
 
 @function(blame="shape")
 def full(b: GraphBuilder, shape: Dims, fill_value: Node, *, dtype: DType | None = None):
-    """`fill_value` in each place of a shape."""
+    """`fill_value` broadcast to a shape."""
     return _filled(b, fill_value, shape, dtype)
 
 
@@ -44,8 +43,8 @@ def eye(b: GraphBuilder, N: Dim, M: Dim | None = None, k: int = 0, *, dtype: DTy
     """1 on the k-th diagonal of N rows and M columns, else 0."""
     rows = shapes.expand_dims(b, b.iota(N), 1)
     columns = b.elementwise("subtract", b.iota(N if M is None else M), b.literal(k))
-    found = b.elementwise("where", b.elementwise("equal", rows, columns), b.literal(1.0), b.literal(0.0))
-    return found if dtype is None else b.cast(found, dtype)
+    matrix = b.elementwise("where", b.elementwise("equal", rows, columns), b.literal(1.0), b.literal(0.0))
+    return matrix if dtype is None else b.cast(matrix, dtype)
 
 
 @function(num="extent", endpoint="flag")
@@ -59,20 +58,20 @@ def linspace(
             help = "write a[..., None] + (b - a)[..., None] * linspace(0, 1, num)"
             raise fail(ArgumentError(message, code="argument.range", help=help), k)
     steps = expression("max", expression("-", num, 1) if endpoint else num, 1)
-    place = b.iota(num)
+    index = b.iota(num)
     step = b.elementwise("divide", b.elementwise("subtract", stop, start), b.extent(steps))
-    found = b.elementwise("add", start, b.elementwise("multiply", place, step))
+    result = b.elementwise("add", start, b.elementwise("multiply", index, step))
     if endpoint:  # as it was asked for, not as it comes out
-        last = b.elementwise("equal", place, b.extent(steps))
-        found = b.elementwise("where", last, b.elementwise("add", stop, b.literal(0.0)), found)
-    return found if dtype is None else b.cast(found, dtype)
+        last = b.elementwise("equal", index, b.extent(steps))
+        result = b.elementwise("where", last, b.elementwise("add", stop, b.literal(0.0)), result)
+    return result if dtype is None else b.cast(result, dtype)
 
 
 @function(num_classes="extent")
 def one_hot(b: GraphBuilder, x: Node, num_classes: Dim, *, dtype: DType = INT64):
-    """A last axis of `num_classes`, 1 at the place that each integer names, else 0."""
+    """A new last axis of `num_classes`, 1 at the index that each integer names, else 0."""
     if x.type.dtype.kind not in "iu":
         error = DTypeError(f"one_hot of {b.describe(x.type)}", code="dtype.index", help="cast it first: int64(x)")
         raise fail(error, 0)
-    spread = shapes.expand_dims(b, x, x.type.rank)
-    return b.cast(b.elementwise("equal", spread, b.iota(num_classes)), dtype)
+    expanded = shapes.expand_dims(b, x, x.type.rank)
+    return b.cast(b.elementwise("equal", expanded, b.iota(num_classes)), dtype)

@@ -1,4 +1,4 @@
-"""einsum: its subscripts, and the products of two arrays that it is made of."""
+"""einsum: parsing of subscripts, and pairwise contraction of the operands."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir import contraction, gathers, shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.graph import Node
-from .functions import function, show_value
+from .functions import function
+from .parameter_kinds import show_value
 
 EXAMPLE = 'einsum("ij,jk->ik", x, y)'
 
 
 @dataclass(frozen=True)
-class Term:
-    """An array, and the letters of its axes."""
+class EinsumTerm:
+    """An operand with the letters of its axes."""
 
     array: Node
     letters: str
@@ -26,9 +27,9 @@ class Term:
 
 @function(subscripts="any", operands="arrays")
 def einsum(b: GraphBuilder, subscripts: Any, *operands: Node):
-    """Σ of products by the letters of their axes; `...` is the axes that have none, a letter twice a diagonal."""
+    """Σ of products by the letters of their axes; `...` is the axes without a letter, a repeated letter a diagonal."""
     try:
-        given, result = _parsed(subscripts)
+        given, result = _parse_subscripts(subscripts)
         if len(given) != len(operands):
             message = f"{len(given)} operand{'s' * (len(given) != 1)} in the subscripts, {len(operands)} given"
             raise ArgumentError(message, code="argument.einsum", help=EXAMPLE)
@@ -36,20 +37,20 @@ def einsum(b: GraphBuilder, subscripts: Any, *operands: Node):
         raise fail(error, 0) from None
     terms = _terms(b, given, operands)
     try:
-        kept = _result(given, result, terms)
+        result_letters = _result_letters(given, result, terms)
     except FusedslError as error:
         raise fail(error, 0) from None
-    terms = [_once(b, term) for term in terms]
+    terms = [_take_diagonals(b, term) for term in terms]
     while len(terms) > 1:
-        terms = _multiplied(b, terms, kept)
-    return _reduced(b, terms[0], kept)
+        terms = _contract_pair(b, terms, result_letters)
+    return _sum_and_transpose(b, terms[0], result_letters)
 
 
 # -- subscripts
 
 
-def _parsed(text: Any) -> tuple[list[str], str | None]:
-    """The subscripts of each operand, and of the result where they are given."""
+def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
+    """(subscripts of each operand, subscripts of the result or None)."""
     if not isinstance(text, str):
         message = f"einsum takes subscripts first, not {show_value(text)}"
         raise ArgumentError(message, code="argument.kind", help=EXAMPLE)
@@ -69,8 +70,8 @@ def _parsed(text: Any) -> tuple[list[str], str | None]:
     return given, result if arrow else None
 
 
-def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> list[Term]:
-    """The operands with a letter for every axis; those of `...` meet at its end, as axes do that broadcast."""
+def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> list[EinsumTerm]:
+    """The operands with a letter for every axis; the axes of `...` are aligned from the end, as in broadcasting."""
     unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
     for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
         if rest < 0 or (rest and "..." not in text):
@@ -82,11 +83,14 @@ def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> lis
     if max(unnamed) > len(free):
         raise fail(contraction.too_many_axes(len(contraction.LETTERS) + max(unnamed) - len(free)), 0)
     outer = "".join(free[: max(unnamed)])
-    return [Term(x, text.replace("...", outer[len(outer) - rest :])) for text, x, rest in zip(given, operands, unnamed)]
+    return [
+        EinsumTerm(x, text.replace("...", outer[len(outer) - rest :]))
+        for text, x, rest in zip(given, operands, unnamed)
+    ]
 
 
-def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
-    """The result's letters: those of `...` and, if it is not said, what is there once, in order."""
+def _result_letters(given: list[str], result: str | None, terms: list[EinsumTerm]) -> str:
+    """The result's letters: those of `...`, and by default the letters that occur once, sorted."""
     named = "".join(given).replace("...", "")
     outer = max(("".join(c for c in t.letters if c not in named) for t in terms), key=len)
     if result is None:
@@ -97,25 +101,25 @@ def _result(given: list[str], result: str | None, terms: list[Term]) -> str:
     return result.replace("...", outer)
 
 
-def _once(b: GraphBuilder, term: Term) -> Term:
-    """A term whose letters are there once: of the axes of one letter it has the elements at equal positions."""
+def _take_diagonals(b: GraphBuilder, term: EinsumTerm) -> EinsumTerm:
+    """A term without repeated letters: axes of the same letter are replaced by their diagonal."""
     x, letters = term.array, term.letters
     while (twice := next((c for c in letters if letters.count(c) > 1), None)) is not None:
         first, second = letters.index(twice), letters.rindex(twice)
         contraction.require_one(b, x, first, second, twice)
         x = gathers.diagonal(b, x, first, second)
         letters = "".join(c for a, c in enumerate(letters) if a not in (first, second)) + twice
-    return Term(x, letters)
+    return EinsumTerm(x, letters)
 
 
 # -- products
 
 
-def _multiplied(b: GraphBuilder, terms: list[Term], kept: str) -> list[Term]:
-    """The terms with two of them as one: those whose product runs over the fewest axes, and leaves the fewest."""
+def _contract_pair(b: GraphBuilder, terms: list[EinsumTerm], result_letters: str) -> list[EinsumTerm]:
+    """Contract the cheapest pair of terms: the pair whose product has the fewest axes, then the smallest result."""
 
     def left(i: int, j: int) -> str:
-        others = kept + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
+        others = result_letters + "".join(t.letters for k, t in enumerate(terms) if k not in (i, j))
         both = dict.fromkeys(terms[i].letters + terms[j].letters)
         return "".join(c for c in both if c in others)
 
@@ -124,17 +128,17 @@ def _multiplied(b: GraphBuilder, terms: list[Term], kept: str) -> list[Term]:
         return len(set(terms[i].letters + terms[j].letters)), len(left(i, j))
 
     i, j = min(combinations(range(len(terms)), 2), key=cost)
-    result = left(i, j) if len(terms) > 2 else kept
+    result = left(i, j) if len(terms) > 2 else result_letters
     x, y = terms[i], terms[j]
-    made = Term(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
-    return [made if k == i else t for k, t in enumerate(terms) if k != j]
+    product = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
+    return [product if k == i else t for k, t in enumerate(terms) if k != j]
 
 
-def _reduced(b: GraphBuilder, term: Term, kept: str) -> Node:
-    """The sum over the letters that the result lacks, with its axes in the result's order."""
+def _sum_and_transpose(b: GraphBuilder, term: EinsumTerm, result_letters: str) -> Node:
+    """Sum over letters that the result lacks, and transpose to the result's order."""
     x, letters = term.array, term.letters
-    summed = tuple(a for a, c in enumerate(letters) if c not in kept)
+    summed = tuple(a for a, c in enumerate(letters) if c not in result_letters)
     if summed:
         x = contraction.added(b, x, summed)
-        letters = "".join(c for c in letters if c in kept)
-    return shapes.transpose(b, x, [letters.index(c) for c in kept])
+        letters = "".join(c for c in letters if c in result_letters)
+    return shapes.transpose(b, x, [letters.index(c) for c in result_letters])

@@ -1,4 +1,4 @@
-"""Which faults of a text stand alone: not those that another fault, in what they read, already explains."""
+"""Error cascades: removes errors of a text that follow from an earlier error in the values they read."""
 
 from __future__ import annotations
 
@@ -6,68 +6,67 @@ from collections.abc import Iterator, Sequence
 
 from ..errors import FusedslError
 from .parse import parse
-from .syntax import Assign, Call, Definition, Expr, Name, Program, Span, postorder
+from .syntax import Assign, CallExpr, Definition, Expr, Name, ParsedText, Span, postorder
 
 
-def independent(text: str, faults: Sequence[FusedslError], told: Sequence[FusedslError] = ()) -> list[FusedslError]:
-    """The faults, in the order in which they were found, less those that follow from an earlier one of `text`, or from
-    one that is `told` already.
+def root_causes(text: str, faults: Sequence[FusedslError], reported: Sequence[FusedslError] = ()) -> list[FusedslError]:
+    """The errors, in order, without those that follow from an earlier one of `text`, or from one already reported.
 
-    A fault follows from one that lies within its expression, or within what was assigned to a name that it reads.
+    An error follows from one inside its expression, or inside the definition of a name that it reads.
     """
     if any(fault.text != text or fault.span is None for fault in faults):
-        drawn = {fault.text for fault in told}
-        return [fault for fault in faults if fault.text not in drawn][:1]
-    told = [fault for fault in told if fault.text in (None, text) and fault.span is not None]
-    if len(faults) + len(told) < 2:
+        reported_texts = {fault.text for fault in reported}
+        return [fault for fault in faults if fault.text not in reported_texts][:1]
+    reported = [fault for fault in reported if fault.text in (None, text) and fault.span is not None]
+    if len(faults) + len(reported) < 2:
         return list(faults)
     try:
         program = parse(text)
-    except FusedslError:  # a text that only other limits allow
+    except FusedslError:  # the text exceeds the default limits
         return list(faults[:1])
-    kept = []
+    causes = []
     for k, fault in enumerate(faults):
-        read = list(_read(program, fault.span))  # type: ignore[arg-type]
-        if not any(_within(earlier.span, span) for earlier in (*told, *faults[:k]) for span in read):  # type: ignore[arg-type]
-            kept.append(fault)
-    return kept
+        read = list(_dependencies(program, fault.span))  # type: ignore[arg-type]
+        if not any(_within(earlier.span, span) for earlier in (*reported, *faults[:k]) for span in read):  # type: ignore[arg-type]
+            causes.append(fault)
+    return causes
 
 
 def _within(inner: Span, outer: Span) -> bool:
     return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
-def _read(program: Program, span: Span) -> Iterator[Span]:
-    """The span, and those of the assignments and definitions that its value comes from."""
+def _dependencies(program: ParsedText, span: Span) -> Iterator[Span]:
+    """The span, and the spans of the assignments and definitions that its value depends on."""
     seen = {span}
     stack = [span]
     while stack:
         current = stack.pop()
         yield current
         for part in _parts(program, current):
-            found = _source(program, part)
-            if found is not None and found not in seen:
-                seen.add(found)
-                stack.append(found)
+            defining = _defining_span(program, part)
+            if defining is not None and defining not in seen:
+                seen.add(defining)
+                stack.append(defining)
 
 
-def _parts(program: Program, span: Span) -> Iterator[Name | Call]:
+def _parts(program: ParsedText, span: Span) -> Iterator[Name | CallExpr]:
     """The names and calls within a span."""
     roots: list[Expr] = [s.body if isinstance(s, Definition) else s.value for s in program.statements]
     for root in (*roots, *program.results):
         if root.span[0] <= span[1] and span[0] <= root.span[1]:
             for part in postorder(root):
-                if isinstance(part, (Name, Call)) and _within(part.span, span):
+                if isinstance(part, (Name, CallExpr)) and _within(part.span, span):
                     yield part
 
 
-def _source(program: Program, part: Name | Call) -> Span | None:
-    """The span of what a name stands for where it is read: the last assignment to it, or definition of it, before."""
+def _defining_span(program: ParsedText, part: Name | CallExpr) -> Span | None:
+    """The span of the last assignment or definition of a name before it is read; else None."""
     for statement in reversed(program.statements):
         if statement.span[1] > part.span[0]:
             continue
         match part, statement:
-            case Call(function=name), Definition() if statement.name == name:
+            case CallExpr(function=name), Definition() if statement.name == name:
                 return statement.body.span
             case Name(name=name), Assign() if name in [target.name for target in statement.targets]:
                 return statement.value.span

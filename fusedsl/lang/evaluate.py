@@ -1,4 +1,4 @@
-"""Evaluates syntax on a builder: expressions to nodes, statements to names, and every fault to its place."""
+"""Evaluator of texts: the syntax tree to graph nodes, with located errors."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from ..errors import ArgumentError, FusedslError, LimitError, UnknownNameError
 from ..ir import gathers, shapes
 from ..ir import graph as ir
 from ..ir.builder import GraphBuilder
-from ..ir.checks import explain, holds, require_size
+from ..ir.checks import explain, holds
 from ..ir.contraction import matmul
 from ..ir.types import BOOL, DTYPES
-from . import calls, functions
+from . import calls, parameter_kinds
 from .array_functions import matrix_transpose, positive
-from .error_cascade import independent
-from .faults import Enough, Faults
-from .frames import BROKEN, Broken, Frame, UserFunction, inside, place
+from .environment import ERROR_VALUE, Environment, ErrorValue, UserFunction, inline_trail, source_span
+from .error_cascade import root_causes
+from .faults import EvaluatorBase, TooManyErrors
 from .hints import value_hint
 from .syntax import (
-    Argument,
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallArgument,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
     Literal,
     Name,
-    Program,
+    ParsedText,
     Sequence,
     Slice,
     Subscript,
-    Unary,
+    UnaryOp,
     postorder,
 )
 
@@ -45,92 +45,90 @@ OPERATORS = {
     "**": "power", "&": "bitwise_and", "|": "bitwise_or", "^": "bitwise_xor", "<<": "left_shift", ">>": "right_shift",
     "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal", "==": "equal", "!=": "not_equal",
 }  # fmt: skip
-Visit = Generator[tuple[Any, Frame], Any, Any]
+Visit = Generator[tuple[Any, Environment], Any, Any]
 
 
-class Evaluator(Faults):
-    """Evaluates syntax on a builder.
+class TextEvaluator(EvaluatorBase):
+    """Evaluates a syntax tree on a builder.
 
-    Values are nodes, None, strings, dtypes, and tuples of them. Each `_visit` method is a generator that yields the
-    (expression, frame) whose value it needs next; `evaluate` drives them on a stack of its own, so that neither
-    long chains nor deep inlining recurse.
+    Values are nodes, None, strings, dtypes, and tuples of them. Each visit method is a generator that yields the
+    (expression, environment) whose value it needs next; `evaluate` runs them on an explicit stack, so that long chains
+    and deep inlining do not recurse.
     """
 
     def __init__(self, builder: GraphBuilder, text: str | None, limits: Limits):
-        super().__init__(builder, text)
-        self.limits = limits
+        super().__init__(builder, text, limits)
         self.operations = 0
-        self.defined: tuple[str, ...] = ()  # the functions of the text, wherever it defines them
 
     # -- statements
 
     def program(
         self,
-        program: Program,
+        program: ParsedText,
         constants: Mapping[str, Any],
         values: Mapping[str, ir.Node] | None = None,
     ) -> list[ir.Node]:
-        """The results of a whole text, for the builder's parameters, or for these values."""
+        """The results of a text, for the builder's parameters, or for these values."""
         given = {p.name: self.builder.parameter(k) for k, p in enumerate(self.builder.parameters)}
-        frame = Frame(given if values is None else dict(values))
-        frame.values.update((name, self._constant(value)) for name, value in constants.items())
-        return self.texts(program, frame)
+        env = Environment(given if values is None else dict(values))
+        env.values.update((name, self._constant(value)) for name, value in constants.items())
+        return self.texts(program, env)
 
     def _constant(self, value: Any) -> Any:
-        """What a literal of this value is."""
+        """The node or value of a literal."""
         if isinstance(value, tuple):
             return tuple(map(self._constant, value))
         return value if value is None or isinstance(value, str) else self.builder.literal(value)
 
-    def texts(self, program: Program, frame: Frame) -> list[ir.Node]:
-        """The results of a text that sees these names."""
+    def texts(self, program: ParsedText, env: Environment) -> list[ir.Node]:
+        """The results of a text in an environment; raises all errors of the text as one."""
         self.faults, self.defined = [], tuple(definition.name for definition in program.functions)
         results: list[ir.Node] = []
-        with suppress(Enough):
-            results = self._statements(program, frame)
+        with suppress(TooManyErrors):
+            results = self._statements(program, env)
         if self.faults:
             broken = (
                 explain(c, self.builder.extents) for c in self.builder.checks if not holds(c, self.builder.extents)
             )
-            self.faults += independent(self.text or "", list(broken), self.faults)
-            raise self.gathered()
+            self.faults += root_causes(self.text or "", list(broken), self.faults)
+            raise self.combined_error()
         return results
 
-    def _statements(self, program: Program, frame: Frame) -> list[ir.Node]:
-        """The results of the statements in order, with every fault gathered."""
+    def _statements(self, program: ParsedText, env: Environment) -> list[ir.Node]:
+        """The results of the statements in order; errors are recorded."""
         for statement in program.statements:
-            with self.gathering(frame, statement):
+            with self.recording_errors(env, statement):
                 if isinstance(statement, Definition):
-                    frame.functions = {**frame.functions, statement.name: self._define(statement, frame)}
+                    env.functions = {**env.functions, statement.name: self._define(statement, env)}
                 else:
-                    self._assign(statement, frame)
+                    self._assign(statement, env)
         results: list[ir.Node] = []
         for expression in program.results:
-            with self.gathering(frame, expression):
-                results += self._result(expression, frame)
+            with self.recording_errors(env, expression):
+                results += self._result(expression, env)
         return results
 
-    def _define(self, definition: Definition, frame: Frame) -> UserFunction:
-        """A function of the text, with the values that its free names have here."""
+    def _define(self, definition: Definition, env: Environment) -> UserFunction:
+        """A function definition, closed over the current values of its free names."""
         own = {p.name for p in definition.parameters}
         bound = {}
         for part in postorder(definition.body):
-            if isinstance(part, Call):
-                calls.check_known(self, part, frame)
+            if isinstance(part, CallExpr):
+                calls.check_known(self, part, env)
             if isinstance(part, Name) and part.name not in own and part.name not in bound:
-                if part.name not in frame.values and part.name not in DTYPES:
-                    raise self._unknown_value(part, frame)
-                if part.name in frame.values:
-                    bound[part.name] = frame.values[part.name]
-        defaults = {p.name: self.evaluate(p.default, frame) for p in definition.parameters if p.default is not None}
-        return UserFunction(definition, bound, frame.functions, defaults, self.text or "")
+                if part.name not in env.values and part.name not in DTYPES:
+                    raise self._unknown_value(part, env)
+                if part.name in env.values:
+                    bound[part.name] = env.values[part.name]
+        defaults = {p.name: self.evaluate(p.default, env) for p in definition.parameters if p.default is not None}
+        return UserFunction(definition, bound, env.functions, defaults, self.text or "")
 
-    def _assign(self, statement: Assign, frame: Frame) -> None:
-        value = self.evaluate(statement.value, frame)
-        if value is BROKEN:
-            raise Broken
+    def _assign(self, statement: Assign, env: Environment) -> None:
+        value = self.evaluate(statement.value, env)
+        if value is ERROR_VALUE:
+            raise ErrorValue
         if len(statement.targets) == 1:
-            frame.values[statement.targets[0].name] = value
+            env.values[statement.targets[0].name] = value
             return
         count = len(value) if isinstance(value, tuple) else 1
         if count != len(statement.targets):
@@ -141,28 +139,28 @@ class Evaluator(Faults):
                 caret=statement.value.span[0],
                 help="only a function with several results, or shape(x), fills several names",
             )
-        frame.values.update((target.name, part) for target, part in zip(statement.targets, value))
+        env.values.update((target.name, part) for target, part in zip(statement.targets, value))
 
-    def _result(self, expression: Expr, frame: Frame) -> list[ir.Node]:
-        value = self.evaluate(expression, frame)
-        if value is BROKEN:
-            raise Broken
+    def _result(self, expression: Expr, env: Environment) -> list[ir.Node]:
+        value = self.evaluate(expression, env)
+        if value is ERROR_VALUE:
+            raise ErrorValue
         parts = value if isinstance(value, tuple) else (value,)
         nodes = []
         for part in parts:
-            with self.at(frame, expression, expression.span[0], (expression,)):
+            with self.at(env, expression, expression.span[0], (expression,)):
                 if not isinstance(part, ir.Node):
-                    message = f"a result is an array or a number, not {functions.show_value(part)}"
+                    message = f"a result is an array or a number, not {parameter_kinds.show_value(part)}"
                     raise ArgumentError(message, code="argument.kind", help="return an expression of the arguments")
-                nodes.append(self._ranked(self.builder.strong(part)))
+                nodes.append(self.check_rank(self.builder.strong(part)))
         return nodes
 
     # -- expressions
 
-    def evaluate(self, expression: Expr, frame: Frame) -> Any:
-        """The value of an expression; BROKEN where faults are gathered and it has one."""
+    def evaluate(self, expression: Expr, env: Environment) -> Any:
+        """The value of an expression; ERROR_VALUE if it has an error and errors are recorded."""
         stack: list[Visit] = []
-        request: tuple[Any, Frame] | None = (expression, frame)
+        request: tuple[Any, Environment] | None = (expression, env)
         value: Any = None
         while True:
             if request is not None:
@@ -174,24 +172,24 @@ class Evaluator(Faults):
             except StopIteration as finished:
                 stack.pop()
                 value = finished.value
-            except Broken:
+            except ErrorValue:
                 stack.pop()
-                value = BROKEN
+                value = ERROR_VALUE
             except FusedslError as error:
                 if self.faults is None or isinstance(error, LimitError):
                     raise
-                self.gather(error)
+                self.record(error)
                 stack.pop()
-                value = BROKEN
+                value = ERROR_VALUE
             if not stack:
                 return value
 
-    def visit(self, node: Any, frame: Frame) -> Visit:
-        """What finds the value of one expression."""
-        return VISITS[type(node)](self, node, frame)
+    def visit(self, node: Any, env: Environment) -> Visit:
+        """The generator that evaluates one expression."""
+        return VISITS[type(node)](self, node, env)
 
-    def _count(self, node, frame: Frame) -> None:
-        self.operations += not isinstance(node, (Name, Literal, Argument))
+    def _count(self, node, env: Environment) -> None:
+        self.operations += not isinstance(node, (Name, Literal, CallArgument))
         if self.operations > self.limits.operations:
             raise self.fault(
                 LimitError(
@@ -199,62 +197,62 @@ class Evaluator(Faults):
                     code="limit.operations",
                     help="cut the text in two, or raise limits={'operations': ...}",
                 ),
-                frame,
+                env,
                 node,
             )
 
-    def _literal(self, node: Literal, frame: Frame) -> Visit:
+    def _literal(self, node: Literal, env: Environment) -> Visit:
         if isinstance(node.value, (int, float)):
             return self.builder.literal(node.value)
         return node.value
         yield  # a generator, as every visit
 
-    def _name(self, node: Name, frame: Frame) -> Visit:
-        if node.name in frame.values:
-            value = frame.values[node.name]
-            if value is BROKEN:
-                raise Broken
+    def _name(self, node: Name, env: Environment) -> Visit:
+        if node.name in env.values:
+            value = env.values[node.name]
+            if value is ERROR_VALUE:
+                raise ErrorValue
             return value
         if node.name in DTYPES:
             return DTYPES[node.name]
-        raise self._unknown_value(node, frame)
+        raise self._unknown_value(node, env)
         yield
 
-    def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
-        hint = value_hint(node.name, frame.values, frame.functions) or "pass it by name, or assign it first"
-        return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), frame, node)
+    def _unknown_value(self, node: Name, env: Environment) -> FusedslError:
+        hint = value_hint(node.name, env.values, env.functions) or "pass it by name, or assign it first"
+        return self.fault(UnknownNameError(f"nothing is called {node.name}", "name.value", help=hint), env, node)
 
-    def _sequence(self, node: Sequence, frame: Frame) -> Visit:
+    def _sequence(self, node: Sequence, env: Environment) -> Visit:
         values = []
         for item in node.items:
-            values.append((yield item, frame))
-        if any(value is BROKEN for value in values):
-            raise Broken
+            values.append((yield item, env))
+        if any(value is ERROR_VALUE for value in values):
+            raise ErrorValue
         return tuple(values)
 
-    def _unary(self, node: Unary, frame: Frame) -> Visit:
-        value = yield node.operand, frame
-        with self.at(frame, node, node.at, (node.operand,), own=False):
-            x = self._value(value, node.operand, frame, node.op)
+    def _unary(self, node: UnaryOp, env: Environment) -> Visit:
+        value = yield node.operand, env
+        with self.at(env, node, node.at, (node.operand,), own=False):
+            x = self._value(value, node.operand, env, node.op)
             if node.op == "+":
                 return positive(self.builder, x)
             if node.op == "not":
                 return self._logic(node.op, (x,))
             return self._elementwise({"-": "negative", "~": "bitwise_invert"}[node.op], x)
 
-    def _binary(self, node: Binary, frame: Frame) -> Visit:
-        left = yield node.left, frame
+    def _binary(self, node: BinaryOp, env: Environment) -> Visit:
+        left = yield node.left, env
         if node.op in ("and", "or") and _known(left) is (node.op == "or"):
             return left  # True or ..., False and ...
-        right = yield node.right, frame
+        right = yield node.right, env
         if node.op in ("and", "or") and _known(left) is not None:
             return right
-        with self.at(frame, node, node.at, (node.left, node.right), own=False):
+        with self.at(env, node, node.at, (node.left, node.right), own=False):
             operands = (
-                self._value(left, node.left, frame, node.op), self._value(right, node.right, frame, node.op)
+                self._value(left, node.left, env, node.op), self._value(right, node.right, env, node.op)
             )  # fmt: skip
             if node.op == "@":
-                return self._ranked(matmul(self.builder, *operands))
+                return self.check_rank(matmul(self.builder, *operands))
             if node.op in ("and", "or"):
                 return self._logic(node.op, operands)
             return self._elementwise(OPERATORS[node.op], *operands)
@@ -262,103 +260,91 @@ class Evaluator(Faults):
     def _logic(self, op: str, operands: tuple[ir.Node, ...]) -> ir.Node:
         for x in operands:
             if x.type.dtype is not BOOL:
-                raise functions.bool_hint(op, self.builder, x)
+                raise parameter_kinds.bool_hint(op, self.builder, x)
         return self._elementwise(f"logical_{op}", *operands)
 
-    def _compare(self, node: Compare, frame: Frame) -> Visit:
+    def _compare(self, node: Compare, env: Environment) -> Visit:
         result = None
-        left = yield node.operands[0], frame
+        left = yield node.operands[0], env
         for op, caret, k in zip(node.ops, node.ats, range(1, len(node.operands))):
-            right = yield node.operands[k], frame
+            right = yield node.operands[k], env
             if isinstance(left, str) and isinstance(right, str):
                 return self.builder.literal((left == right) is (op == "=="))
             pair = (node.operands[k - 1], node.operands[k])
-            with self.at(frame, node, caret, pair, own=False):
-                x, y = self._value(left, pair[0], frame, op), self._value(right, pair[1], frame, op)
-                found = self._elementwise(OPERATORS[op], x, y)
-                result = found if result is None else self._elementwise("logical_and", result, found)
+            with self.at(env, node, caret, pair, own=False):
+                x, y = self._value(left, pair[0], env, op), self._value(right, pair[1], env, op)
+                compared = self._elementwise(OPERATORS[op], x, y)
+                result = compared if result is None else self._elementwise("logical_and", result, compared)
             left = right
         return result
 
-    def _conditional(self, node: Conditional, frame: Frame) -> Visit:
-        condition = yield node.condition, frame
-        if condition is BROKEN:  # it may have been what decides which branch is built
-            raise Broken
+    def _conditional(self, node: Conditional, env: Environment) -> Visit:
+        condition = yield node.condition, env
+        if condition is ERROR_VALUE:  # it may decide which branch is built
+            raise ErrorValue
         known = _known(condition)
         if known is not None:
-            return (yield (node.then if known else node.otherwise), frame)
-        then = yield node.then, frame
-        otherwise = yield node.otherwise, frame
+            return (yield (node.then if known else node.otherwise), env)
+        then = yield node.then, env
+        otherwise = yield node.otherwise, env
         parts = (node.condition, node.then, node.otherwise)
-        with self.at(frame, node, node.at, parts, own=False):
-            values = [self._value(v, p, frame, "if") for v, p in zip((condition, then, otherwise), parts)]
+        with self.at(env, node, node.at, parts, own=False):
+            values = [self._value(v, p, env, "if") for v, p in zip((condition, then, otherwise), parts)]
             return self._elementwise("where", *values)
 
-    def _attribute(self, node: Attribute, frame: Frame) -> Visit:
-        value = yield node.value, frame
-        with self.at(frame, node, node.at, (node.value,), own=False):
-            x = self._value(value, node.value, frame, f".{node.name}")
+    def _attribute(self, node: Attribute, env: Environment) -> Visit:
+        value = yield node.value, env
+        with self.at(env, node, node.at, (node.value,), own=False):
+            x = self._value(value, node.value, env, f".{node.name}")
             if node.name == "T":
                 return shapes.transpose(self.builder, x)
             return matrix_transpose(self.builder, x)
 
-    def _subscript(self, node: Subscript, frame: Frame) -> Visit:
-        value = yield node.value, frame
+    def _subscript(self, node: Subscript, env: Environment) -> Visit:
+        value = yield node.value, env
         key: list[Any] = []
         for index in node.indices:
             if isinstance(index, Slice):
                 bounds = []
                 for part in (index.start, index.stop, index.step):
-                    bounds.append(None if part is None else calls.bound(self, (yield part, frame), part, frame))
+                    bounds.append(None if part is None else calls.bound(self, (yield part, env), part, env))
                 key.append(slice(*bounds))
             elif isinstance(index, Literal) and index.value is ...:
                 key.append(...)
             else:
-                key.append(calls.position(self, (yield index, frame), index, frame))
-        if value is BROKEN:
-            raise Broken
+                key.append(calls.position(self, (yield index, env), index, env))
+        if value is ERROR_VALUE:
+            raise ErrorValue
         if isinstance(value, tuple):
-            return calls.tuple_item(self, value, key, node, frame)
-        with self.at(frame, node, node.at, node.indices):
+            return calls.tuple_item(self, value, key, node, env)
+        with self.at(env, node, node.at, node.indices):
             sites = [
-                ir.Site(self.text, *place(frame, index, index.span[0]), inside(frame, node)) for index in node.indices
+                ir.Site(self.text, *source_span(env, index, index.span[0]), inline_trail(env, node))
+                for index in node.indices
             ]
-            x = self._value(value, node.value, frame, "[ ]")
-            return self._ranked(gathers.index(self.builder, x, tuple(key), sites))
+            x = self._value(value, node.value, env, "[ ]")
+            return self.check_rank(gathers.index(self.builder, x, tuple(key), sites))
 
-    def _call(self, node: Call, frame: Frame) -> Visit:
-        return (yield from calls.call(self, node, frame))
+    def _call(self, node: CallExpr, env: Environment) -> Visit:
+        return (yield from calls.call(self, node, env))
 
     # -- nodes
 
     def _elementwise(self, name: str, *operands: ir.Node) -> ir.Node:
-        return self._ranked(self.builder.elementwise(name, *operands))
+        return self.check_rank(self.builder.elementwise(name, *operands))
 
-    def _ranked(self, x: Any) -> Any:
-        """`x`, unless it has more axes than the limit, or more elements than any device can compute."""
-        if not isinstance(x, ir.Node):
-            return x
-        require_size(x.type, self.builder.extents)
-        if x.type.rank > self.limits.dimensions:
-            raise LimitError(
-                f"{x.type.rank} axes are more than {self.limits.dimensions}",
-                code="limit.dimensions",
-                help="reshape some axes into one",
-            )
-        return x
-
-    def _value(self, value: Any, expression: Expr, frame: Frame, op: str) -> ir.Node:
-        """An operand, which must be an array or a number."""
-        if value is BROKEN:
-            raise Broken
+    def _value(self, value: Any, expression: Expr, env: Environment, op: str) -> ir.Node:
+        """An operand as a node; ArgumentError if it is no array or number."""
+        if value is ERROR_VALUE:
+            raise ErrorValue
         try:
-            return functions.array(self.builder, op, value)
+            return parameter_kinds.array(self.builder, op, value)
         except ArgumentError as error:
-            raise self.fault(error, frame, expression) from None
+            raise self.fault(error, env, expression) from None
 
 
 def _known(value: Any) -> bool | None:
-    """The bool that a value is at build time, if it is one."""
+    """The value of a bool known at build time; else None."""
     if isinstance(value, bool):
         return value
     if isinstance(value, ir.Node) and value.op == "const" and value.type.dtype is BOOL:
@@ -366,15 +352,15 @@ def _known(value: Any) -> bool | None:
     return None
 
 
-VISITS: dict[type, Callable[[Evaluator, Any, Frame], Visit]] = {
-    Literal: Evaluator._literal,
-    Name: Evaluator._name,
-    Sequence: Evaluator._sequence,
-    Unary: Evaluator._unary,
-    Binary: Evaluator._binary,
-    Compare: Evaluator._compare,
-    Conditional: Evaluator._conditional,
-    Attribute: Evaluator._attribute,
-    Subscript: Evaluator._subscript,
-    Call: Evaluator._call,
+VISITS: dict[type, Callable[[TextEvaluator, Any, Environment], Visit]] = {
+    Literal: TextEvaluator._literal,
+    Name: TextEvaluator._name,
+    Sequence: TextEvaluator._sequence,
+    UnaryOp: TextEvaluator._unary,
+    BinaryOp: TextEvaluator._binary,
+    Compare: TextEvaluator._compare,
+    Conditional: TextEvaluator._conditional,
+    Attribute: TextEvaluator._attribute,
+    Subscript: TextEvaluator._subscript,
+    CallExpr: TextEvaluator._call,
 }

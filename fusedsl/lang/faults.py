@@ -1,4 +1,4 @@
-"""The faults of a text: the place that each belongs to, and how several of one text are gathered."""
+"""Error location and recovery: the source span of each error, and several errors of one text as one."""
 
 from __future__ import annotations
 
@@ -7,120 +7,148 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..config import Limits
 from ..errors import FusedslError, LimitError
 from ..ir.builder import GraphBuilder
-from ..ir.graph import Site
-from .frames import BROKEN, Broken, Frame, find_literal, inside, place, plain_name
+from ..ir.checks import require_size
+from ..ir.graph import Node, Site
+from .environment import ERROR_VALUE, Environment, ErrorValue, find_literal, inline_trail, operand_name, source_span
 from .syntax import Assign, Definition, Sequence
 
-MOST_FAULTS = 16  # of one text: each may search all names for the one that was meant
+MOST_FAULTS = 16  # errors of one text: each may search all names for a suggestion
 
 
-class Enough(Exception):
-    """The text has more faults than anyone wants to read."""
+class TooManyErrors(Exception):
+    """The text has MOST_FAULTS errors: evaluation stops."""
 
 
 def _item(expression: Any, item: int | None) -> Any:
-    """An item of a sequence that the text spells out, else the whole."""
+    """The expression of an item, if the sequence is written out in the text; else the whole expression."""
     spelled = isinstance(expression, Sequence) and item is not None and item < len(expression.items)
     return expression.items[item] if spelled else expression
 
 
 class Faults:
-    """What an evaluation of syntax on a builder knows of places."""
+    """Error locations of an evaluation on a builder."""
 
     def __init__(self, builder: GraphBuilder, text: str | None):
         self.builder = builder
         self.text = text
-        self.outside = Site()  # where a call from Python stands
-        self.faults: list[FusedslError] | None = None  # of a text, gathered; None: the first one ends the evaluation
+        self.python_site = Site()  # the location of a call from Python
+        self.faults: list[FusedslError] | None = None  # recorded errors; None: the first error ends the evaluation
 
     @contextmanager
-    def at(self, frame: Frame, node: Any, caret: int, operands: tuple = (), own: bool = True):
-        """What is built inside belongs to `node`: checks remember the place, and faults are given it.
+    def at(self, env: Environment, node: Any, caret: int, operands: tuple = (), own: bool = True):
+        """Attribute the checks and errors of this block to `node`.
 
-        Faults name an operand (and an item of it); with `own` they point at that operand, else at the caret.
+        An error that names an operand (and an item of it) points at that operand if `own`, else at the caret.
         """
-        span, at = place(frame, node, caret)
-        within = inside(frame, node)
-        self.builder.site = self.outside if span is None else Site(self.text, span, at, within)
-        self.builder.find_site = partial(self._site_of, self.builder.site, frame, operands)
-        self.builder.names = tuple(plain_name(frame, o) for o in operands)
+        span, at = source_span(env, node, caret)
+        within = inline_trail(env, node)
+        self.builder.site = self.python_site if span is None else Site(self.text, span, at, within)
+        self.builder.find_site = partial(self._site_of, self.builder.site, env, operands)
+        self.builder.names = tuple(operand_name(env, o) for o in operands)
         try:
             yield
         except FusedslError as error:
-            if self.text is not None and error.text not in (None, self.text):  # drawn already, in a text inside
+            if self.text is not None and error.text not in (None, self.text):  # located already, in a nested text
                 raise
             k = getattr(error, "operand", None)
             if k is not None and (own or k < 0):
-                error.span, error.caret = self._operand_place(error, k, frame, operands, (span, at))
+                error.span, error.caret = self._operand_span(error, k, env, operands, (span, at))
                 error.operand = None  # type: ignore[attr-defined]
             elif error.span is None:
                 error.span, error.caret = span, at
             error.inside = error.inside or within
             raise
 
-    def _site_of(self, otherwise: Site, frame: Frame, operands: tuple, k: int, item: int | None) -> Site:
-        """Where an operand (or an item of it) stands, where the operation itself stands `otherwise`."""
+    def _site_of(self, otherwise: Site, env: Environment, operands: tuple, k: int, item: int | None) -> Site:
+        """The site of an operand (or an item of it); `otherwise`, the operation's site, if the operand has none."""
         if k >= len(operands) or operands[k] is None:
             return otherwise
-        span, at = place(frame, expression := _item(operands[k], item), expression.span[0])
+        span, at = source_span(env, expression := _item(operands[k], item), expression.span[0])
         return otherwise if span is None else replace(otherwise, span=span, caret=at)
 
-    def _operand_place(self, error, k: int, frame: Frame, operands: tuple, otherwise):
+    def _operand_span(self, error, k: int, env: Environment, operands: tuple, otherwise):
         if k < 0:
-            at: Frame | None = frame
-            while at is not None:  # the literal may be an argument of the call that is inlined here
+            at: Environment | None = env
+            while at is not None:  # the literal may be an argument of the inlined call
                 literal = find_literal(operands, getattr(error, "value", None))
                 if literal is not None:
-                    return place(at, literal, literal.span[0])
+                    return source_span(at, literal, literal.span[0])
                 operands, at = tuple(at.arguments.values()), at.parent
             return otherwise
         if k >= len(operands) or operands[k] is None:
             return otherwise
         expression = _item(operands[k], getattr(error, "item", None))
-        return place(frame, expression, expression.span[0])
+        return source_span(env, expression, expression.span[0])
 
-    def fault(self, error: FusedslError, frame: Frame, node, caret: int | None = None) -> FusedslError:
-        """The error, placed at a node of the text."""
-        error.inside = inside(frame, node)
-        error.span, error.caret = place(frame, node, node.span[0] if caret is None else caret)
+    def fault(self, error: FusedslError, env: Environment, node, caret: int | None = None) -> FusedslError:
+        """The error, located at a node of the text."""
+        error.inside = inline_trail(env, node)
+        error.span, error.caret = source_span(env, node, node.span[0] if caret is None else caret)
         return error
 
-    def gather(self, error: FusedslError) -> None:
+    def record(self, error: FusedslError) -> None:
         assert self.faults is not None
         self.faults.append(error)
         if len(self.faults) == MOST_FAULTS:
-            raise Enough
+            raise TooManyErrors
 
-    def gathered(self) -> FusedslError:
-        """The first fault of the text, with the others: one for each place and each cause."""
+    def combined_error(self) -> FusedslError:
+        """The first error of the text, with the others in `.others`, deduplicated by location and by cause."""
         assert self.faults
         ordered = sorted(self.faults, key=lambda error: error.caret or 0)
-        places, causes, kept = set(), set(), []
+        locations, causes, errors = set(), set(), []
         for error in ordered:
             error.text = error.text or self.text
-            if (error.span, error.caret) not in places and (error.message, error.inside) not in causes:
-                kept.append(error)
-            places.add((error.span, error.caret))
+            if (error.span, error.caret) not in locations and (error.message, error.inside) not in causes:
+                errors.append(error)
+            locations.add((error.span, error.caret))
             causes.update([(error.message, error.inside)] if error.inside else [])
-        kept[0].others = tuple(kept[1:])
-        return kept[0]
+        errors[0].others = tuple(errors[1:])
+        return errors[0]
 
     @contextmanager
-    def gathering(self, frame: Frame, statement):
-        """Keep a statement's fault, and mark what it would have assigned, so that the others are still examined."""
+    def recording_errors(self, env: Environment, statement):
+        """Record a statement's error, and set its targets to ERROR_VALUE, so that evaluation can continue."""
         try:
             yield
             return
-        except Broken:
+        except ErrorValue:
             pass
         except LimitError as error:
             error.text = error.text or self.text
             raise
         except FusedslError as error:
-            self.gather(error)
+            self.record(error)
         if isinstance(statement, Assign):
-            frame.values.update((target.name, BROKEN) for target in statement.targets)
+            env.values.update((target.name, ERROR_VALUE) for target in statement.targets)
         elif isinstance(statement, Definition):
-            frame.functions = {**frame.functions, statement.name: BROKEN}
+            env.functions = {**env.functions, statement.name: ERROR_VALUE}
+
+
+class EvaluatorBase(Faults):
+    """The evaluator as calls see it: it evaluates an argument, and checks the rank of a result."""
+
+    def __init__(self, builder: GraphBuilder, text: str | None, limits: Limits):
+        super().__init__(builder, text)
+        self.limits = limits
+        self.defined: tuple[str, ...] = ()  # the functions of the text, above or below the call
+
+    def evaluate(self, expression: Any, env: Environment) -> Any:
+        """The value of an expression."""
+        raise NotImplementedError
+
+    def check_rank(self, x: Any) -> Any:
+        """`x`; LimitError if it has more axes than the limit, or more elements than any device can compute."""
+        if not isinstance(x, Node):
+            return x
+        require_size(x.type, self.builder.extents)
+        if x.type.rank > self.limits.dimensions:
+            raise LimitError(
+                f"{x.type.rank} axes are more than {self.limits.dimensions}",
+                code="limit.dimensions",
+                help="reshape some axes into one",
+            )
+        return x

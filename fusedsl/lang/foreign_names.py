@@ -1,11 +1,11 @@
-"""Names of NumPy, torch and others, of functions and keywords, that the language says otherwise: what to write."""
+"""Foreign names: functions and keywords of NumPy, torch, FlashAttention and others, with the equivalent to write."""
 
 from __future__ import annotations
 
-from .outside import HELP
+from .unavailable import HELP
 
-# Name → a text that says it.
-FORMS = {
+# Function → an equivalent text.
+EQUIVALENTS = {
     # activations
     "swish": "silu(x)",
     "expit": "sigmoid(x)",
@@ -149,7 +149,7 @@ FORMS = {
     "len": "size(x, 0)",
     "range": "arange(n)",
     "sorted": "sort(x)",
-    # arrays from nothing
+    # array creation
     "empty": "zeros(shape)",
     "empty_like": "zeros_like(x)",
     "identity": "eye(n)",
@@ -162,7 +162,7 @@ FORMS = {
     "randn_like": "normal(seed, x)",
     "randint": "int64(floor(uniform(seed, shape) * n))",
     "bernoulli": "uniform(seed, x) < p",
-    # later, and by other means until then
+    # planned functions, with a replacement until then
     "median": "s = sort(reshape(x, -1)); (s[(size(x) - 1) // 2] + s[size(x) // 2]) / 2",
     "percentile": (
         "s = sort(reshape(x, -1)); t = (q / 100) * (size(x) - 1); k = int64(t); "
@@ -182,8 +182,8 @@ FORMS = {
     "convolve": "w[0] * x[1:] + w[1] * x[:-1]",
 }
 
-# Where no single text says it.
-WORDS = {
+# Function → help, if no single text is equivalent.
+HELP_TEXTS = {
     **dict.fromkeys(
         ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
         "convolutions are not there: call the library, and fuse what surrounds it; of few taps, add shifted slices",
@@ -200,7 +200,7 @@ WORDS = {
     "cross": "write its components, a[..., 1] * b[..., 2] - a[..., 2] * b[..., 1] and so on",
 }
 
-# Keywords of torch's, FlashAttention's and vLLM's attention → what a call of ours says instead.
+# Keywords of attention in torch, FlashAttention and vLLM → help.
 ATTENTION = {
     **dict.fromkeys(("causal", "is_causal"), "write mask='j <= i'"),
     **dict.fromkeys(("window", "sliding_window"), "write mask='(j <= i) & (j > i - w)', w=..."),
@@ -237,14 +237,14 @@ ATTENTION = {
     "enable_gqa": "leave it out: where k and v have fewer heads than q, they are shared by themselves",
 }
 
-# What flex attention calls the place of a pair → what the texts of score and mask do.
-PLACES = {"batch": "b", "batch_idx": "b", "head": "h", "head_idx": "h", "q_idx": "i", "k_idx": "j", "kv_idx": "j"}
+# Index names of FlexAttention → those of score and mask texts.
+PAIR_INDICES = {"batch": "b", "batch_idx": "b", "head": "h", "head_idx": "h", "q_idx": "i", "k_idx": "j", "kv_idx": "j"}
 
 
-def form(name: str) -> str | None:
-    """What to write in place of another library's function of this name; None where there is nothing to say.
+def equivalent(name: str) -> str | None:
+    """The help for another library's function of this name; None if there is none.
 
-    >>> form("ravel")
+    >>> equivalent("ravel")
     'write reshape(x, -1)'
     """
-    return f"write {FORMS[name]}" if name in FORMS else WORDS.get(name) or HELP.get(name)
+    return f"write {EQUIVALENTS[name]}" if name in EQUIVALENTS else HELP_TEXTS.get(name) or HELP.get(name)

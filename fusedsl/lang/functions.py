@@ -1,4 +1,4 @@
-"""The functions that a text may call: their signatures, their other names, and what each builds."""
+"""Built-in functions of the language: signatures, aliases, and the builder of each."""
 
 from __future__ import annotations
 
@@ -7,52 +7,46 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError, DTypeError, FusedslError, ShapeError
+from ..errors import ArgumentError, FusedslError, ShapeError
 from ..ir.builder import GraphBuilder, fail
-from ..ir.dims import Dim, expression
-from ..ir.graph import Node, value_of, walk
+from ..ir.graph import Node
 from ..ir.ops import OPS
-from ..ir.types import BOOL, DTYPES, DType
+from .parameter_kinds import KINDS
 
 REQUIRED = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """A parameter of a function. `kind` says what it takes (see KINDS); a `named` one is given by keyword only, one of
-    `many` takes all positional arguments that are left."""
+class ParameterSpec:
+    """A parameter of a function."""
 
     name: str
-    kind: str
+    kind: str  # a key of KINDS
     default: Any = REQUIRED
-    named: bool = False
-    many: bool = False
+    named: bool = False  # keyword-only
+    many: bool = False  # variadic: takes all remaining positional arguments
 
 
 @dataclass(frozen=True)
-class Function:
-    """A callable name. `build(builder, *values)` takes one value for each parameter.
-
-    `blame` is the parameter that the checks of a call point at; None points at the function's name. `about` says in a
-    line what it computes.
-    """
+class FunctionSpec:
+    """A built-in function."""
 
     name: str
-    parameters: tuple[Parameter, ...]
-    build: Callable[..., Any]
-    blame: int | None = None
-    about: str = ""
+    parameters: tuple[ParameterSpec, ...]
+    build: Callable[..., Any]  # (builder, one value for each parameter) → result
+    blame: int | None = None  # the parameter that checks of a call point at; None: the function's name
+    about: str = ""  # one line for the reference
 
 
-def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> Function:
-    """The function whose signature is that of `build`, without the builder."""
+def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -> FunctionSpec:
+    """The spec of a function, from the signature of `build` without the builder."""
     signature = list(inspect.signature(build).parameters.values())[1:]
-    found = []
+    parameters = []
     for p in signature:
         name = p.name.rstrip("_")
         kind = kinds.get(name, KIND_OF.get(name, "array"))
-        found.append(Parameter(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
-    places = [p.name for p in found]
+        parameters.append(ParameterSpec(name, kind, p.default, p.kind is p.KEYWORD_ONLY, p.kind is p.VAR_POSITIONAL))
+    names = [p.name for p in parameters]
 
     def call(b: GraphBuilder, *values):
         given = [(v, p) for v, p in zip(values, signature) if p.kind is not p.KEYWORD_ONLY]
@@ -61,10 +55,12 @@ def _from_python(build: Callable, blame: str | None, kinds: Mapping[str, str]) -
         return build(b, *positional, **named)
 
     about = (inspect.getdoc(build) or "").partition("\n")[0]
-    return Function(build.__name__.rstrip("_"), tuple(found), call, places.index(blame) if blame else None, about)
+    return FunctionSpec(
+        build.__name__.rstrip("_"), tuple(parameters), call, names.index(blame) if blame else None, about
+    )
 
 
-# What a parameter takes, where its function does not say otherwise.
+# Default kinds of parameters by name.
 KIND_OF = {
     "axis": "axes",
     "axes": "axes",
@@ -76,24 +72,24 @@ KIND_OF = {
 }
 
 
-def _elementwise(name: str) -> Function:
+def _elementwise(name: str) -> FunctionSpec:
     op = OPS[name]
     names = ("condition", "x", "y") if op.rule == "where" else ("x", "y", "z")
-    parameters = tuple(Parameter(names[k], "array") for k in range(op.arity))
+    parameters = tuple(ParameterSpec(names[k], "array") for k in range(op.arity))
     symbols = [op.symbol, "x"] if op.arity == 1 else ["x", op.symbol, "y"]
     about = op.formula or ("" if len(op.symbol or "  ") == 1 and op.arity == 1 else " ").join(map(str, symbols))
-    return Function(name, parameters, lambda b, *values: b.elementwise(name, *values), about=about)
+    return FunctionSpec(name, parameters, lambda b, *values: b.elementwise(name, *values), about=about)
 
 
-TABLE: dict[str, Function] = {name: _elementwise(name) for name, op in OPS.items() if not op.internal}
+TABLE: dict[str, FunctionSpec] = {name: _elementwise(name) for name, op in OPS.items() if not op.internal}
 
 
 def function(blame: str | None = None, **kinds: str):
-    """Put a function of array_functions.py into the table, under its own name less a trailing `_`."""
+    """Register a function under its name without a trailing `_`; `kinds` are those of its parameters."""
 
     def put(build: Callable) -> Callable:
-        made = _from_python(build, blame, kinds)
-        TABLE[made.name] = made
+        spec = _from_python(build, blame, kinds)
+        TABLE[spec.name] = spec
         return build
 
     return put
@@ -108,16 +104,16 @@ ALIASES = {
     "concatenate": "concat",
 }  # fmt: skip
 
-# Known, named, and not there yet.
-LATER = {
+# Planned functions, refused by name.
+PLANNED = {
     "sorting": "median percentile quantile unique nonzero searchsorted",
     "scatter": "scatter scatter_add scatter_reduce index_add put_along_axis",
 }
-UNSUPPORTED = {name: family for family, names in LATER.items() for name in names.split()}
+UNSUPPORTED = {name: family for family, names in PLANNED.items() for name in names.split()}
 
 
-def lookup(name: str) -> Function | None:
-    """The function of this name or alias, if the table has it."""
+def lookup(name: str) -> FunctionSpec | None:
+    """The built-in function of this name or alias; None if there is none."""
     from . import (  # noqa: F401
         array_functions,
         contraction_functions,
@@ -134,237 +130,30 @@ def lookup(name: str) -> Function | None:
 
 
 def known_names() -> set[str]:
-    """Every name that a text may call, for suggestions."""
+    """All names of built-in functions, for suggestions."""
     lookup("")
     return {name for name in (*TABLE, *ALIASES) if not name.startswith("_")}
 
 
-# -- what each kind of parameter takes. A value is a Node, None, a bool of Python, a string, a DType, or a tuple.
+def call(b: GraphBuilder, f: FunctionSpec, values: list[Any]) -> Any:
+    """Build a call. An error has the number of its parameter (`operand`) and of the tuple's part (`item`)."""
+    return f.build(b, *convert_arguments(b, f, values))
 
 
-def dim_of(x: Any) -> Dim | None:
-    """The extent that a value stands for: a literal integer, or arithmetic on sizes; else None."""
-    if isinstance(x, int) and not isinstance(x, bool):
-        return x
-    if not isinstance(x, Node):
-        return None
-    known: dict[Node, Dim | None] = {}
-    stack = [x]
-    while stack:
-        top = stack[-1]
-        missing = [a for a in top.args if a not in known] if top.op in DIM_OPERATIONS else []
-        if missing:
-            stack += missing
-        else:
-            known[stack.pop()] = _one_dim(top, known)
-    return known[x]
-
-
-def _one_dim(x: Node, known: Mapping[Node, Dim | None]) -> Dim | None:
-    """`dim_of` a node, where those of its arguments are known."""
-    if x.type.shape or x.type.dtype.kind != "i" or not x.type.weak:
-        return None
-    if x.op == "const":
-        return int(value_of(x))
-    if x.op == "size":
-        return x.attr
-    if x.op not in DIM_OPERATIONS:
-        return None
-    parts = [known[a] for a in x.args]
-    if any(part is None for part in parts):
-        return None
-    return expression(DIM_OPERATIONS[x.op], *([0, *parts] if x.op == "negative" else parts))
-
-
-DIM_OPERATIONS = {
-    "negative": "-",
-    "add": "+",
-    "subtract": "-",
-    "multiply": "*",
-    "floor_divide": "//",
-    "remainder": "%",
-    "maximum": "max",
-    "minimum": "min",
-}
-
-
-def _malformed(what: str, wanted: str, value: Any, help: str | None = None) -> ArgumentError:
-    return ArgumentError(f"{what} takes {wanted}, not {show_value(value)}", code="argument.kind", help=help)
-
-
-CONSTANT = "it shapes the kernel: an integer of the text, an argument, constants={...}, or arithmetic on size(x, axis)"
-
-
-def not_constant(error: ArgumentError, value: Any) -> ArgumentError:
-    """The error for a value that must be known before a kernel is made. It knows the arguments that the value is made
-    of alone (`shaped_by`): a call may take theirs for constants.
-    """
-    found = [n for n in walk([value]) if n.op in ("param", "scalar")] if isinstance(value, Node) else []
-    if not any(n.type.dtype.kind == "f" for n in found):
-        error.shaped_by = tuple(n.attr for n in found)  # type: ignore[attr-defined]
-    return error
-
-
-def show_value(value: Any) -> str:
-    """A value as an error names it."""
-    if isinstance(value, Node):
-        if value.op == "const":
-            return str(value_of(value))
-        if value.type.shape or not value.type.weak:
-            return f"an array of {value.type.dtype}"
-        return {"i": "an integer", "b": "a bool", "f": "a float"}[value.type.dtype.kind] + " known only at run time"
-    if isinstance(value, tuple):
-        return "several values"
-    return repr(value)
-
-
-def array(b: GraphBuilder, name: str, value: Any) -> Node:
-    if not isinstance(value, Node):
-        forms = {DType: "cast with astype(x, dtype)", tuple: "take one of them, e.g. [0], or join them: stack([x, y])"}
-        forms[type(None)] = "None is what an argument is that is not given; write a number"
-        help = "pass the numbers as an array, by name" if name == "indices" else forms.get(type(value))
-        if isinstance(value, str):
-            help = "arrays go by position, without quotes; strings only choose"
-        raise _malformed(name, "an array or a number", value, help)
-    return value
-
-
-def optional(b: GraphBuilder, name: str, value: Any) -> Node | None:
-    return None if value is None else array(b, name, value)
-
-
-def flag(b: GraphBuilder, name: str, value: Any) -> bool:
-    if isinstance(value, Node) and value.op == "const" and value.type.dtype is BOOL:
-        return bool(value_of(value))
-    if isinstance(value, bool):
-        return value
-    raise not_constant(_malformed(name, "True or False", value, "write True or False: it shapes the kernel"), value)
-
-
-def integer(b: GraphBuilder, name: str, value: Any) -> int:
-    found = dim_of(value)
-    if not isinstance(found, int):
-        raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
-    return found
-
-
-def extent(b: GraphBuilder, name: str, value: Any) -> Dim:
-    found = dim_of(value)
-    if found is None:
-        raise not_constant(_malformed(name, "an integer", value, CONSTANT), value)
-    return found
-
-
-def optional_extent(b: GraphBuilder, name: str, value: Any) -> Dim | None:
-    return None if value is None else extent(b, name, value)
-
-
-def axes(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...] | None:
-    if value is None:
-        return None
-    if isinstance(value, tuple):
-        return tuple(_item(k, integer, b, name, v) for k, v in enumerate(value))
-    return integer(b, name, value)
-
-
-def places(b: GraphBuilder, name: str, value: Any) -> int | tuple[int, ...]:
-    found = axes(b, name, value)
-    if found is None:
-        raise _malformed(name, "an integer or a tuple of them", value)
-    return found
-
-
-def axis(b: GraphBuilder, name: str, value: Any) -> int | None:
-    return None if value is None else integer(b, name, value)
-
-
-def shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...]:
-    if isinstance(value, tuple):
-        return tuple(_item(k, extent, b, name, v) for k, v in enumerate(value))
-    return (extent(b, name, value),)
-
-
-def optional_shape(b: GraphBuilder, name: str, value: Any) -> tuple[Dim, ...] | None:
-    return None if value is None else shape(b, name, value)
-
-
-def _item(k: int, convert: Callable, b: GraphBuilder, name: str, value: Any):
-    """A part of a tuple; a fault in it remembers which."""
-    try:
-        return convert(b, name, value)
-    except FusedslError as error:
-        error.item = k  # type: ignore[attr-defined]
-        raise
-
-
-def dtype(b: GraphBuilder, name: str, value: Any) -> DType:
-    if isinstance(value, DType):
-        return value
-    if isinstance(value, str):
-        if value in DTYPES:
-            return DTYPES[value]
-        from .hints import dtype_hint
-
-        help = dtype_hint(value) or f"the dtypes are {', '.join(DTYPES)}"
-        raise ArgumentError(f"{value!r} is not a dtype", code="argument.dtype", help=help)
-    raise _malformed(name, "a dtype", value, f"one of {', '.join(DTYPES)}")
-
-
-def optional_dtype(b: GraphBuilder, name: str, value: Any) -> DType | None:
-    return None if value is None else dtype(b, name, value)
-
-
-def arrays(b: GraphBuilder, name: str, value: Any) -> tuple[Node, ...]:
-    if not isinstance(value, tuple):
-        raise _malformed(name, "a list of arrays", value, "write [x, y]")
-    return tuple(_item(k, array, b, name, v) for k, v in enumerate(value))
-
-
-def anything(b: GraphBuilder, name: str, value: Any) -> Any:
-    return value
-
-
-KINDS: dict[str, Callable[[GraphBuilder, str, Any], Any]] = {
-    "array": array,
-    "array | None": optional,
-    "flag": flag,
-    "int": integer,
-    "extent": extent,
-    "extent | None": optional_extent,
-    "axis": axis,
-    "axes": axes,
-    "shape": shape,
-    "shape | None": optional_shape,
-    "dtype": dtype,
-    "dtype | None": optional_dtype,
-    "places": places,
-    "plain axis": axis,
-    "arrays": arrays,
-    "extents": shape,
-    "any": anything,
-}
-
-
-def call(b: GraphBuilder, f: Function, values: list[Any]) -> Any:
-    """Build a call. A fault knows the parameter it lies in (`operand`) and the part of a tuple (`item`)."""
-    return f.build(b, *converted(b, f, values))
-
-
-def converted(b: GraphBuilder, f: Function, values: list[Any]) -> list[Any]:
-    """The values as the function takes them, of the right kind and with axes that the first one has."""
+def convert_arguments(b: GraphBuilder, f: FunctionSpec, values: list[Any]) -> list[Any]:
+    """The argument values, converted to the parameters' kinds; axes are checked against the first array."""
     ready = []
     for k, (parameter, value) in enumerate(zip(f.parameters, values)):
         try:
             ready.append(value if value is parameter.default else KINDS[parameter.kind](b, parameter.name, value))
         except FusedslError as error:
             raise fail(error, k) from None
-    _settle_axes(b, f, ready)
+    _check_axes(b, f, ready)
     return ready
 
 
-def _settle_axes(b: GraphBuilder, f: Function, values: list[Any]) -> None:
-    """An axis that the first array does not have, or has twice, is a fault of that axis; 0 and -1 of a number, which
-    NumPy's numbers have, are all there is: None."""
+def _check_axes(b: GraphBuilder, f: FunctionSpec, values: list[Any]) -> None:
+    """Check axes against the first array's rank; for a 0-d array, axes 0 and -1 mean all axes (None), as in NumPy."""
     for k, parameter in enumerate(f.parameters):
         named = parameter.kind in ("axis", "axes") or (parameter.kind == "int" and parameter.name.startswith("axis"))
         if not named or values[k] is None or not isinstance(values[0], Node):
@@ -389,13 +178,3 @@ def _axis_fault(b: GraphBuilder, x: Node, a: int, rank: int, before: tuple[int, 
     if a % rank in [other % rank for other in before]:
         return ArgumentError(f"axis {a} is given twice", code="argument.axis", help="name each axis once")
     return None
-
-
-def bool_hint(symbol: str, b: GraphBuilder, x: Node) -> DTypeError:
-    """`and`, `or` and `not` on numbers."""
-    instead = {"and": "& or logical_and", "or": "| or logical_or", "not": "~ or logical_not"}[symbol]
-    return DTypeError(
-        f"{symbol} needs bools, not {b.describe(x.type)}",
-        code="dtype.logic",
-        help=f"compare first, e.g. x != 0; for integers and truth values use {instead}",
-    )

@@ -1,4 +1,4 @@
-"""What was probably meant by a name that nothing defines: a function, a value, a keyword or a dtype."""
+"""Hints for unknown names: suggestions for functions, methods, values, keywords and dtypes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 from ..errors import suggest
 from ..ir.types import DTYPES
 from . import functions, prelude
-from .foreign_names import form
-from .outside import outside
+from .foreign_names import equivalent
+from .unavailable import unavailable_help
 
-# The form to use for methods and attributes of arrays, where it is more than the function's call. {rest:...} are the
-# method's arguments, or what follows the colon; {shape:...} are they as one tuple.
+# Replacements for methods and attributes of arrays that are not just a function call. {rest:...}: the method's
+# arguments, or the text after the colon if there are none; {shape:...}: the same as one tuple.
 METHODS = {
     "double": "float64({x})",
     "half": "float16({x})",
@@ -48,7 +48,7 @@ METHODS = {
     "numpy": "{x}, and call .numpy() on the result",
 }
 
-# The values that have names, by what they may be taken for.
+# Named values, by lower-case spelling.
 LITERALS = {name.lower(): name for name in ("None", "True", "False", "inf", "nan", "pi")}
 LITERALS |= {"null": "None", "infinity": "inf"}
 
@@ -89,26 +89,26 @@ KEYWORDS = {
 }
 
 
-class Given(str):
-    """Arguments as a form shows them: what its format spec names where there are none."""
+class TemplateArgument(str):
+    """Arguments in a replacement template: formats as its format spec if there are none."""
 
     def __format__(self, default: str) -> str:
         return str(self) or default
 
 
 def function_hint(name: str, known: Iterable[str] = ()) -> str | None:
-    """The help for a call of `name`, where `known` are the functions of the text."""
+    """The help for a call of an unknown function, given the functions of the text."""
     if name in known:
         return f"define {name} above: a function is called below its definition, and not by itself"
-    if (known_form := form(name)) is not None:
+    if (known_form := equivalent(name)) is not None:
         return known_form
     if name in METHODS:
-        return f"write {METHODS[name].format(x='x', rest=Given(), shape=Given())}"
-    if name.endswith("_") and (is_function(name[:-1]) or form(name[:-1])):
-        return form(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
+        return f"write {METHODS[name].format(x='x', rest=TemplateArgument(), shape=TemplateArgument())}"
+    if name.endswith("_") and (is_function(name[:-1]) or equivalent(name[:-1])):
+        return equivalent(name[:-1]) or f"write {name[:-1]}: nothing is written in place, but by out="
     if hasattr(builtins, name):
         return "Python's own functions are not there: a text computes with arrays"
-    if (elsewhere := outside(name)) is not None:
+    if (elsewhere := unavailable_help(name)) is not None:
         return elsewhere
     near = suggest(name, {*known, *functions.known_names(), *prelude.names(), "attention"})
     return f"did you mean {near}?" if near else None
@@ -118,17 +118,18 @@ def method_hint(name: str, operand: str, arguments: Sequence[str]) -> str | None
     """The help for `operand.name(arguments)`, or for the attribute alone."""
     if name in METHODS:
         tupled = f"({', '.join(arguments)})" if len(arguments) > 1 else "".join(arguments)
-        return f"write {METHODS[name].format(x=operand, rest=Given(', '.join(arguments)), shape=Given(tupled))}"
+        rest, shape = TemplateArgument(", ".join(arguments)), TemplateArgument(tupled)
+        return f"write {METHODS[name].format(x=operand, rest=rest, shape=shape)}"
     if is_function(name):
         return f"write {_call(name, operand, list(arguments))}"
-    if (known_form := form(name)) is not None:
+    if (known_form := equivalent(name)) is not None:
         return re.sub(r"\bx\b", lambda _: operand, known_form)
     near = suggest(name, {*functions.known_names(), *prelude.names()})
     return f"did you mean {near}({operand})?" if near else None
 
 
 def _call(name: str, operand: str, arguments: list[str]) -> str:
-    """A method's call as the function's: what it takes by keyword only is named, a spread shape is one tuple."""
+    """A method call as a function call: keyword-only arguments get their names, a spread shape becomes one tuple."""
     function = functions.lookup(name)
     parameters = function.parameters[1:] if function is not None else ()
     takes_tuple = parameters and parameters[0].kind in ("shape", "axes", "places", "extents")
@@ -141,7 +142,7 @@ def _call(name: str, operand: str, arguments: list[str]) -> str:
 
 
 def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str | None:
-    """The help for a value `name`, among the `values` that there are and the `own` functions of the text."""
+    """The help for an unknown value, given the `values` and the `own` functions of the text."""
     if name in DTYPES:
         return f"{name} is a dtype: cast with {name}(x)"
     if is_function(name) or name in own:
@@ -159,7 +160,7 @@ def value_hint(name: str, values: Iterable[str], own: Iterable[str] = ()) -> str
 
 
 def keyword_hint(keyword: str, names: Iterable[str]) -> str | None:
-    """The help for an argument `keyword` of a function whose parameters have these names."""
+    """The help for an unknown keyword of a function with these parameters."""
     names = tuple(names)
     if keyword == "out":
         return "give out= to the call of the kernel"
@@ -169,7 +170,7 @@ def keyword_hint(keyword: str, names: Iterable[str]) -> str | None:
 
 
 def dtype_hint(name: str) -> str | None:
-    """The help for a string that names no dtype."""
+    """The help for a string that is no dtype's name."""
     import numpy as np
 
     if name in DTYPE_NAMES:
@@ -187,10 +188,10 @@ def dtype_hint(name: str) -> str | None:
 
 
 def is_function(name: str) -> bool:
-    """Whether a text may call `name` without defining it."""
+    """True if `name` is a built-in or prelude function."""
     return name in functions.known_names() or name in prelude.names()
 
 
 def is_known(name: str) -> bool:
-    """Whether a text knows the name by itself: a function, a dtype or a constant."""
+    """True if the language defines the name: a function, a dtype or a constant."""
     return is_function(name) or name in DTYPES or name in ("pi", "inf", "nan") or name in functions.UNSUPPORTED

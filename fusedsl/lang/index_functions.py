@@ -1,4 +1,4 @@
-"""The table's functions that say where elements come from: gathers, joins, repetitions, padding."""
+"""Built-in data movement: gathers, concatenation, repetition, padding, rolls, diagonals."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node
 from ..ir.types import DType
-from .functions import CONSTANT, dim_of, function, not_constant, show_value
+from .functions import function
+from .parameter_kinds import CONSTANT_HELP, dim_of, not_constant, show_value
 
 Axes = int | tuple[int, ...] | None
 
 
 @function(axis="axis", mode="any")
 def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mode: Any = "raise"):
-    """The elements at `indices` along an axis, or of the flattened array; NaN, 0 or False where there is none."""
-    _check_choice("mode of take", mode, TAKEN, 3)
+    """The elements at `indices` along an axis, or of the flattened array; NaN, 0 or False if out of range."""
+    _check_choice("mode of take", mode, TAKE_MODES, 3)
     if mode == "raise":
         return gathers.take(b, x, indices, axis)
     if axis is None:
@@ -32,11 +33,11 @@ def take(b: GraphBuilder, x: Node, indices: Node, axis: int | None = None, *, mo
     return gathers.take(b, x, indices, axis)
 
 
-TAKEN = ("raise", "wrap", "clip")  # what numpy.take does with a position outside; nothing raises here
+TAKE_MODES = ("raise", "wrap", "clip")  # of numpy.take, for indices out of range; "raise" does not raise here
 
 
 def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int, otherwise: str | None = None) -> None:
-    """ArgumentError where a string is none of the choices."""
+    """ArgumentError if a string is none of the choices."""
     if value in choices:
         return
     near = suggest(value, choices) if isinstance(value, str) else None
@@ -47,7 +48,7 @@ def _check_choice(what: str, value: Any, choices: tuple[str, ...], operand: int,
 
 @function(axis="axis")
 def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = -1):
-    """The element at its own index for each place of `indices`."""
+    """For each element of `indices`, the element at that index along the axis."""
     return gathers.take_along_axis(b, x, indices, axis)
 
 
@@ -170,12 +171,12 @@ def _pair(value: Any) -> tuple[Any, Any] | None:
 
 
 def _width(value: Any) -> Dim:
-    found = dim_of(value)
-    if found is None:
+    dim = dim_of(value)
+    if dim is None:
         message = f"pad_width takes integers, not {show_value(value)}"
-        raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT), value), 1)
-    _not_negative(found, "pad_width", 1)
-    return found
+        raise fail(not_constant(ArgumentError(message, code="argument.kind", help=CONSTANT_HELP), value), 1)
+    _not_negative(dim, "pad_width", 1)
+    return dim
 
 
 def _not_negative(value: Dim, what: str, operand: int) -> None:

@@ -1,4 +1,4 @@
-"""Text to tokens: what a character means, where a line ends, and the limits that guard the parser."""
+"""Lexer: text to tokens, with line continuation, indentation checks, and limits on length and nesting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 
 from ..errors import LimitError, ParseError
-from .diagnose import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
+from .lexer_errors import MODULES, foreign_character, foreign_operator, foreign_word, malformed_number, module_member
 
 LIMITS = {"text": 65536, "nesting": 256, "literal": 32, "operations": 4096}
 NAME_LENGTH = 64
@@ -15,7 +15,7 @@ NAME_LENGTH = 64
 WORDS = {"return": "RETURN", "if": "IF", "else": "ELSE", "or": "OR", "and": "AND", "not": "NOT"}
 CONSTANTS = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
 CONSTANTS["pi"] = 3.141592653589793
-NAMED_NUMBERS = ("inf", "nan", "pi")  # the constants whose names Python leaves to everybody
+NAMED_NUMBERS = ("inf", "nan", "pi")  # constants that an argument of the same name may shadow
 REFUSED = frozenset(keyword.kwlist) - WORDS.keys() - CONSTANTS.keys()
 
 TERMINALS = {
@@ -64,7 +64,7 @@ TOKEN = re.compile(
 
 
 class Token:
-    """A terminal of the grammar, its characters and where they stand."""
+    """A terminal of the grammar, with its text and offsets."""
 
     __slots__ = ("end", "start", "type", "value")
 
@@ -76,11 +76,11 @@ class Token:
         return self.start, self.end
 
 
-def scan(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Iterator[Token]:
-    """Yield the tokens of `text`; newlines inside brackets join, and empty statements vanish. Of NAMED_NUMBERS, those
-    that are `shadowed` are names as any other.
+def tokenize(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Iterator[Token]:
+    """Yield the tokens of `text`, without newlines inside brackets and without empty statements.
 
-    Raises ParseError at the first character that cannot be part of a program, LimitError at the first excess.
+    `shadowed` are NAMED_NUMBERS that are ordinary names here. Raises ParseError at the first invalid character, and
+    LimitError at the first excess.
     """
     most = {**LIMITS, **(limits or {})}
     if len(text) > most["text"]:
@@ -96,24 +96,24 @@ def _tokens(text: str, most: Mapping[str, int], shadowed: Collection[str]) -> It
     match, length = TOKEN.match, len(text)
     brackets: list[Token] = []
     position = operations = signs = 0
-    separated: Token | None = None  # a separator that waits for the next statement
+    separated: Token | None = None  # a separator, emitted before the next statement
     previous = ""  # the type of the last token; empty at the start of a statement
     margin: str | None = None  # the lines' common indentation, once known
     above: str | None = None  # the indentation of the last line that started a statement
     while position < length:
-        found = match(text, position)
-        if found is None:
+        matched = match(text, position)
+        if matched is None:
             raise foreign_character(text, position)
-        kind = found.lastgroup
+        kind = matched.lastgroup
         if kind == "blank":
-            position = found.end()
+            position = matched.end()
             continue
         if kind == "newline":
             if not brackets and previous:
-                separated = separated or Token("SEP", "\n", position, found.end())
-            position = found.end()
+                separated = separated or Token("SEP", "\n", position, matched.end())
+            position = matched.end()
             continue
-        token = _token(text, found, most, previous, shadowed)
+        token = _token(text, matched, most, previous, shadowed)
         position = token.end
         type = token.type
         if type == "SEP" and not brackets:
@@ -140,9 +140,11 @@ def _tokens(text: str, most: Mapping[str, int], shadowed: Collection[str]) -> It
         yield token
 
 
-def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: str, shadowed: Collection[str]) -> Token:
-    """The token that was found, or the error that says why it is none."""
-    kind, word, (start, end) = found.lastgroup, found.group(), found.span()
+def _token(
+    text: str, matched: re.Match[str], most: Mapping[str, int], previous: str, shadowed: Collection[str]
+) -> Token:
+    """The token of a match; raises the error for a match that is no token."""
+    kind, word, (start, end) = matched.lastgroup, matched.group(), matched.span()
     if kind == "symbol":
         return Token(SYMBOLS[word], word, start, end)
     if kind == "name":
@@ -172,14 +174,15 @@ def _token(text: str, found: re.Match[str], most: Mapping[str, int], previous: s
 
 
 def _indentation(text: str, at: int) -> str | None:
-    """The blanks before the first token of a line; None for a later token."""
+    """The indentation of a line, if the token is its first; else None."""
     blank = text[text.rfind("\n", 0, at) + 1 : at]
     return blank if not blank.strip(" \t") else None
 
 
 def _margin(text: str, token: Token, blank: str, margin: str | None, above: str | None) -> str | None:
-    """The common indentation, now that `token` starts a line that `blank` indents. The text's first line does not
-    count, as in a docstring. A line that means to continue the one above must not pass for a statement of its own.
+    """Check a line that starts with `token`, indented by `blank`; return the common indentation of the text.
+
+    The first line does not count, as in a docstring. A line that looks like a continuation is an error.
     """
     if above is not None and (token.value == "+" or (token.value == "-" and len(blank) > len(above))):
         message, help = "a line starts with an operator", "put an expression of several lines in brackets"

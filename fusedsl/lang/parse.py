@@ -8,31 +8,31 @@ from functools import cache
 from pathlib import Path
 
 from ..errors import FusedslError, LimitError, ParseError, not_installed
-from .diagnose import attribute, method, stray_equals, unexpected
-from .lexer import CONSTANTS, NAMED_NUMBERS, Token, scan
+from .lexer import CONSTANTS, NAMED_NUMBERS, Token, tokenize
+from .parser_errors import attribute, method, stray_equals, unexpected
 from .syntax import (
-    Argument,
     Assign,
     Attribute,
-    Binary,
-    Call,
+    BinaryOp,
+    CallArgument,
+    CallExpr,
     Compare,
     Conditional,
     Definition,
     Expr,
+    FormalParameter,
     Literal,
     Name,
-    Parameter,
-    Program,
+    ParsedText,
     Sequence,
     Slice,
     Span,
     Subscript,
-    Unary,
+    UnaryOp,
 )
 
 
-def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> Program:
+def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collection[str] = ()) -> ParsedText:
     """The syntax tree of a text, or ParseError, UnknownNameError (a module's name) or LimitError with the place.
 
     `limits` overrides the sizes in `scan.LIMITS`: text, nesting, literal, operations. `shadowed` are constants (pi,
@@ -45,8 +45,8 @@ def parse(text: str, limits: Mapping[str, int] | None = None, shadowed: Collecti
 
 
 def parse_definitions(text: str) -> tuple[Definition, ...]:
-    """The functions that a text defines; unlike `parse`, it wants nothing else and no result."""
-    found = []
+    """The function definitions of a text that has nothing else, such as the prelude."""
+    definitions = []
     for statement in _statements(text, None, ()):
         if not isinstance(statement, Definition):
             raise ParseError(
@@ -56,13 +56,13 @@ def parse_definitions(text: str) -> tuple[Definition, ...]:
                 statement.span,
                 help="write name(x) = expression",
             )
-        found.append(statement)
-    return tuple(found)
+        definitions.append(statement)
+    return tuple(definitions)
 
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """`return a, b` or a bare `a, b`; a Program keeps its expressions only."""
+    """`return a, b` or a bare `a, b`, during parsing; ParsedText has the expressions only."""
 
     span: Span
     items: tuple[Expr, ...]
@@ -70,8 +70,8 @@ class Results:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """An expression in brackets, while its surroundings still need to know where the brackets stand."""
+class Parenthesized:
+    """An expression in brackets, during parsing, with the span of the brackets."""
 
     span: Span
     inner: Expr
@@ -79,7 +79,7 @@ class Group:
 
 @dataclass(frozen=True, eq=False)
 class Keyword:
-    """`name=value`, until it is known to stand in a call."""
+    """`name=value`, during parsing, until it is known to be an argument."""
 
     span: Span
     name: Token
@@ -89,7 +89,7 @@ class Keyword:
 
 @cache
 def _parser():
-    """Lark's LALR parser; imported and built (about 55 ms) when the first text arrives. CompileError without Lark."""
+    """Lark's LALR parser, imported and built at the first text (measured: about 55 ms). CompileError without Lark."""
     try:
         from lark import Lark
         from lark.lexer import Lexer
@@ -97,7 +97,7 @@ def _parser():
         raise not_installed(missing) from None
 
     class NoLexer(Lexer):
-        """Tokens come from `scan`, so Lark needs no lexer of its own."""
+        """A pass-through lexer for Lark: `tokenize` makes the tokens."""
 
         def __init__(self, _): ...
         def lex(self, *_): ...
@@ -124,7 +124,7 @@ def _parsed(
 
     tokens: list[Token] = []
     try:
-        for token in scan(text, limits, shadowed):
+        for token in tokenize(text, limits, shadowed):
             tokens.append(token)
             state.feed_token(token)
         tokens.append(Token("$END", "", len(text), len(text)))
@@ -133,16 +133,16 @@ def _parsed(
         raise unexpected(text, tokens, error.expected) from None
 
 
-def _program(text: str, statements: list[Assign | Definition | Results]) -> Program:
+def _program(text: str, statements: list[Assign | Definition | Results]) -> ParsedText:
     last = statements[-1]
     if not isinstance(last, Results):
         message = "nothing is returned"
         help = "end with an expression, or with `return ...`"
         raise ParseError(message, "parse.result", text, last.span, last.at, help=help)
-    kept = []
+    definitions_and_assignments = []
     for statement in statements[:-1]:
         if not isinstance(statement, Results):
-            kept.append(statement)
+            definitions_and_assignments.append(statement)
             continue
         if statement.returned:
             message, help = "nothing may follow the line that returns", "make `return` the last line"
@@ -150,7 +150,7 @@ def _program(text: str, statements: list[Assign | Definition | Results]) -> Prog
             message = "nothing uses this expression; only the last line is the result"
             help = "assign it to a name, or put an expression of several lines in brackets"
         raise ParseError(message, "parse.result", text, statement.span, help=help)
-    return Program(text, tuple(kept), last.items)
+    return ParsedText(text, tuple(definitions_and_assignments), last.items)
 
 
 def _fault(message: str, code: str, span: Span, caret: int | None = None, help: str | None = None) -> ParseError:
@@ -158,12 +158,12 @@ def _fault(message: str, code: str, span: Span, caret: int | None = None, help: 
 
 
 def _inner(part):
-    return part.inner if type(part) is Group else part
+    return part.inner if type(part) is Parenthesized else part
 
 
 def _value(part) -> Expr:
-    """The expression in `part`, which must be one that has a value: no tuple, list or string."""
-    if type(part) is Group:
+    """The expression in `part`; ParseError for a tuple, list or string, which are no values."""
+    if type(part) is Parenthesized:
         part = part.inner
     if type(part) is Sequence:
         forms = {"tuple": "write bare results as `return a, b`", "list": "join arrays: stack([x, y]) or concat([x, y])"}
@@ -176,15 +176,15 @@ def _value(part) -> Expr:
 
 
 class Actions:
-    """One method for each rule or alias of the grammar: the children that Lark found → a node."""
+    """Parser actions, one method for each rule or alias of the grammar: children → node."""
 
     def first(self, parts):
         return [parts[0]]
 
     def more(self, parts):
-        found, _, part = parts
-        found.append(part)
-        return found
+        items, _, part = parts
+        items.append(part)
+        return items
 
     # statements
 
@@ -203,7 +203,7 @@ class Actions:
     def assign(self, parts):
         left, equals, right = parts
         span = (left[0].span[0], right[-1].span[1])
-        defines = len(left) == 1 and type(left[0]) is Call
+        defines = len(left) == 1 and type(left[0]) is CallExpr
         if defines and (len(right) > 1 or type(right[0]) is Sequence):
             span_of_all = (right[0].span[0], right[-1].span[1])
             raise _fault("a function has one result", "definition", span_of_all, help="define one function for each")
@@ -217,8 +217,8 @@ class Actions:
         if len(left) == 1 and type(left[0]) is Sequence:
             left = left[0].items
         targets = [_target(part) for part in left]
-        for place, target in enumerate(targets):
-            if target.name in {other.name for other in targets[:place]}:
+        for number, target in enumerate(targets):
+            if target.name in {other.name for other in targets[:number]}:
                 raise _fault(
                     f"{target.name} is assigned twice at once", "assign", target.span, help="give each result a name"
                 )
@@ -229,11 +229,11 @@ class Actions:
     def binary(self, parts):
         left, token, right = parts
         span = (left.span[0], right.span[1])
-        return Binary(span, token.value, token.start, _value(left), _value(right))
+        return BinaryOp(span, token.value, token.start, _value(left), _value(right))
 
     def unary(self, parts):
         token, operand = parts
-        return Unary((token.start, operand.span[1]), token.value, token.start, _value(operand))
+        return UnaryOp((token.start, operand.span[1]), token.value, token.start, _value(operand))
 
     def compare(self, parts):
         tokens, operands = parts[1::2], parts[::2]
@@ -248,7 +248,7 @@ class Actions:
         span = (then.span[0], otherwise.span[1])
         return Conditional(span, word.start, _value(condition), _value(then), _value(otherwise))
 
-    # atoms and what follows them
+    # atoms, subscripts, attributes and calls
 
     def name(self, parts):
         return Name((parts[0].start, parts[0].end), parts[0].value)
@@ -265,7 +265,7 @@ class Actions:
             if type(item) is Keyword:
                 raise stray_equals(item.equals.span)
         if opened.value == "(" and len(items) == 1 and not comma:
-            return Group(span, items[0])
+            return Parenthesized(span, items[0])
         return Sequence(span, "tuple" if opened.value == "(" else "list", items)
 
     def elements(self, parts):
@@ -276,10 +276,10 @@ class Actions:
         return Subscript((base.span[0], closed.end), _value(base), indices, opened.start)
 
     def indices(self, parts):
-        found = tuple(map(_inner, parts[0]))
-        if len(parts) == 1 and len(found) == 1 and type(found[0]) is Sequence and found[0].kind == "tuple":
-            return found[0].items or (Literal(found[0].span, ..., "..."),)
-        return found
+        items = tuple(map(_inner, parts[0]))
+        if len(parts) == 1 and len(items) == 1 and type(items[0]) is Sequence and items[0].kind == "tuple":
+            return items[0].items or (Literal(items[0].span, ..., "..."),)
+        return items
 
     def slice(self, parts):
         bounds = parts[::2] + [None] * (5 - len(parts[::2]))
@@ -302,22 +302,22 @@ class Actions:
 
     def call(self, parts):
         name, _, (elements, _), closed = parts
-        return Call((name.start, closed.end), name.value, name.span, _arguments(elements, name.value), closed.start)
+        return CallExpr((name.start, closed.end), name.value, name.span, _arguments(elements, name.value), closed.start)
 
     def keyword(self, parts):
         name, equals, value = parts
         return Keyword((name.start, value.span[1]), name, equals, _inner(value))
 
 
-def _arguments(elements, function: str = "") -> tuple[Argument, ...]:
-    found: list[Argument] = []
+def _arguments(elements, function: str = "") -> tuple[CallArgument, ...]:
+    arguments: list[CallArgument] = []
     seen: set[str] = set()
     for part in elements:
         if type(part) is not Keyword:
             if seen:
                 message = "a positional argument may not follow a keyword"
                 raise _fault(message, "argument", part.span, help="put it first, or name it too")
-            found.append(Argument(part.span, None, None, _inner(part)))
+            arguments.append(CallArgument(part.span, None, None, _inner(part)))
             continue
         name = part.name
         named = NAMED_NUMBERS if function == "attention" else ("nan",)  # its arrays; nan_to_num(x, nan=0) is NumPy's
@@ -326,8 +326,8 @@ def _arguments(elements, function: str = "") -> tuple[Argument, ...]:
         if name.value in seen:
             raise _fault(f"{name.value} is given twice", "argument", name.span, help="keep one")
         seen.add(name.value)
-        found.append(Argument(part.span, name.value, name.span, part.value))
-    return tuple(found)
+        arguments.append(CallArgument(part.span, name.value, name.span, part.value))
+    return tuple(arguments)
 
 
 def _literal(source: str, start: int):
@@ -364,19 +364,19 @@ def _target(part) -> Name:
     raise _fault("only names can be assigned", "assign", part.span, help="write == to compare")
 
 
-def _parameters(call: Call) -> tuple[Parameter, ...]:
-    """The parameters of a definition, which the grammar reads as a call."""
-    found: list[Parameter] = []
+def _parameters(call: CallExpr) -> tuple[FormalParameter, ...]:
+    """The parameters of a definition, which the grammar parses as a call."""
+    parameters: list[FormalParameter] = []
     for argument in call.arguments:
         if argument.keyword is not None:
-            found.append(Parameter(argument.span, argument.keyword, argument.value))
+            parameters.append(FormalParameter(argument.span, argument.keyword, argument.value))
         elif type(argument.value) is Name:
-            found.append(Parameter(argument.span, argument.value.name, None))
+            parameters.append(FormalParameter(argument.span, argument.value.name, None))
         else:
             help = "write f(x, y=1) = ... with names and defaults"
             raise _fault("a parameter must be a name", "definition", argument.span, help=help)
-        if found[-1].name in {parameter.name for parameter in found[:-1]}:
+        if parameters[-1].name in {parameter.name for parameter in parameters[:-1]}:
             raise _fault(
-                f"the parameter {found[-1].name} occurs twice", "definition", argument.span, help="name each once"
+                f"the parameter {parameters[-1].name} occurs twice", "definition", argument.span, help="name each once"
             )
-    return tuple(found)
+    return tuple(parameters)

@@ -1,4 +1,4 @@
-"""The composite functions of prelude.fd, each parsed when a text first calls it."""
+"""The prelude: composite functions in prelude.fd, each parsed when a text first calls it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from functools import cache
 from pathlib import Path
 
 from .parse import parse_definitions
-from .syntax import Call, Compare, Definition, Literal, Name, postorder
+from .syntax import CallExpr, Compare, Definition, Literal, Name, postorder
 
 
 @cache
 def _sources() -> dict[str, str]:
-    """Name → its definition with the comment above it; blank lines separate definitions."""
+    """Function name → source of its definition with the comment above; blank lines separate definitions."""
     text = Path(__file__).with_name("prelude.fd").read_text(encoding="ascii")
-    found = {}
+    sources = {}
     for block in text.split("\n\n"):
         if named := re.search(r"^(\w+)\(", block, re.MULTILINE):
-            found[named.group(1)] = block.strip("\n") + "\n"
-    return found
+            sources[named.group(1)] = block.strip("\n") + "\n"
+    return sources
 
 
 @cache
 def names() -> frozenset[str]:
-    """The functions that a text may call."""
+    """The public functions of the prelude."""
     return frozenset(name for name in _sources() if not name.startswith("_"))
 
 
 def own_source(name: str) -> str:
-    """The definition alone, in which the spans of its tree count."""
+    """The source of one definition, which the spans of its syntax tree refer to."""
     return _sources()[name]
 
 
 def source(name: str) -> str:
-    """The definition as it stands in prelude.fd with its comment, after the private ones it needs: ready to copy.
+    """The definition in prelude.fd with its comment, after the private functions it needs: ready to copy.
 
     >>> print(source("relu"), end="")
     # max(x, 0); NaN stays NaN
@@ -51,38 +51,40 @@ def source(name: str) -> str:
 
 
 def _private_calls(name: str) -> list[str]:
-    found = definition(name)
-    assert found is not None, name
-    return [part.function for part in postorder(found.body) if isinstance(part, Call) and part.function[0] == "_"]
+    function = definition(name)
+    assert function is not None, name
+    return [
+        part.function for part in postorder(function.body) if isinstance(part, CallExpr) and part.function[0] == "_"
+    ]
 
 
 @cache
 def definition(name: str) -> Definition | None:
-    """The syntax tree of a function, the private ones (`_name`) included; None if there is none of this name.
+    """The syntax tree of a function, public or private (`_name`); None if there is none of this name.
 
-    Its spans count within its own lines of prelude.fd, not within a text that calls it.
+    Its spans refer to `own_source(name)`, not to a text that calls it.
     """
     if name not in _sources():
         return None
-    (found,) = parse_definitions(_sources()[name])
-    return found
+    (function,) = parse_definitions(_sources()[name])
+    return function
 
 
 @cache
 def choices(name: str) -> dict[str, tuple[str, ...]]:
-    """The strings that each string parameter of a function accepts: its default, and what the body compares it with.
+    """The choices of each string parameter of a function: its default, and the strings that the body compares it with.
 
     >>> choices("gelu")
     {'approximate': ('none', 'tanh')}
     """
-    found = definition(name)
-    assert found is not None, name
+    function = definition(name)
+    assert function is not None, name
     accepted = {
         parameter.name: [parameter.default.value]
-        for parameter in found.parameters
+        for parameter in function.parameters
         if isinstance(parameter.default, Literal) and isinstance(parameter.default.value, str)
     }
-    for part in postorder(found.body):
+    for part in postorder(function.body):
         match part:
             case Compare(operands=(Name(name=parameter), Literal(value=str() as choice))) if parameter in accepted:
                 accepted[parameter] += [choice] if choice not in accepted[parameter] else []

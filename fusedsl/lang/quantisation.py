@@ -1,4 +1,4 @@
-"""The table's functions of quantised numbers: rounding to a scale, back again, and unpacking of words."""
+"""Built-in quantisation: quantize, dequantize, and unpack of sub-byte integers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WIDTHS = (1, 2, 4, 8, 16, 32)
 @function(dtype="dtype", axis="axis", group="int")
 def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
              axis: int | None = None, group: int | None = None):  # fmt: skip
-    """clip(rint(x / scale) + zero) in `dtype`; a scale for all, each place of `axis`, or each `group`."""
+    """clip(rint(x / scale) + zero) in `dtype`; one scale, one for each index of `axis`, or one for each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
         error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
-    x, scale, zero = _beside(b, x, scale, zero, axis, group)
+    x, scale, zero = _align_scales(b, x, scale, zero, axis, group)
     value = b.elementwise("divide", as_float(b, x), scale)
     if not dtype.storage:
         value = b.elementwise("rint", value)
@@ -30,23 +30,23 @@ def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *,
     if dtype.storage:  # integers saturate in their cast
         bound = LARGEST[dtype.name]
         value = b.elementwise("minimum", b.elementwise("maximum", value, b.literal(-bound)), b.literal(bound))
-    return _together(b, b.cast(value, dtype), axis, group)
+    return _merge_groups(b, b.cast(value, dtype), axis, group)
 
 
 @function(axis="axis", group="int")
 def dequantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *, axis: int | None = None,
                group: int | None = None):  # fmt: skip
     """(x - zero) · scale"""
-    x, scale, zero = _beside(b, x, scale, zero, axis, group)
+    x, scale, zero = _align_scales(b, x, scale, zero, axis, group)
     kind = scale.type.dtype if scale.type.dtype.kind == "f" and not scale.type.weak else FLOAT32
     value = b.convert(x, kind)
     if zero is not None:
         value = b.elementwise("subtract", value, b.convert(zero, kind))
-    return _together(b, b.elementwise("multiply", value, b.convert(scale, kind)), axis, group)
+    return _merge_groups(b, b.elementwise("multiply", value, b.convert(scale, kind)), axis, group)
 
 
-def _beside(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
-    """x, scale and zero point so that they broadcast: x in groups along an axis, or the others along it."""
+def _align_scales(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, axis: int | None, group: int | None):
+    """(x, scale, zero point) reshaped to broadcast: x split into groups along an axis, or the others aligned to it."""
     if group is not None:
         if group < 1:
             raise fail(
@@ -62,18 +62,22 @@ def _beside(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, axis: int 
         if check.dims[0] != check.dims[1]:
             b.checks.append(check)
         grouped = shapes.reshape(b, x, (*x.type.shape[:a], count, group, *x.type.shape[a + 1 :]))
-        return grouped, _grouped(b, scale, x, a, 1), None if zero is None else _grouped(b, zero, x, a, 2)
+        return (
+            grouped,
+            _scale_of_groups(b, scale, x, a, 1),
+            None if zero is None else _scale_of_groups(b, zero, x, a, 2),
+        )
     if axis is None:
         return x, scale, zero
     a = shapes.normalize_axis(b, x, axis)
-    return x, _along(b, scale, x, a), None if zero is None else _along(b, zero, x, a)
+    return x, _along_axis(b, scale, x, a), None if zero is None else _along_axis(b, zero, x, a)
 
 
-_GROUP = 5  # the operand
+_GROUP = 5  # the number of the operand `group`
 
 
-def _grouped(b: GraphBuilder, scale: Node, x: Node, axis: int, operand: int) -> Node:
-    """A scale for each group, with an axis for its elements."""
+def _scale_of_groups(b: GraphBuilder, scale: Node, x: Node, axis: int, operand: int) -> Node:
+    """A scale for each group, with an added axis of extent 1 for the group's elements."""
     if scale.type.rank not in (0, x.type.rank):
         error = ShapeError(
             f"{b.describe(scale.type)} has no number for each group of {b.describe(x.type)}",
@@ -84,14 +88,14 @@ def _grouped(b: GraphBuilder, scale: Node, x: Node, axis: int, operand: int) -> 
     return shapes.expand_dims(b, scale, axis + 1) if scale.type.rank else scale
 
 
-def _along(b: GraphBuilder, scale: Node, x: Node, axis: int) -> Node:
-    """A vector of scales along an axis of x; other shapes broadcast as they are."""
+def _along_axis(b: GraphBuilder, scale: Node, x: Node, axis: int) -> Node:
+    """A vector of scales aligned with an axis of x; other shapes broadcast unchanged."""
     after = x.type.rank - axis - 1
     return shapes.expand_dims(b, scale, list(range(1, after + 1))) if scale.type.rank == 1 and after else scale
 
 
-def _together(b: GraphBuilder, x: Node, axis: int | None, group: int | None) -> Node:
-    """The groups of an axis merged."""
+def _merge_groups(b: GraphBuilder, x: Node, axis: int | None, group: int | None) -> Node:
+    """Merge the groups of an axis again."""
     if group is None:
         return x
     a = (x.type.rank - 2 if axis is None else axis) if axis is None or axis >= 0 else x.type.rank - 1 + axis
@@ -102,7 +106,7 @@ def _together(b: GraphBuilder, x: Node, axis: int | None, group: int | None) -> 
 
 @function(bits="int", signed="flag")
 def unpack(b: GraphBuilder, x: Node, bits: int = 4, signed: bool = True):
-    """The numbers of so many bits that words hold, lowest bits first; the last axis grows."""
+    """The numbers of `bits` bits packed in integers, lowest bits first; the last axis grows."""
     x = b.strong(x)
     word = x.type.dtype
     if word.kind not in "iu":

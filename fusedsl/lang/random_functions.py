@@ -1,4 +1,4 @@
-"""The table's random numbers: functions of a seed, a stream and the position in C order; there is no state."""
+"""Built-in random numbers: counter-based (Philox) functions of a seed, a stream and the index in C order; no state."""
 
 from __future__ import annotations
 
@@ -10,31 +10,34 @@ from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, product
 from ..ir.graph import Node, value_of
 from ..ir.types import FLOAT32, FLOAT64, UINT32, UINT64, DType
-from .functions import KINDS, dim_of, function, not_constant, show_value
+from .functions import function
+from .parameter_kinds import KINDS, dim_of, not_constant, show_value
 
-BITS = {FLOAT32: 24, FLOAT64: 53}  # that a number in [0, 1) takes
+BITS = {FLOAT32: 24, FLOAT64: 53}  # random bits of a number in [0, 1)
 
 
 @function(x_or_shape="any", stream="array")
 def uniform(b: GraphBuilder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
-    """Random numbers in [0, 1), each from the seed, the stream and its position."""
-    shape, kind = _wanted(b, x_or_shape)
-    return _unit(b, _words(b, "philox_pair" if kind is FLOAT64 else "philox_word", seed, stream, shape), kind)
+    """Random numbers in [0, 1), each computed from the seed, the stream and its index."""
+    shape, kind = _shape_and_dtype(b, x_or_shape)
+    return _to_unit_interval(
+        b, _random_bits(b, "philox_pair" if kind is FLOAT64 else "philox_word", seed, stream, shape), kind
+    )
 
 
 @function(x_or_shape="any", stream="array")
 def normal(b: GraphBuilder, seed: Node, x_or_shape: Any, *, stream: Node | int = 0):
     """Random numbers of the standard normal distribution."""
-    shape, kind = _wanted(b, x_or_shape)
-    first, second = _two(b, seed, stream, shape, kind)
+    shape, kind = _shape_and_dtype(b, x_or_shape)
+    first, second = _independent_pair(b, seed, stream, shape, kind)
     up = b.elementwise("add", first, b.literal(2.0 ** -BITS[kind]))  # in (0, 1], so that its logarithm is finite
     radius = b.elementwise("sqrt", b.elementwise("multiply", b.elementwise("log", up), b.literal(-2.0)))
     turn = b.elementwise("cos", b.elementwise("multiply", second, b.literal(6.283185307179586)))
     return b.elementwise("multiply", radius, turn)
 
 
-def _wanted(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
-    """The shape that an array, a tuple or an integer asks for; float64 for an array of that, else float32."""
+def _shape_and_dtype(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
+    """(shape, dtype) from an array, a tuple or an integer; float64 for a float64 array, else float32."""
     if isinstance(x, Node) and dim_of(x) is None and (x.type.shape or not x.type.weak):
         return x.type.shape, FLOAT64 if x.type.dtype is FLOAT64 else FLOAT32
     if isinstance(x, tuple) or (isinstance(x, Node) and dim_of(x) is not None):
@@ -47,13 +50,16 @@ def _wanted(b: GraphBuilder, x: Any) -> tuple[tuple[Dim, ...], DType]:
     raise fail(not_constant(fault, x), 1)
 
 
-def _words(b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
-    """64 random bits for each element, or 32: neighbours share what a counter gives."""
-    key, counter = _number(b, seed, 0), _number(b, b.literal(stream) if isinstance(stream, int) else stream, 2)
-    return b.elementwise(name, b.cast(_position(b, shape), UINT64), key, counter)
+def _random_bits(b: GraphBuilder, name: str, seed: Node, stream: Node | int, shape: tuple[Dim, ...]) -> Node:
+    """64 or 32 random bits for each element; neighbours share the output of one counter."""
+    key, counter = (
+        _integer_operand(b, seed, 0),
+        _integer_operand(b, b.literal(stream) if isinstance(stream, int) else stream, 2),
+    )
+    return b.elementwise(name, b.cast(_linear_index(b, shape), UINT64), key, counter)
 
 
-def _number(b: GraphBuilder, x: Node, operand: int) -> Node:
+def _integer_operand(b: GraphBuilder, x: Node, operand: int) -> Node:
     if x.type.shape or x.type.dtype.kind not in "iu":
         what = ("seed", "", "stream")[operand]
         fault: type[FusedslError] = ArgumentError if x.type.shape else DTypeError
@@ -63,8 +69,8 @@ def _number(b: GraphBuilder, x: Node, operand: int) -> Node:
     return b.coerce(x, UINT64) if large else b.cast(x, UINT64)
 
 
-def _position(b: GraphBuilder, shape: tuple[Dim, ...]) -> Node:
-    """The position in C order, of this shape."""
+def _linear_index(b: GraphBuilder, shape: tuple[Dim, ...]) -> Node:
+    """The linear index in C order, for this shape."""
     total = shapes.broadcast_to(b, b.literal(0), shape)
     for axis, extent in enumerate(shape):
         line = b.elementwise("multiply", b.iota(extent), b.extent(product(shape[axis + 1 :])))
@@ -74,17 +80,17 @@ def _position(b: GraphBuilder, shape: tuple[Dim, ...]) -> Node:
     return total
 
 
-def _two(b: GraphBuilder, seed: Node, stream: Node | int, shape, kind: DType) -> tuple[Node, Node]:
+def _independent_pair(b: GraphBuilder, seed: Node, stream: Node | int, shape, kind: DType) -> tuple[Node, Node]:
     """Two independent numbers in [0, 1)."""
     if kind is FLOAT64:
-        low, high = (_words(b, name, seed, stream, shape) for name in ("philox", "philox_high"))
-        return _unit(b, low, kind), _unit(b, high, kind)
-    low = _words(b, "philox_pair", seed, stream, shape)
-    return _unit(b, low, kind), _unit(b, b.elementwise("right_shift", low, b.literal(32)), kind)
+        low, high = (_random_bits(b, name, seed, stream, shape) for name in ("philox", "philox_high"))
+        return _to_unit_interval(b, low, kind), _to_unit_interval(b, high, kind)
+    low = _random_bits(b, "philox_pair", seed, stream, shape)
+    return _to_unit_interval(b, low, kind), _to_unit_interval(b, b.elementwise("right_shift", low, b.literal(32)), kind)
 
 
-def _unit(b: GraphBuilder, bits: Node, kind: DType) -> Node:
-    """The upper bits of a word as a number in [0, 1): 32 bits for float32, 64 for float64."""
+def _to_unit_interval(b: GraphBuilder, bits: Node, kind: DType) -> Node:
+    """A number in [0, 1) from the upper bits of a word: of 32 bits for float32, 64 for float64."""
     word = bits if kind is FLOAT64 else b.cast(bits, UINT32)
-    kept = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
-    return b.elementwise("multiply", b.convert(kept, kind), b.literal(2.0 ** -BITS[kind]))
+    mantissa = b.elementwise("right_shift", word, b.literal(word.type.dtype.bits - BITS[kind]))
+    return b.elementwise("multiply", b.convert(mantissa, kind), b.literal(2.0 ** -BITS[kind]))

@@ -1,6 +1,6 @@
-"""The table's reductions: sums, products, extremes, their places, any and all (mean, var, norm … are in the prelude).
+"""Built-in reductions: sum, prod, max, min, argmax, argmin, any, all (mean, var, norm … are in the prelude).
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .index_functions import diagonal
 Axes = int | tuple[int, ...] | None
 
 
-def _kept(b: GraphBuilder, x: Node, where: Node | None, identity: Node) -> Node:
-    """`x` with the elements that `where` leaves out replaced by the reduction's identity."""
+def _masked(b: GraphBuilder, x: Node, where: Node | None, identity: Node) -> Node:
+    """`x` with elements outside `where` replaced by the reduction's identity."""
     if where is None:
         return x
     shapes.require_mask(b, x, where)
@@ -29,9 +29,9 @@ def _kept(b: GraphBuilder, x: Node, where: Node | None, identity: Node) -> Node:
     return b.elementwise("where", where, x, identity if same else b.coerce(identity, x.type.dtype))
 
 
-def _least(b: GraphBuilder, x: Node, extreme: Node, initial: Node | None) -> Node:
-    """What stands for elements that an extreme leaves out. No weak integer is the least of every dtype that it may
-    come to be computed in: there it is `initial`, or the dtype is settled."""
+def _lowest(b: GraphBuilder, x: Node, extreme: Node, initial: Node | None) -> Node:
+    """The identity of max or min for masked elements. No weak integer is the least of every dtype that it may be
+    promoted to: for weak integers it is `initial`, or the dtype is fixed first."""
     if not x.type.weak:
         return extreme
     if x.type.dtype.kind == "f":
@@ -43,13 +43,13 @@ def _total(b: GraphBuilder, fold: str, identity: int, x: Node, axis, dtype, keep
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
     identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
-    total = shapes.reduce(b, fold, _kept(b, x, where, identity_node), axis, keepdims)
+    total = shapes.reduce(b, fold, _masked(b, x, where, identity_node), axis, keepdims)
     total = total if dtype is None else b.cast(total, dtype)
-    return _joined(b, "add" if fold == "sum" else "multiply", total, initial)
+    return _with_initial(b, "add" if fold == "sum" else "multiply", total, initial)
 
 
-def _joined(b: GraphBuilder, operation: str, total: Node, initial: Node | None) -> Node:
-    """A reduction that starts from `initial`, taken in the dtype of the result as in NumPy."""
+def _with_initial(b: GraphBuilder, operation: str, total: Node, initial: Node | None) -> Node:
+    """A reduction combined with `initial`, which is cast to the result's dtype, as in NumPy."""
     if initial is None:
         return total
     if initial.type.rank:
@@ -68,8 +68,8 @@ def _joined(b: GraphBuilder, operation: str, total: Node, initial: Node | None) 
 _INITIAL = 4  # the operand
 
 
-def _is(initial: Node | None, identity: Node) -> bool:
-    """Whether a reduction starts from its own identity, which changes nothing but what is made of no elements."""
+def _is_identity(initial: Node | None, identity: Node) -> bool:
+    """True if `initial` is the reduction's own identity, which only matters for empty reductions."""
     if initial is None or initial.op != "const" or identity.type.dtype.kind != "f":
         return False
     return value_of(initial) == value_of(identity)
@@ -98,43 +98,43 @@ def prod(b: GraphBuilder, x: Node, axis: Axes = None, *, dtype: DType | None = N
 @function()
 def max_(b: GraphBuilder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
-    """The largest element; NaN wins."""
-    kept = _kept(b, x, where, _least(b, x, lowest(x.type.dtype), initial))
-    found = shapes.reduce(b, "max", kept, axis, keepdims, initial is not None)
-    return found if _is(initial, lowest(x.type.dtype)) else _joined(b, "maximum", found, initial)
+    """The largest element; NaN if there is one."""
+    masked = _masked(b, x, where, _lowest(b, x, lowest(x.type.dtype), initial))
+    result = shapes.reduce(b, "max", masked, axis, keepdims, initial is not None)
+    return result if _is_identity(initial, lowest(x.type.dtype)) else _with_initial(b, "maximum", result, initial)
 
 
 @function()
 def min_(b: GraphBuilder, x: Node, *, axis: Axes = None, keepdims: bool = False, initial: Node | None = None,
          where: Node | None = None):  # fmt: skip
-    """The smallest element; NaN wins."""
-    kept = _kept(b, x, where, _least(b, x, highest(x.type.dtype), initial))
-    found = shapes.reduce(b, "min", kept, axis, keepdims, initial is not None)
-    return found if _is(initial, highest(x.type.dtype)) else _joined(b, "minimum", found, initial)
+    """The smallest element; NaN if there is one."""
+    masked = _masked(b, x, where, _lowest(b, x, highest(x.type.dtype), initial))
+    result = shapes.reduce(b, "min", masked, axis, keepdims, initial is not None)
+    return result if _is_identity(initial, highest(x.type.dtype)) else _with_initial(b, "minimum", result, initial)
 
 
 @function()
 def nanmax(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
-    """The largest element that is not NaN; NaN where there is none."""
-    return _besides_nan(b, max_, x, axis, keepdims, where)
+    """The largest element that is not NaN; NaN if all are."""
+    return _ignoring_nan(b, max_, x, axis, keepdims, where)
 
 
 @function()
 def nanmin(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
-    """The smallest element that is not NaN; NaN where there is none."""
-    return _besides_nan(b, min_, x, axis, keepdims, where)
+    """The smallest element that is not NaN; NaN if all are."""
+    return _ignoring_nan(b, min_, x, axis, keepdims, where)
 
 
-def _besides_nan(
+def _ignoring_nan(
     b: GraphBuilder, extreme: Callable[..., Node], x: Node, axis: Axes, keepdims: bool, where: Node | None
 ):
     if x.type.dtype.kind != "f":
         return extreme(b, x, axis=axis, keepdims=keepdims, where=where)
     counts = b.elementwise("logical_not", b.elementwise("isnan", x))
     counts = counts if where is None else b.elementwise("logical_and", counts, where)
-    found = extreme(b, x, axis=axis, keepdims=keepdims, where=counts)
+    result = extreme(b, x, axis=axis, keepdims=keepdims, where=counts)
     some = shapes.reduce(b, "any", counts, axis, keepdims)
-    return b.elementwise("where", some, found, b.literal(float("nan")))
+    return b.elementwise("where", some, result, b.literal(float("nan")))
 
 
 @function(weights="array | None")
@@ -151,51 +151,53 @@ def average(b: GraphBuilder, x: Node, axis: Axes = None, weights: Node | None = 
             raise fail(ShapeError(message, code="shape.weights", help=help), 2)
         behind = x.type.rank - shapes.normalize_axis(b, x, axis) - 1
         weights = shapes.expand_dims(b, weights, list(range(1, behind + 1))) if behind else weights
-    weighed = b.elementwise("multiply", x, weights)
-    if not weighed.type.weak:
-        weights = b.coerce(weights, weighed.type.dtype) if weights.type.weak else b.convert(weights, weighed.type.dtype)
-    spread = shapes.broadcast_to(b, weights, weighed.type.shape)
-    total, whole = (sum_(b, part, axis, keepdims=keepdims) for part in (weighed, spread))
-    return b.elementwise("divide", total, whole)
+    weighted = b.elementwise("multiply", x, weights)
+    if not weighted.type.weak:
+        weights = (
+            b.coerce(weights, weighted.type.dtype) if weights.type.weak else b.convert(weights, weighted.type.dtype)
+        )
+    all_weights = shapes.broadcast_to(b, weights, weighted.type.shape)
+    total, total_weight = (sum_(b, part, axis, keepdims=keepdims) for part in (weighted, all_weights))
+    return b.elementwise("divide", total, total_weight)
 
 
 @function()
 def any_(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """Whether some element is not 0."""
-    return shapes.reduce(b, "any", _kept(b, b.truth(x), where, constant(False, BOOL)), axis, keepdims)
+    return shapes.reduce(b, "any", _masked(b, b.truth(x), where, constant(False, BOOL)), axis, keepdims)
 
 
 @function()
 def all_(b: GraphBuilder, x: Node, axis: Axes = None, *, keepdims: bool = False, where: Node | None = None):
     """Whether no element is 0."""
-    return shapes.reduce(b, "all", _kept(b, b.truth(x), where, constant(True, BOOL)), axis, keepdims)
+    return shapes.reduce(b, "all", _masked(b, b.truth(x), where, constant(True, BOOL)), axis, keepdims)
 
 
 @function(axis="axis")
 def argmax(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
-    """Where the largest element stands, first among equals; NaN wins."""
+    """The index of the largest element, the first among equals; that of the first NaN if there is one."""
     if where is not None:
-        x = _reaches(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _position(b, "argmax", x, axis, keepdims)
+        x = _attains(b, x, max_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
+    return _arg_reduce(b, "argmax", x, axis, keepdims)
 
 
 @function(axis="axis")
 def argmin(b: GraphBuilder, x: Node, axis: int | None = None, *, keepdims: bool = False, where: Node | None = None):
-    """Where the smallest element stands, first among equals; NaN wins."""
+    """The index of the smallest element, the first among equals; that of the first NaN if there is one."""
     if where is not None:
-        x = _reaches(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
-    return _position(b, "argmin" if where is None else "argmax", x, axis, keepdims)
+        x = _attains(b, x, min_(b, x, axis=axis, keepdims=axis is not None, where=where), where)
+    return _arg_reduce(b, "argmin" if where is None else "argmax", x, axis, keepdims)
 
 
-def _reaches(b: GraphBuilder, x: Node, extreme: Node, where: Node) -> Node:
-    """Which of the elements that count equal their extreme: an infinite one is not taken for one that is left out."""
+def _attains(b: GraphBuilder, x: Node, extreme: Node, where: Node) -> Node:
+    """The unmasked elements equal to the extreme: an infinite element must not match a masked one."""
     same = b.elementwise("equal", x, extreme)
     both = b.elementwise("logical_and", b.elementwise("isnan", x), b.elementwise("isnan", extreme))
     return b.elementwise("logical_and", where, b.elementwise("logical_or", same, both))
 
 
-def _position(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
-    found = shapes.reduce(b, fold, x, axis, keepdims)
+def _arg_reduce(b: GraphBuilder, fold: str, x: Node, axis: int | None, keepdims: bool) -> Node:
+    result = shapes.reduce(b, fold, x, axis, keepdims)
     if axis is None and keepdims and x.type.rank != 1:
-        return shapes.reshape(b, found, (1,) * x.type.rank)
-    return found
+        return shapes.reshape(b, result, (1,) * x.type.rank)
+    return result

@@ -1,6 +1,6 @@
-"""The table's functions that mix the elements of a row: scans, differences, sorting and the best k.
+"""Built-in row functions: scans, differences, trapezoid, sort and topk.
 
-The signature of each function here is its signature in a text; `function` names the kinds that KIND_OF does not.
+The signature of each function is its signature in a text; `@function` gives the kinds that KIND_OF does not have.
 """
 
 from __future__ import annotations
@@ -15,46 +15,46 @@ from .functions import function
 MOST_DIFFERENCES = 1024
 
 
-def _accumulated(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
-    """A scan that adds or multiplies in `dtype`, or as reductions do."""
+def _scan(b: GraphBuilder, fold: str, x: Node, axis: int | None, dtype: DType | None) -> Node:
+    """A sum or product scan in `dtype`, or in the dtype that reductions accumulate in."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    made = row_ops.scan(b, fold, x, axis)
-    return made if dtype is None else b.cast(made, dtype)
+    scanned = row_ops.scan(b, fold, x, axis)
+    return scanned if dtype is None else b.cast(scanned, dtype)
 
 
 @function(axis="axis")
 def cumsum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The sum of each element and those before it."""
-    return _accumulated(b, "sum", x, axis, dtype)
+    return _scan(b, "sum", x, axis, dtype)
 
 
 @function(axis="axis")
 def cumprod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None):
     """The product of each element and those before it."""
-    return _accumulated(b, "prod", x, axis, dtype)
+    return _scan(b, "prod", x, axis, dtype)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_sum(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                    include_initial: bool = False):  # fmt: skip
     """cumsum; with `include_initial` a 0 comes first."""
-    return _begun(b, _accumulated(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
+    return _with_initial(b, _scan(b, "sum", x, axis, dtype), axis, 0 if include_initial else None)
 
 
 @function(axis="axis", include_initial="flag")
 def cumulative_prod(b: GraphBuilder, x: Node, axis: int | None = None, *, dtype: DType | None = None,
                     include_initial: bool = False):  # fmt: skip
     """cumprod; with `include_initial` a 1 comes first."""
-    return _begun(b, _accumulated(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
+    return _with_initial(b, _scan(b, "prod", x, axis, dtype), axis, 1 if include_initial else None)
 
 
-def _begun(b: GraphBuilder, made: Node, axis: int | None, first: int | None) -> Node:
-    """A scan with the value that it starts from in front, where there is to be one."""
+def _with_initial(b: GraphBuilder, scanned: Node, axis: int | None, first: int | None) -> Node:
+    """A scan, with its initial value prepended if `first` is given."""
     if first is None:
-        return made
-    a = 0 if axis is None else shapes.normalize_axis(b, made, axis)
-    return joins.pad(b, made, a, 1, 0, "constant", b.literal(first))
+        return scanned
+    a = 0 if axis is None else shapes.normalize_axis(b, scanned, axis)
+    return joins.pad(b, scanned, a, 1, 0, "constant", b.literal(first))
 
 
 @function(axis="axis")
@@ -94,7 +94,7 @@ def diff(
 
 @function(x="array | None", axis="int")
 def trapezoid(b: GraphBuilder, y: Node, x: Node | None = None, dx: Node | float = 1.0, axis: int = -1):
-    """The integral of samples along an axis by the trapezoidal rule; `x` are their places, else they are `dx` apart."""
+    """The integral of samples along an axis by the trapezoidal rule, at positions `x`, or with spacing `dx`."""
     if y.type.rank == 0:
         message = f"{b.describe(y.type)} has no axis to integrate along"
         raise ShapeError(message, code="shape.axis", help="give it an array with an axis")
@@ -114,13 +114,13 @@ def trapezoid(b: GraphBuilder, y: Node, x: Node | None = None, dx: Node | float 
 
 def _neighbours(b: GraphBuilder, x: Node, axis: int) -> tuple[Node, Node]:
     """All elements but the first along an axis, and all but the last."""
-    whole = [slice(None)] * axis
-    later, earlier = (shapes.index(b, x, (*whole, part)) for part in (slice(1, None), slice(None, -1)))
+    before = [slice(None)] * axis
+    later, earlier = (shapes.index(b, x, (*before, part)) for part in (slice(1, None), slice(None, -1)))
     return later, earlier
 
 
 def _edge(b: GraphBuilder, edge: Node | None, x: Node, axis: int) -> Node | None:
-    """What is put before or behind an array: of its shape but for the axis, where a number counts once."""
+    """The array to prepend or append: of the array's shape except for the axis; a number is broadcast to extent 1."""
     if edge is None or edge.type.rank:
         return edge
     shape = tuple(1 if a == axis else d for a, d in enumerate(x.type.shape))
@@ -129,13 +129,13 @@ def _edge(b: GraphBuilder, edge: Node | None, x: Node, axis: int) -> Node | None
 
 @function(blame="k", k="int", axis="int")
 def topk(b: GraphBuilder, x: Node, k: int, axis: int = -1):
-    """Values and positions of the `k` largest of the last axis, the first among equals first."""
-    _last(b, "topk", x, axis, 2)
+    """Values and indices of the `k` largest elements of the last axis; among equals the first comes first."""
+    _check_last_axis(b, "topk", x, axis, 2)
     return row_ops.ranked(b, x, True, k)
 
 
-def _last(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> None:
-    """Only rows are sorted; `operand` is the axis."""
+def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> None:
+    """Unsupported unless `axis` is the last one; `operand` is the number of the axis argument."""
     shapes.normalize_axis(b, x, axis)
     if axis not in (-1, x.type.rank - 1):
         help = f"{name}(swapaxes(x, {axis}, -1){', k' * (name == 'topk')}), and swap back"
@@ -146,13 +146,13 @@ def _last(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> N
 
 @function(axis="int", descending="flag", stable="flag")
 def sort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The last axis in order, stable; NaN counts as the largest."""
-    _last(b, "sort", x, axis)
+    """The last axis sorted, stable; NaN counts as the largest."""
+    _check_last_axis(b, "sort", x, axis)
     return row_ops.ranked(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
-    """The positions that sort the last axis, stable."""
-    _last(b, "argsort", x, axis)
+    """The indices that sort the last axis, stable."""
+    _check_last_axis(b, "argsort", x, axis)
     return row_ops.ranked(b, x, descending)[1]

@@ -1,6 +1,6 @@
-"""What the texts of score and mask read of arrays: that each axis is as long as its place runs, and has one meaning.
+"""Array reads in the texts of score and mask: each axis has the extent of its index, and one meaning.
 
-A call tests both, as the extents are known then. What stands at computed places is read where the kernel runs.
+Both are checks that a call tests, because extents are known only then. Computed indices are read when the kernel runs.
 """
 
 from __future__ import annotations
@@ -8,82 +8,102 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.attention_checks import PLACES, indexed
 from ..ir.builder import GraphBuilder
 from ..ir.dims import Dim, evaluate
 from ..ir.graph import Check, Node, Site, Type
-from .attention_layout import Layout, Request
-from .frames import Frame, inside, place, plain_name
-from .syntax import Compare, Expr, Literal, Name, Program, Subscript, postorder, show
-
-if TYPE_CHECKING:
-    from .score_mask_texts import PairEvaluator
+from .attention_layout import AttentionLayout, Request
+from .environment import Environment, inline_trail, operand_name, source_span
+from .faults import Faults
+from .syntax import Compare, Expr, Literal, Name, ParsedText, Subscript, postorder, show
 
 
 @dataclass(frozen=True)
-class Reads:
-    """How far b, h, i and j run (`extents`; -1: no extent says it), the nodes of those that may not run beyond an array
-    (`places`), and the two axes of heads that keys have and share."""
+class PairAxes:
+    """Axes of a value in a score or mask text: those of the pair (b, h, i, j), and those of unindexed arrays."""
 
-    builder: GraphBuilder
-    extents: Mapping[str, Dim]
-    places: Mapping[Node, str]
-    heads: tuple[Dim, Dim]
+    per_pair: bool = False  # one value for each pair, computed from the score or from b, h, i and j
+    unindexed: int = 0  # so many trailing axes belong to arrays that were not read at b, h, i and j
+    aligned: bool = False  # these trailing axes were broadcast against values with axes of i or h
+
+
+class PairText(Faults):
+    """A score or mask text under evaluation, as far as the checks of its array reads need it."""
+
+    name: str  # "score" or "mask"
+    pair_axes: dict[Node, PairAxes]
+
+
+@dataclass(frozen=True)
+class ArrayReads:
+    """The checks of one text's array reads."""
+
+    text: PairText
+    extents: Mapping[str, Dim]  # of b, h, i and j; -1 where no extent is theirs
+    index_names: Mapping[Node, str]  # the nodes of those indices that must stay within an array
+    heads: tuple[Dim, Dim]  # key heads, and query heads that share one
 
     @staticmethod
-    def of(b: GraphBuilder, r: Request, found: Layout, extents: Mapping[str, Dim]) -> Reads:
-        free = set(_bounded(r))
-        places = {node: name for name, node in found.places.items() if name not in free and extents[name] != -1}
-        return Reads(b, extents, places, found.q.type.shape[1:3])  # type: ignore[arg-type]
+    def of(text: PairText, r: Request, layout: AttentionLayout, extents: Mapping[str, Dim]) -> ArrayReads:
+        free = set(_bounded_indices(r))
+        names = {node: name for name, node in layout.pair_indices.items() if name not in free and extents[name] != -1}
+        return ArrayReads(text, extents, names, layout.q.type.shape[1:3])  # type: ignore[arg-type]
 
-    # -- an axis as long as its place runs
+    @property
+    def builder(self) -> GraphBuilder:
+        return self.text.builder
 
-    def read(self, ev: PairEvaluator, node: Subscript, frame: Frame) -> None:
-        """Have a call test the axes of an array that are read at b, h, i or j itself."""
-        array = _array(ev, node.value, frame)
+    # -- arrays that are read at an index
+
+    def check_subscript(self, node: Subscript, env: Environment) -> None:
+        """Check the axes of an array that are read at plain b, h, i or j: a call compares their extents."""
+        array = _array(self.text, node.value, env)
         if array is None or any(isinstance(part, Literal) and part.value in (None, ...) for part in node.indices):
             return
-        names = (_name(frame, node.value), *map(show, node.indices))
+        names = (_name(env, node.value), *map(show, node.indices))
         for axis, (part, have) in enumerate(zip(node.indices, array.type.shape)):
-            value = frame.values.get(part.name) if isinstance(part, Name) else None
-            if found := self.places.get(value):  # type: ignore[arg-type]
-                dims = (have, self.extents[found], axis, *self.extents.values())
-                check = Check("reach", dims, found, (array.type,), names, _site(ev, frame, part))
+            value = env.values.get(part.name) if isinstance(part, Name) else None
+            if index := self.index_names.get(value):  # type: ignore[arg-type]
+                dims = (have, self.extents[index], axis, *self.extents.values())
+                check = Check("reach", dims, index, (array.type,), names, _site(self.text, env, part))
                 self.builder.checks.append(check)
 
     # -- arrays without an index
 
-    def aligned(self, ev: PairEvaluator, x: Node, node: Expr, frame: Frame) -> None:
-        """Have a call test that an array, aligned with [i, j] or [j] below an expression, has no other meaning."""
-        found = (part for part in postorder(node) if (array := _array(ev, part, frame)) and _alike(array, x))
-        part = next(found, node)
-        name = _name(frame, part) if isinstance(part, Name) else ""
+    def check_aligned(self, x: Node, node: Expr, env: Environment) -> None:
+        """Check that an array without an index, aligned with [i, j] or [j], has no other meaning."""
+        parts = postorder(node)
+        reads = (part for part in parts if (array := _array(self.text, part, env)) and _same_shape(array, x))
+        part = next(reads, node)
+        name = _name(env, part) if isinstance(part, Name) else ""
         dims = (*x.type.shape, *self.extents.values())
-        self.builder.checks.append(Check("reading", dims, ev.name, (x.type,), (name,), _site(ev, frame, part)))
+        self.builder.checks.append(
+            Check("reading", dims, self.text.name, (x.type,), (name,), _site(self.text, env, part))
+        )
 
-    def way(self, name: str, array: Node) -> str | None:
-        """How to read an array at b, h, i and j; None where no way fits."""
+    def indexed_form(self, name: str, array: Node) -> str | None:
+        """The subscript that reads an array at b, h, i and j; None if no one fits its shape."""
         known = self.builder.extents
-        extents = {place: evaluate(d, known) for place, d in self.extents.items()}
+        extents = {index: evaluate(d, known) for index, d in self.extents.items()}
         return indexed(name, [evaluate(d, known) for d in array.type.shape], extents)
 
     # -- types and checks as messages show them
 
     def shown(self, t: Type) -> Type:
-        """The type of a value for each pair with its heads in one axis; any other as it is."""
+        """The type of a per-pair value with its two head axes as one; any other type unchanged."""
         if t.rank < 4 or not all(self._either(d, whole) for d, whole in zip(t.shape[-4:-2], self.heads)):
             return t
-        *batch, kv, several, n, m = t.shape
-        heads = kv if several == 1 else several if kv == 1 else self.extents["h"]
+        *batch, kv, group_size, n, m = t.shape
+        heads = kv if group_size == 1 else group_size if kv == 1 else self.extents["h"]
         return Type(t.dtype, (*batch, heads, n, m), t.weak)
 
     def _either(self, d: Dim, whole: Dim) -> bool:
         return d == 1 or self.builder.canonical(d) == self.builder.canonical(whole)
 
-    def worded(self, check: Check) -> Check:
-        """A check of a broadcast among values for pairs as one that says how to read arrays."""
+    def restate(self, check: Check) -> Check:
+        """A broadcast check between per-pair values, as a check whose message says how to read the arrays."""
         if check.kind != "equal":
             return check
         shown = tuple(map(self.shown, check.operands))
@@ -92,37 +112,37 @@ class Reads:
         return replace(check, kind="pairs", dims=(a, b, axis, *self.extents.values()), operands=shown)
 
 
-def _bounded(r: Request) -> Iterator[str]:
-    """The places that something else ends: lengths, or a comparison in a text, as of `where(j < 9, near[j], 0)`."""
+def _bounded_indices(r: Request) -> Iterator[str]:
+    """The indices that something else bounds: lengths, or a comparison in a text, as in `where(j < 9, near[j], 0)`."""
     yield from () if r.lengths is None else "j"
     for program in (r.score, r.mask):
-        for part in program.parts if isinstance(program, Program) else ():
+        for part in program.parts if isinstance(program, ParsedText) else ():
             operands = part.operands if isinstance(part, Compare) else ()
             for one, other in pairwise(operands):
-                yield from (x.name for x, y in ((one, other), (other, one)) if isinstance(x, Name) and _ends(y, x))
+                yield from (x.name for x, y in ((one, other), (other, one)) if isinstance(x, Name) and _is_bound(y, x))
 
 
-def _ends(end: Expr, x: Name) -> bool:
-    """Whether a comparison of `x` with this is of b, h, i or j with what is the same for all pairs of a head."""
-    places = [part for part in postorder(end) if isinstance(part, Name) and part.name in ("i", "j")]
-    return x.name in PLACES and not places
+def _is_bound(end: Expr, x: Name) -> bool:
+    """Whether `end` bounds `x` in a comparison: `x` is b, h, i or j, and `end` is the same for all pairs of a head."""
+    indices = [part for part in postorder(end) if isinstance(part, Name) and part.name in ("i", "j")]
+    return x.name in PLACES and not indices
 
 
-def _array(ev: PairEvaluator, part: Any, frame: Frame) -> Node | None:
-    """The array, or what was made of arrays alone, that a name stands for."""
-    value = frame.values.get(part.name) if isinstance(part, Name) else None
-    standing = ev.standings.get(value) if isinstance(value, Node) else None
-    return value if standing is not None and standing.loose and not standing.paired else None
+def _array(text: PairText, part: Any, env: Environment) -> Node | None:
+    """The array, or value computed from arrays alone, that a name stands for."""
+    value = env.values.get(part.name) if isinstance(part, Name) else None
+    axes = text.pair_axes.get(value) if isinstance(value, Node) else None
+    return value if axes is not None and axes.unindexed and not axes.per_pair else None
 
 
-def _alike(array: Node, x: Node) -> bool:
+def _same_shape(array: Node, x: Node) -> bool:
     return array.type.shape == x.type.shape
 
 
-def _name(frame: Frame, part: Any) -> str:
-    return plain_name(frame, part) or part.name
+def _name(env: Environment, part: Any) -> str:
+    return operand_name(env, part) or part.name
 
 
-def _site(ev: PairEvaluator, frame: Frame, part: Any) -> Site:
-    span, caret = place(frame, part, part.span[0])
-    return Site(ev.text, span, caret, inside(frame, part))
+def _site(text: PairText, env: Environment, part: Any) -> Site:
+    span, caret = source_span(env, part, part.span[0])
+    return Site(text.text, span, caret, inline_trail(env, part))

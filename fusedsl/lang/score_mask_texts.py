@@ -1,14 +1,13 @@
-"""The texts of score and mask in a call of attention: what they see, and that they have a value for each pair.
+"""Evaluation of score and mask texts (score_mod, mask_mod), and the check that they are elementwise in (b, h, i, j).
 
-Scores lie in five axes, heads that share keys apart, and nothing of that is to show: a text reads arrays at b, h, i and
-j, and what it reads without them is aligned with [i, j], or [j]. An array of more axes would meet others than it says.
+Scores have five axes, with grouped heads, but texts see four: they read arrays at b, h, i and j. An array without an
+index is aligned with [i, j] or [j]; one with more axes is refused, because it would be aligned with other axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError, FusedslError, ShapeError, UnknownNameError
@@ -16,78 +15,70 @@ from ..ir import shapes
 from ..ir.attention_checks import PLACES
 from ..ir.dims import Dim, expression, product
 from ..ir.graph import Node, resolve, walk
-from .attention_keywords import unseen
-from .attention_layout import Layout, Request, same_here
-from .evaluate import Evaluator
-from .frames import Frame, plain_name
+from .attention_keywords import missing_name_help
+from .attention_layout import AttentionLayout, Request, guard_equal
+from .environment import Environment, operand_name
+from .evaluate import TextEvaluator
+from .faults import EvaluatorBase
 from .hints import is_function, value_hint
-from .score_mask_reads import Reads
-from .syntax import Call, Expr, Name, Program, Subscript, postorder, show
+from .score_mask_reads import ArrayReads, PairAxes, PairText
+from .syntax import CallExpr, Expr, Name, ParsedText, Subscript, postorder, show
 
-FOLDING = ("reduce", "scan", "ranked", "contract")
-MOVING = ("index", "transpose", "reshape", "gather")
-ALIGNED = 2  # axes of an array that needs no index
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How a value stands to the pairs: `paired`, it is one value for each, made of scores or of b, h, i and j; `loose`,
-    so many axes, counted from the last, are those of arrays that were not read at b, h, i and j; `met`, these were
-    aligned with what has i or h."""
-
-    paired: bool = False
-    loose: int = 0
-    met: bool = False
+REDUCTIONS = ("reduce", "scan", "ranked", "contract")
+MOVEMENTS = ("index", "transpose", "reshape", "gather")
+ALIGNED = 2  # most axes of an array without an index
 
 
-class PairEvaluator(Evaluator):
-    """Evaluates the text of a score or a mask, and refuses expressions that have no value for each pair."""
+class ScoreMaskEvaluator(TextEvaluator, PairText):
+    """Evaluates a score or mask text; refuses expressions that are not elementwise over pairs."""
 
-    def __init__(self, outer: Evaluator, name: str, program: Program, score: Node, r: Request, found: Layout):
+    def __init__(
+        self, outer: EvaluatorBase, name: str, program: ParsedText, score: Node, r: Request, layout: AttentionLayout
+    ):
         super().__init__(outer.builder, program.text, outer.limits)
         self.name, self.tree = name, program
-        self.frame = Frame({"score": score, **found.places, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
-        self.standings = dict.fromkeys(walk(self.frame.values.values()), Standing())
-        self.standings |= {node: Standing(loose=node.type.rank) for node in r.arrays.values()}
-        # j of dense operands is a bare iota, which random numbers count by as well
-        own = (place for place in found.places.values() if place.op != "iota")
-        self.standings |= dict.fromkeys((score, *own), Standing(paired=True))
-        self.places = _extents(r, found)
-        self.reads = Reads.of(self.builder, r, found, self.places)
-        self.met: list[Node] = []  # arrays that were aligned with pairs, and not looked at yet
+        self.env = Environment({"score": score, **layout.pair_indices, "q": r.q, "k": r.k, "v": r.v, **r.arrays})
+        self.pair_axes = dict.fromkeys(walk(self.env.values.values()), PairAxes())
+        self.pair_axes |= {node: PairAxes(unindexed=node.type.rank) for node in r.arrays.values()}
+        # j of dense operands is a plain iota, which random functions use too: it is not marked per_pair
+        own = (index for index in layout.pair_indices.values() if index.op != "iota")
+        self.pair_axes |= dict.fromkeys((score, *own), PairAxes(per_pair=True))
+        self.index_extents = _extents(r, layout)
+        self.reads = ArrayReads.of(self, r, layout, self.index_extents)
+        self.newly_aligned: list[Node] = []  # unindexed arrays aligned with pairs, not checked yet
 
     def value(self) -> Node:
-        """What the text comes to; its faults are drawn in it."""
+        """The value of the text; errors are located in it."""
         _check_names(self.tree, self.name)
-        results = self.texts(self.tree, self.frame)
+        results = self.texts(self.tree, self.env)
         if len(results) != 1:
             message = f"{self.name} is one expression, and this has {len(results)} results"
             help = "keep one; names and functions above it take the others"
-            raise self.drawn(ArgumentError(message, code="argument.attention", help=help), self.tree.results[-1])
-        standing = self._standing(results[0])
-        if standing.loose > ALIGNED:
-            raise self.drawn(*self._unindexed(self.tree.results[0], self.frame))
-        if standing.loose and not (standing.paired or standing.met):
-            self.reads.aligned(self, results[0], self.tree.results[0], self.frame)
+            raise self.error_at(ArgumentError(message, code="argument.attention", help=help), self.tree.results[-1])
+        axes = self._axes_of(results[0])
+        if axes.unindexed > ALIGNED:
+            raise self.error_at(*self._unindexed(self.tree.results[0], self.env))
+        if axes.unindexed and not (axes.per_pair or axes.aligned):
+            self.reads.check_aligned(results[0], self.tree.results[0], self.env)
         return results[0]
 
-    def fitted(self, x: Node, shape: tuple[Dim, ...]) -> Node:
-        """A value of the text for every pair: (batch, heads, n, m), heads in two axes."""
+    def broadcast(self, x: Node, shape: tuple[Dim, ...]) -> Node:
+        """The value broadcast to all pairs: (batch, heads, n, m), with heads in two axes."""
         result = self.tree.results[0]
-        with self.at(self.frame, result, result.span[0], (result,)):
+        with self.at(self.env, result, result.span[0], (result,)):
             if x.type.rank > len(shape):
                 message = f"{self.name} is a value for each b, h, i and j, and this is {self.builder.describe(x.type)}"
                 raise ShapeError(message, "shape.attention", self.text, help="index arrays: bias[h, i, j]")
             return shapes.broadcast_to(self.builder, x, shape)
 
-    def drawn(self, error: FusedslError, node: Any = None) -> FusedslError:
-        """The error, drawn in the text at a part of it, or at its result."""
+    def error_at(self, error: FusedslError, node: Any = None) -> FusedslError:
+        """The error, located in the text at a node, or at its result."""
         error.text = self.text
-        return self.fault(error, self.frame, self.tree.results[0] if node is None else node)
+        return self.fault(error, self.env, self.tree.results[0] if node is None else node)
 
     @contextmanager
     def at(self, *args: Any, **named: Any):
-        """As of any text, with heads as one axis in all that is said."""
+        """As in the base class; messages show heads as one axis."""
         b, known = self.builder, len(self.builder.checks)
         before, b.shown = b.shown, self.reads.shown
         try:
@@ -95,130 +86,131 @@ class PairEvaluator(Evaluator):
                 yield
         finally:
             b.shown = before
-            b.checks[known:] = map(self.reads.worded, b.checks[known:])
+            b.checks[known:] = map(self.reads.restate, b.checks[known:])
 
-    # -- what an expression may come to
+    # -- axes of expressions
 
-    def visit(self, node: Any, frame: Frame) -> Generator[tuple[Any, Frame], Any, Any]:
-        """As any visit; a fault belongs to the innermost expression that has it."""
-        if isinstance(node, Call):
-            self._check_function(node, frame)
-        value = yield from super().visit(node, frame)
+    def visit(self, node: Any, env: Environment) -> Generator[tuple[Any, Environment], Any, Any]:
+        """As in the base class, and checks the axes of the value: errors point at the innermost expression."""
+        if isinstance(node, CallExpr):
+            self._check_function(node, env)
+        value = yield from super().visit(node, env)
         for part in value if isinstance(value, tuple) else (value,):
             if isinstance(part, Node):
-                self._examine(part, node, frame)
+                self._examine(part, node, env)
         return value
 
-    def _check_function(self, node: Call, frame: Frame) -> None:
+    def _check_function(self, node: CallExpr, env: Environment) -> None:
         name = node.function
-        known = name in frame.functions or is_function(name)
-        if not known and isinstance(frame.values.get(name), Node):
+        known = name in env.functions or is_function(name)
+        if not known and isinstance(env.values.get(name), Node):
             help = f"write {name}[{', '.join(map(show, node.arguments))}]"
             error = UnknownNameError(f"{name} is an array, not a function", "name.function", help=help)
-            raise self.fault(error, frame, node)
+            raise self.fault(error, env, node)
 
-    def _examine(self, x: Node, node: Expr, frame: Frame) -> None:
+    def _examine(self, x: Node, node: Expr, env: Environment) -> None:
         try:
-            standing = self._standing(x)
+            axes = self._axes_of(x)
         except ArgumentError as error:
-            raise self.fault(error, frame, node, getattr(node, "at", None)) from None
-        if standing.loose > ALIGNED and (standing.paired or x.op == "gather"):
-            unindexed, part = self._unindexed(node, frame)
-            raise self.fault(unindexed, frame, part)
-        while self.met:
-            self.reads.aligned(self, self.met.pop(), node, frame)
+            raise self.fault(error, env, node, getattr(node, "at", None)) from None
+        if axes.unindexed > ALIGNED and (axes.per_pair or x.op == "gather"):
+            unindexed, part = self._unindexed(node, env)
+            raise self.fault(unindexed, env, part)
+        while self.newly_aligned:
+            self.reads.check_aligned(self.newly_aligned.pop(), node, env)
         if isinstance(node, Subscript):
-            self.reads.read(self, node, frame)
+            self.reads.check_subscript(node, env)
 
-    def _standing(self, x: Node) -> Standing:
-        return resolve(self.standings, x, lambda n: n.args, self._made)
+    def _axes_of(self, x: Node) -> PairAxes:
+        return resolve(self.pair_axes, x, lambda n: n.args, self._derive_axes)
 
-    def _made(self, x: Node) -> Standing:
-        """The standing of a node, by those of its arguments; ArgumentError where it reads other pairs."""
-        parts = [self.standings[a] for a in x.args]
-        moved = x.op in MOVING and parts[0].paired
-        if moved or x.op in FOLDING:
+    def _derive_axes(self, x: Node) -> PairAxes:
+        """The axes of a node, from those of its arguments; ArgumentError if it reads other pairs."""
+        parts = [self.pair_axes[a] for a in x.args]
+        moved = x.op in MOVEMENTS and parts[0].per_pair
+        if moved or x.op in REDUCTIONS:
             message = f"{self.name} is elementwise: it cannot look at other pairs"
             help = "a pair has one score, b, h, i and j, with no axes: write j - i, and read arrays at them: x[h, j]"
             help = help if moved else "reduce before, and pass the result as an array"
             raise ArgumentError(message, code="argument.attention", help=help)
         if x.op == "gather":
-            return _gathered(x, *parts)
-        if x.op in MOVING:
-            return Standing(loose=x.type.rank if parts[0].loose else 0)
-        paired, loose = any(p.paired for p in parts), max((p.loose for p in parts), default=0)
-        others = any(a.type.rank >= ALIGNED and not p.loose for a, p in zip(x.args, parts))
+            return _axes_of_gather(x, *parts)
+        if x.op in MOVEMENTS:
+            return PairAxes(unindexed=x.type.rank if parts[0].unindexed else 0)
+        paired, loose = any(p.per_pair for p in parts), max((p.unindexed for p in parts), default=0)
+        others = any(a.type.rank >= ALIGNED and not p.unindexed for a, p in zip(x.args, parts))
         if others and loose <= ALIGNED:
-            self.met += [a for a, p in zip(x.args, parts) if p.loose and not (p.paired or p.met)]
-        return Standing(paired, loose, others or any(p.met for p in parts))
+            self.newly_aligned += [a for a, p in zip(x.args, parts) if p.unindexed and not (p.per_pair or p.aligned)]
+        return PairAxes(paired, loose, others or any(p.aligned for p in parts))
 
     # -- arrays that are read without their indices
 
-    def _unindexed(self, node: Expr, frame: Frame) -> tuple[ShapeError, Expr]:
-        """The error for the array below an expression that has axes of its own, and the part that reads it."""
+    def _unindexed(self, node: Expr, env: Environment) -> tuple[ShapeError, Expr]:
+        """(error, node) for an unindexed array below an expression."""
         parts = list(postorder(node))
         subscripted = [part.value for part in parts if isinstance(part, Subscript)]
 
         def rank(part: Name) -> int:
-            value = frame.values.get(part.name)
-            return self.standings.get(value, Standing()).loose if isinstance(value, Node) else 0
+            value = env.values.get(part.name)
+            return self.pair_axes.get(value, PairAxes()).unindexed if isinstance(value, Node) else 0
 
         names = [part for part in parts if isinstance(part, Name) and rank(part)]
         if not names:
             message = f"{self.name} reads an array without its indices"
             return ShapeError(message, code="shape.attention", help="index it with b, h, i and j"), node
         part = max(names, key=lambda name: (rank(name) > ALIGNED, name not in subscripted))
-        array, name = frame.values[part.name], plain_name(frame, part) or part.name
+        array, name = env.values[part.name], operand_name(env, part) or part.name
         message = f"{self.name} reads {name}, {self.builder.describe(array.type)}, without all of its indices"
         help = "index it with b, h, i and j"
         if len(array.type.shape) > len(PLACES):
             help = f"reshape it to (batch, heads, n, m), and index it: {name}[b, h, i, j]"
-        elif way := self.reads.way(name, array):
+        elif way := self.reads.indexed_form(name, array):
             help = f"index it: {way}"
         return ShapeError(message, code="shape.attention", help=help), part
 
-    def _unknown_value(self, node: Name, frame: Frame) -> FusedslError:
-        error = super()._unknown_value(node, frame)
-        hint = unseen(node.name) or value_hint(node.name, frame.values, frame.functions)
+    def _unknown_value(self, node: Name, env: Environment) -> FusedslError:
+        error = super()._unknown_value(node, env)
+        hint = missing_name_help(node.name) or value_hint(node.name, env.values, env.functions)
         error.help = hint or f"give it to attention by name: {node.name}=..."
         return error
 
 
-def _gathered(x: Node, source: Standing, *at: Standing) -> Standing:
-    """The standing of elements that are read at computed places; axes of the source that are read whole are its own."""
-    whole = source.loose and any(kind == "axis" for kind, _ in x.attr[1])
-    loose = x.type.rank if whole else max(part.loose for part in at)
-    return Standing(any(part.paired for part in at), loose)
+def _axes_of_gather(x: Node, source: PairAxes, *at: PairAxes) -> PairAxes:
+    """The axes of a gather's result; source axes that are not indexed stay unindexed."""
+    unindexed_source = source.unindexed and any(kind == "axis" for kind, _ in x.attr[1])
+    loose = x.type.rank if unindexed_source else max(part.unindexed for part in at)
+    return PairAxes(any(part.per_pair for part in at), loose)
 
 
-def _extents(r: Request, found: Layout) -> dict[str, Dim]:
-    """How far b, h, i and j run. In ragged sequences i and j begin anew with each: no array is as long as they run."""
+def _extents(r: Request, layout: AttentionLayout) -> dict[str, Dim]:
+    """The extents of b, h, i and j; -1 for i and j of ragged sequences, which restart in each sequence."""
     if r.offsets is not None:
-        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": found.heads, "i": -1, "j": -1}
-    return {"b": found.q.type.shape[0], "h": found.heads, "i": found.q.type.shape[-2], "j": found.k.type.shape[-2]}
+        return {"b": expression("-", r.offsets[0].type.shape[0], 1), "h": layout.heads, "i": -1, "j": -1}
+    return {"b": layout.q.type.shape[0], "h": layout.heads, "i": layout.q.type.shape[-2], "j": layout.k.type.shape[-2]}
 
 
-def read_as_they_lie(ev: Evaluator, program: Program, r: Request, found: Layout) -> None:
-    """Arrays that are read at b, h, i or j itself, and are as long as these run, are read as they lie: no position is
-    computed. The plan holds for calls where it is so."""
+def assume_full_extents(ev: EvaluatorBase, program: ParsedText, r: Request, layout: AttentionLayout) -> None:
+    """Guard that arrays read at plain b, h, i or j have the extents of these, so that no index is computed for them."""
     b = ev.builder
-    batch, kv, several, n, _ = found.q.type.shape
-    extents = {"b": batch, "i": n, "j": found.k.type.shape[-2]}
-    extents["h"] = kv if b.is_unit(several) else several if b.is_unit(kv) else product((kv, several))
+    batch, kv, group_size, n, _ = layout.q.type.shape
+    extents = {"b": batch, "i": n, "j": layout.k.type.shape[-2]}
+    extents["h"] = kv if b.is_unit(group_size) else group_size if b.is_unit(kv) else product((kv, group_size))
     for part in program.parts:
         if not (isinstance(part, Subscript) and isinstance(part.value, Name) and part.value.name in r.arrays):
             continue
         shape = r.arrays[part.value.name].type.shape
-        for one, index in zip(shape, part.indices):
+        for extent, index in zip(shape, part.indices):
             if not isinstance(index, Name) or index.name not in extents:
                 break
-            same_here(b, one, extents[index.name])
+            guard_equal(b, extent, extents[index.name])
 
 
-def _check_names(program: Program, name: str) -> None:
-    """q, k and v are there for their sizes."""
+def _check_names(program: ParsedText, name: str) -> None:
+    """Check that q, k and v are read only inside size and shape."""
     parts = list(program.parts)
-    sized = {part.arguments[0].value for part in parts if isinstance(part, Call) and part.function in ("size", "shape")}
+    sized = {
+        part.arguments[0].value for part in parts if isinstance(part, CallExpr) and part.function in ("size", "shape")
+    }
     for part in parts:
         if isinstance(part, Name) and part.name in ("q", "k", "v") and part not in sized:
             message = f"{name} sees {part.name} inside size alone"

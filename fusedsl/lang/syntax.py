@@ -1,7 +1,7 @@
-"""The syntax tree of a text: frozen nodes that know where they stand in it, a walk, and a printer.
+"""Syntax tree of a text: frozen nodes with source spans, a traversal, and a printer.
 
-Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so walk them with `postorder`,
-never by recursion. Every offset counts characters of the text; a span is (start, end).
+Nodes compare by identity. Trees may be thousands of nodes deep (`a + a + …`), so traverse them with `postorder`, never
+by recursion. Offsets count characters of the text; a span is (start, end).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Name:
 
 
 @dataclass(frozen=True, eq=False)
-class Unary:
+class UnaryOp:
     """`op` is one of + - ~ not; `at` is the operator's offset, here and below."""
 
     span: Span
@@ -39,7 +39,7 @@ class Unary:
 
 
 @dataclass(frozen=True, eq=False)
-class Binary:
+class BinaryOp:
     """`op` is one of + - * / // % @ ** & | ^ << >> and or."""
 
     span: Span
@@ -110,7 +110,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, eq=False)
-class Argument:
+class CallArgument:
     """One argument of a call; `span` covers the keyword too, `value.span` the value alone."""
 
     span: Span
@@ -120,18 +120,18 @@ class Argument:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class CallExpr:
     """`function(arguments)`; `close` is the offset of the closing bracket."""
 
     span: Span
     function: str
     function_span: Span
-    arguments: tuple[Argument, ...]
+    arguments: tuple[CallArgument, ...]
     close: int
 
 
 @dataclass(frozen=True, eq=False)
-class Parameter:
+class FormalParameter:
     span: Span
     name: str
     default: Expr | None
@@ -143,7 +143,7 @@ class Definition:
 
     span: Span
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FormalParameter, ...]
     body: Expr
     at: int
 
@@ -159,8 +159,8 @@ class Assign:
 
 
 @dataclass(frozen=True, eq=False)
-class Program:
-    """A whole text: its statements in order, then the expressions that are its results."""
+class ParsedText:
+    """The syntax tree of a whole text: its statements in order, then its result expressions."""
 
     text: str
     statements: tuple[Assign | Definition, ...]
@@ -172,25 +172,25 @@ class Program:
 
     @property
     def parts(self) -> Iterator[Node]:
-        """Every part of every expression, in the order of the text; of functions their bodies."""
+        """All nodes of all expressions, in the order of the text; function bodies included."""
         roots = (s.body if isinstance(s, Definition) else s.value for s in self.statements)
         return (part for root in (*roots, *self.results) for part in postorder(root))
 
 
-Expr = Literal | Name | Unary | Binary | Compare | Conditional | Sequence | Subscript | Attribute | Call
-Node = Expr | Slice | Argument
+Expr = Literal | Name | UnaryOp | BinaryOp | Compare | Conditional | Sequence | Subscript | Attribute | CallExpr
+Node = Expr | Slice | CallArgument
 
 
 def children(node: Node) -> tuple[Node, ...]:
-    """The node's parts in the order of the text."""
+    """The children of a node, in the order of the text."""
     match node:
-        case Binary():
+        case BinaryOp():
             return (node.left, node.right)
-        case Call():
+        case CallExpr():
             return node.arguments
-        case Argument() | Attribute():
+        case CallArgument() | Attribute():
             return (node.value,)
-        case Unary():
+        case UnaryOp():
             return (node.operand,)
         case Compare():
             return node.operands
@@ -206,23 +206,23 @@ def children(node: Node) -> tuple[Node, ...]:
 
 
 def postorder(root: Node) -> Iterator[Node]:
-    """Every node below and including `root`, parts before the whole, left to right, without recursion.
+    """All nodes of the subtree in postorder, left to right, without recursion.
 
-    A caller that keeps a stack of results pops `len(children(node))` of them at each node.
+    A caller with a stack of results pops `len(children(node))` of them at each node.
     """
-    found: list[Node] = []
+    preorder: list[Node] = []
     stack = [root]
     while stack:
         top = stack.pop()
-        found.append(top)
+        preorder.append(top)
         stack.extend(children(top))
-    return reversed(found)
+    return reversed(preorder)
 
 
-def free_names(program: Program) -> tuple[tuple[str, Span], ...]:
-    """The values that are read before they are assigned, each with the span of its first reading, in that order.
+def free_names(program: ParsedText) -> tuple[tuple[str, Span], ...]:
+    """The free names of a text, each with the span of its first read, in that order.
 
-    A function's parameters are its own; its other names are bound where it is defined.
+    The parameters of a function are bound; its other names are bound at its definition.
     """
     free: dict[str, Span] = {}
     assigned: set[str] = set()
@@ -246,7 +246,7 @@ def free_names(program: Program) -> tuple[tuple[str, Span], ...]:
     return tuple(free.items())
 
 
-# How tightly each form binds, loosest first. A part that binds less than its place asks for is printed in brackets.
+# Precedence levels, loosest first. The printer puts brackets around a part with lower precedence than its context.
 CONDITIONAL, OR, AND, NOT, COMPARE, BITOR, BITXOR, BITAND, SHIFT, SUM, PRODUCT, SIGN, POWER, POSTFIX, ATOM = range(15)
 LEVELS = {OR: "or", AND: "and", BITOR: "|", BITXOR: "^", BITAND: "&", SHIFT: "<< >>", SUM: "+ -", PRODUCT: "* / // % @"}
 BINDING = {op: level for level, ops in LEVELS.items() for op in ops.split()} | {"**": POWER}
@@ -254,11 +254,11 @@ BINDING = {op: level for level, ops in LEVELS.items() for op in ops.split()} | {
 
 def binding(node: Node) -> int:
     match node:
-        case Binary():
+        case BinaryOp():
             return BINDING[node.op]
         case Compare():
             return COMPARE
-        case Unary():
+        case UnaryOp():
             return NOT if node.op == "not" else SIGN
         case Conditional():
             return CONDITIONAL
@@ -273,7 +273,7 @@ Piece = str | tuple[Node, int]
 
 
 def show(node: Node | Assign | Definition) -> str:
-    """The node as text again, with no bracket that its meaning does not need; ASCII only.
+    """The node as text, with the fewest brackets; ASCII only.
 
     >>> from fusedsl.lang.parse import parse
     >>> show(parse("((a)+(b*c))*-(d**2)").results[0])
@@ -291,31 +291,31 @@ def show(node: Node | Assign | Definition) -> str:
         if isinstance(top, str):
             printed.append(top)
             continue
-        part, place = top
+        part, minimum = top
         pieces = _pieces(part)
-        if binding(part) < place:
+        if binding(part) < minimum:
             pieces = ["(", *pieces, ")"]
         stack.extend(reversed(pieces))
     return "".join(printed)
 
 
 def _pieces(node: Node) -> list[Piece]:
-    """The node's print as strings and parts, each part with the binding that its place asks for."""
+    """A node's text as strings and (child, minimum precedence) pairs."""
     match node:
         case Literal():
             return [node.source]
         case Name():
             return [node.name]
-        case Unary():
+        case UnaryOp():
             return ["not ", (node.operand, NOT)] if node.op == "not" else [node.op, (node.operand, SIGN)]
-        case Binary(op="**"):
+        case BinaryOp(op="**"):
             return [(node.left, POWER if isinstance(node.left, Literal) else POSTFIX), "**", (node.right, SIGN)]
-        case Binary():
+        case BinaryOp():
             return [(node.left, BINDING[node.op]), f" {node.op} ", (node.right, BINDING[node.op] + 1)]
         case Compare():
             rest: list[Piece]
-            places = [BITOR, *[SHIFT] * (len(node.ops) - 1), BITOR]  # a & b between two comparisons is in brackets
-            first, *others = zip(node.operands, places)
+            minimums = [BITOR, *[SHIFT] * (len(node.ops) - 1), BITOR]  # a & b between two comparisons is in brackets
+            first, *others = zip(node.operands, minimums)
             rest = [piece for op, part in zip(node.ops, others) for piece in (f" {op} ", part)]
             return [first, *rest]
         case Conditional():
@@ -324,9 +324,9 @@ def _pieces(node: Node) -> list[Piece]:
             return [(node.value, POSTFIX), "[", *_listed(node.indices), "]"]
         case Attribute():
             return [(node.value, POSTFIX), f".{node.name}"]
-        case Call():
+        case CallExpr():
             return [f"{node.function}(", *_listed(node.arguments), ")"]
-        case Argument():
+        case CallArgument():
             return [f"{node.keyword}=" if node.keyword else "", (node.value, CONDITIONAL)]
         case Sequence(kind="list"):
             return ["[", *_listed(node.items), "]"]

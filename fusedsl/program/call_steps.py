@@ -101,9 +101,9 @@ def check_call(plan: Plan, extents: Mapping[Symbol, int]) -> None:
     """Raise the ShapeError of the first check that these extents break; further independent ones are its `others`."""
     failed: list[FusedslError] = [explain(c, extents) for c in plan.checks if not holds(c, extents)]
     if failed:
-        from ..lang.error_cascade import independent
+        from ..lang.error_cascade import root_causes
 
-        failed = independent(plan.text, failed)
+        failed = root_causes(plan.text, failed)
         failed[0].others = tuple(failed[1:])
         raise failed[0]
 

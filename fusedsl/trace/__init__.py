@@ -1,5 +1,5 @@
-"""Traces Python functions: `trace` calls one with stand-ins for its arguments and returns the graph of what it did."""
+"""Tracing of Python functions: `trace` calls a function with tracers and returns the graph of its operations."""
 
-from .function import Argument, Array, Traced, leaves, trace
+from .function import ArgumentRef, ResultRef, Traced, leaves, trace
 
-__all__ = ["Argument", "Array", "Traced", "leaves", "trace"]
+__all__ = ["ArgumentRef", "ResultRef", "Traced", "leaves", "trace"]

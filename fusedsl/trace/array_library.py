@@ -1,4 +1,4 @@
-"""Whose arrays a traced function makes: those of its arguments' library, or where none is an array, of what it uses."""
+"""The array library of a trace: that of the arguments, or, if no argument is an array, of the first array it uses."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ import numpy as np
 
 
 def library(kind: type) -> str:
-    """The library that a class of arrays belongs to."""
+    """The library that defines an array class."""
     return kind.__module__.split(".")[0]
 
 
 def is_array(x: Any) -> bool:
-    """Whether a value is an array of some library, and no scalar."""
+    """True for an array of any library; False for scalars and types."""
     return hasattr(x, "shape") and hasattr(x, "dtype") and not isinstance(x, (np.generic, type))
 
 
-class Adopted(BaseException):
-    """The function uses arrays of a library that no argument told of, such as `example`: the trace begins anew with
-    that. It passes by the handlers of the function."""
+class LibraryDiscovered(BaseException):
+    """The function uses an array (`example`) of a library that no argument has: the trace restarts with that library.
+
+    A BaseException, so that `except Exception` in the function does not catch it.
+    """
 
     def __init__(self, example: Any):
         self.example = example
 
 
 def empty(library: str, device: Any = None) -> Any:
-    """An array of torch or CuPy where its functions make them: on `device`, or on the default one."""
-    home = sys.modules[library]
-    return home.empty(1) if library == "cupy" else home.empty(1, dtype=home.uint8, device=device)
+    """An array of torch or CuPy on `device`, or on the library's default device."""
+    module = sys.modules[library]
+    return module.empty(1) if library == "cupy" else module.empty(1, dtype=module.uint8, device=device)
 
 
 def default_device(library: str) -> Any:
-    """Where functions of torch or CuPy make arrays that no argument places."""
-    home = sys.modules[library]
-    return home.cuda.Device().id if library == "cupy" else home.get_default_device()
+    """The device on which torch or CuPy creates arrays by default."""
+    module = sys.modules[library]
+    return module.cuda.Device().id if library == "cupy" else module.get_default_device()
 
 
 def array_classes() -> tuple[type, ...]:
-    """The classes of arrays of the libraries that are there."""
+    """The array classes of the libraries that are imported."""
     loaded = ((sys.modules.get("torch"), "Tensor"), (sys.modules.get("cupy"), "ndarray"))
-    return (np.ndarray, *(getattr(home, name) for home, name in loaded if home is not None))
+    return (np.ndarray, *(getattr(module, name) for module, name in loaded if module is not None))
 
 
 @dataclass(frozen=True)
-class Constant:
-    """An array that the function makes of nothing and returns: each call returns one of its own."""
+class ConstantArray:
+    """A constant array that the function creates and returns; each call returns a copy."""
 
     array: Any
 
     def fresh(self) -> Any:
-        """The array of one call."""
+        """A copy for one call."""
         return copy.deepcopy(self.array)

@@ -1,4 +1,4 @@
-"""What a traced array holds: a value of its own or a view of another's, and what writing does to both."""
+"""The state of a traced array: its own value or a view of another array, and the effect of writes on both."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def check_cast(new: Node, to: DType, casting: str) -> None:
-    """DTypeError where NumPy's rule `casting` does not let a value become one of dtype `to`."""
+    """DTypeError if NumPy's rule `casting` forbids a cast of the value to dtype `to`."""
     if not new.type.weak and not np.can_cast(numpy_dtype(new.type.dtype), numpy_dtype(to), casting):  # type: ignore[arg-type]
         raise DTypeError(f"{new.type.dtype} does not go into {to}", code="dtype.write", help="cast it first: astype")
     if new.type.weak and new.type.dtype.kind == "f" and to.kind != "f" and casting != "unsafe":
         raise DTypeError(f"a float does not go into {to}", code="dtype.write", help="cast it first: astype")
 
 
-class Storage:
-    """The value of one array of a trace, as it changes."""
+class ArrayState:
+    """The current value of one traced array, replaced by each write (functionalisation)."""
 
     def __init__(
         self,
         recorder: Recorder,
         node: Node | None,
         mutable: bool = True,
-        base: Storage | None = None,
+        base: ArrayState | None = None,
         view: View | None = None,
         captured: bool = False,
     ) -> None:
@@ -41,21 +41,21 @@ class Storage:
         self.captured = captured
         self.writes = 0
         self._node = node
-        self._base, self._view, self._seen = base, view, -1
+        self._base, self._view, self._version_read = base, view, -1
         if base is not None and view is not None:
-            self._node, self._seen = view.read(base.node), base.version
+            self._node, self._version_read = view.read(base.node), base.version
 
     @property
-    def rebound(self) -> bool:
-        """Whether `+=` gives a new value, as for Python's numbers and NumPy's scalars, and writes nothing."""
+    def rebinds(self) -> bool:
+        """True if `+=` binds a new value, as for Python numbers and NumPy scalars; False if it writes in place."""
         if self._base is not None:
-            return self._base.rebound
+            return self._base.rebinds
         return not self.mutable or (not self.node.type.shape and all(self is not a for a in self.recorder.arguments))
 
     @property
     def node(self) -> Node:
-        """The value now."""
-        if self._base is not None and self._seen != self._base.version:
+        """The current value."""
+        if self._base is not None and self._version_read != self._base.version:
             assert self._view is not None
             if not self._view.certain:
                 raise Unsupported(
@@ -63,7 +63,7 @@ class Storage:
                     code="unsupported.view",
                     help="reshape once more after writing",
                 )
-            self._node, self._seen = self._view.read(self._base.node), self._base.version
+            self._node, self._version_read = self._view.read(self._base.node), self._base.version
         if self._node is None:
             raise Unsupported(
                 "an array is read after what may be a view of it was written: whether it is, strides decide",
@@ -77,31 +77,31 @@ class Storage:
         return self.writes if self._base is None else self._base.version
 
     def viewed(self, view: View) -> Any:
-        """A view of this array; faults belong to the line that asks for it."""
-        with self.recorder.here():
+        """A view of this array; errors point at the line that creates it."""
+        with self.recorder.at_user_line():
             return type(self)(self.recorder, None, base=self, view=view)
 
-    def _made(self, node: Node) -> Any:
+    def _new(self, node: Node) -> Any:
         return type(self)(self.recorder, node)
 
     # -- writing in place
 
     def _write(self, new: Node, casting: str) -> None:
-        """Take a new value, in the dtype and shape that it has."""
+        """Write a value, cast and broadcast to this array's dtype and shape."""
         b, mine = self.recorder.builder, self.node.type
         self._check_cast(new, casting)
         exact = new.type.weak and not (new.type.dtype.kind == "f" and mine.dtype.kind != "f")
         self._store(shapes.broadcast_to(b, b.coerce(new, mine.dtype) if exact else b.cast(new, mine.dtype), mine.shape))
 
     def _check_cast(self, new: Node, casting: str) -> None:
-        """DTypeError where NumPy would not cast `new` to this array's dtype."""
+        """DTypeError if NumPy would not cast `new` to this array's dtype."""
         check_cast(new, self.node.type.dtype, casting)
 
     def _store(self, value: Node) -> None:
-        """The new value; a view's goes into its base."""
+        """Set the value; a view writes through to its base."""
         if self._base is not None:
             assert self._view is not None
-            if not self._view.certain and self._let_go():
+            if not self._view.certain and self._release_base():
                 self._base, self._view, self._node = None, None, value
                 return
             if self._view.write is None:
@@ -121,8 +121,8 @@ class Storage:
         self._node = value
         self.writes += 1
 
-    def _let_go(self) -> bool:
-        """Make a copy of what may be a view, so that nobody may read the original any more; False if the caller may."""
+    def _release_base(self) -> bool:
+        """Detach a possible view from its base, which no one may read afterwards; False if the caller can read it."""
         root = self
         while root._base is not None:
             root = root._base
@@ -131,13 +131,13 @@ class Storage:
         root._node = None
         return True
 
-    def _number(self, value: Node) -> Node:
-        """A value to assign; of a number, what the library makes of it in this array's dtype."""
+    def _from_number(self, value: Node) -> Node:
+        """A value to assign; the library decides how a number converts to this array's dtype."""
         return value
 
-    def _assigned(self, value: Node) -> Node:
-        """A value to assign: NumPy drops leading axes of extent 1 that the target lacks."""
-        value = self._number(value)
+    def _assignable(self, value: Node) -> Node:
+        """A value to assign, without leading axes of extent 1 that the target lacks, as in NumPy."""
+        value = self._from_number(value)
         extra = max(0, value.type.rank - self.node.type.rank)
         droppable = [a for a in range(extra) if self.recorder.builder.is_unit(value.type.shape[a])]
         return shapes.squeeze(self.recorder.builder, value, droppable) if len(droppable) == extra else value

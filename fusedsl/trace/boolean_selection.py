@@ -1,7 +1,7 @@
-"""What `x[mask]` is in a traced function: elements whose number only the kernel knows, so that they never stand alone.
+"""Boolean selection, `x[mask]`, in a traced function: the number of elements is data-dependent, so it has no shape.
 
-They may be computed with one by one, reduced whole, and written back to where the same mask picks them. Whatever asks
-for more gets the refusal of `x[mask]`, at its line.
+Elementwise functions, whole reductions and writes back through the same mask are traced; anything else is refused, at
+the line of `x[mask]`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .tracer import Tracer
 
 UNARY = {"neg": operator.neg, "pos": operator.pos, "invert": operator.invert, "abs": operator.abs}
 REDUCTIONS = frozenset(["sum", "prod", "mean", "var", "std", "max", "min", "any", "all"])
-SPELLED = {"amax": "max", "amin": "min"}
-# Methods and functions of each element, beside NumPy's ufuncs.
+ALIASES = {"amax": "max", "amin": "min"}
+# Elementwise methods and functions other than NumPy's ufuncs.
 NUMPY_METHODS = frozenset(["astype", "clip", "round", "copy", "conj"])
 TORCH_METHODS = frozenset([
     "to", "float", "double", "half", "bfloat16", "long", "int", "bool", "type", "clone", "detach", "contiguous",
@@ -33,28 +33,28 @@ LOSSES = frozenset([
 ])  # fmt: skip
 
 
-def pick(array: Any, mask: Any, fault: FusedslError) -> Picked:
-    """A copy of the elements that a mask of the first axes picks; `fault` refuses what needs their number."""
+def select(array: Any, mask: Any, fault: FusedslError) -> BooleanSelection:
+    """The elements that a mask of the leading axes selects; `fault` is raised if their number is needed."""
     array, mask = (x.recorder.tracer(x.node) for x in (array, mask))
     behind = array.ndim - mask.ndim
-    return Picked(array, mask[(..., *[None] * behind)] if behind else mask, mask, fault)
+    return BooleanSelection(array, mask[(..., *[None] * behind)] if behind else mask, mask, fault)
 
 
-class Picked:
-    """`values` have the shape of the whole array, and count where the `mask`, of as many axes, does."""
+class BooleanSelection:
+    """Selected elements: `values` have the whole array's shape, `mask` broadcasts to it, `key` is the original mask."""
 
     __array_priority__ = 2000
 
     def __init__(self, values: Any, mask: Any, key: Any, fault: FusedslError) -> None:
         self.__dict__.update(values=values, mask=mask, key=key, fault=fault, node=mask.node)
 
-    def _each(self, function: Callable[..., Any], *operands: Any) -> Picked:
-        """A function of elements, each picked by this mask, and of numbers."""
-        made = function(*map(self._opened, operands))
-        return Picked(made, self.mask, self.key, self.fault)
+    def _elementwise(self, function: Callable[..., Any], *operands: Any) -> BooleanSelection:
+        """An elementwise function of selections by this mask and of numbers."""
+        result = function(*map(self._operand, operands))
+        return BooleanSelection(result, self.mask, self.key, self.fault)
 
-    def _opened(self, x: Any) -> Any:
-        if isinstance(x, Picked):
+    def _operand(self, x: Any) -> Any:
+        if isinstance(x, BooleanSelection):
             if x.node is not self.node:
                 raise self.fault
             return x.values
@@ -62,8 +62,8 @@ class Picked:
             raise self.fault
         return x
 
-    def _reduced(self, name: str, axis: Any = None, **named: Any) -> Any:
-        """Over all that is picked; of rows that a vector picks, over the first axis too."""
+    def _reduce(self, name: str, axis: Any = None, **named: Any) -> Any:
+        """Reduce all selected elements; rows that a vector selects reduce along the first axis too."""
         axis = named.pop("dim", axis)
         if named.keys() - {"ddof", "correction", "unbiased", "dtype"} or axis not in (
             (None, 0) if self.key.ndim == 1 else (None,)
@@ -81,9 +81,11 @@ class Picked:
         if name.startswith("__"):
             raise AttributeError(name)
         if name in REDUCTIONS:
-            return lambda *args, **named: self._reduced(name, *args, **named)
+            return lambda *args, **named: self._reduce(name, *args, **named)
         if name in (NUMPY_METHODS if type(self.values) is Tracer else TORCH_METHODS):
-            return lambda *args, **named: self._each(lambda x, *rest: getattr(x, name)(*rest, **named), self, *args)
+            return lambda *args, **named: self._elementwise(
+                lambda x, *rest: getattr(x, name)(*rest, **named), self, *args
+            )
         raise self.fault
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -94,10 +96,10 @@ class Picked:
 
         if method != "__call__" or named or ufunc.signature is not None:
             raise self.fault
-        return self._each(lambda *xs: call_ufunc(self.values.recorder, ufunc, method, xs, {}), *inputs)
+        return self._elementwise(lambda *xs: call_ufunc(self.values.recorder, ufunc, method, xs, {}), *inputs)
 
     def __array_function__(self, function: Any, types: Any, args: tuple, named: dict) -> Any:
-        name = SPELLED.get(function.__name__, function.__name__)
+        name = ALIASES.get(function.__name__, function.__name__)
         if not args or args[0] is not self or name not in REDUCTIONS | NUMPY_METHODS:
             raise self.fault
         return getattr(self, name)(*args[1:], **named)
@@ -106,17 +108,17 @@ class Picked:
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), named: Any = None) -> Any:
         from .torch.functions import call, name_of
 
-        self = next(x for x in args if isinstance(x, Picked))
+        self = next(x for x in args if isinstance(x, BooleanSelection))
         name, named = name_of(function), {k: v for k, v in (named or {}).items() if k != "inplace"}
         if name in REDUCTIONS and args[0] is self:
-            return self._reduced(name, *args[1:], **named)
+            return self._reduce(name, *args[1:], **named)
         reduction = named.pop("reduction", "mean") if name in LOSSES else "none"
         if name in LOSSES:
             named["reduction"] = "none"
         elif name not in TORCH_METHODS:
             raise self.fault
-        found = self._each(lambda *xs: call(self.values.recorder, name, xs, named), *args)
-        return found if reduction == "none" else found._reduced(reduction)
+        result = self._elementwise(lambda *xs: call(self.values.recorder, name, xs, named), *args)
+        return result if reduction == "none" else result._reduce(reduction)
 
     def _refused(self, *args: Any) -> Any:
         raise self.fault
@@ -127,14 +129,20 @@ class Picked:
 
 
 def _operators() -> None:
-    """Give Picked Python's operators; those in place come from the plain ones, as `x[mask] += 1` takes them."""
+    """Add Python's operators to BooleanSelection; `x[mask] += 1` falls back to the binary ones."""
     for python in (*BINARY, *COMPARE):
         plain = getattr(operator, f"__{python}__")
-        setattr(Picked, f"__{python}__", lambda self, other, plain=plain: self._each(plain, self, other))
+        setattr(
+            BooleanSelection, f"__{python}__", lambda self, other, plain=plain: self._elementwise(plain, self, other)
+        )
         if python in BINARY:
-            setattr(Picked, f"__r{python}__", lambda self, other, plain=plain: self._each(plain, other, self))
+            setattr(
+                BooleanSelection,
+                f"__r{python}__",
+                lambda self, other, plain=plain: self._elementwise(plain, other, self),
+            )
     for python, plain in UNARY.items():
-        setattr(Picked, f"__{python}__", lambda self, plain=plain: self._each(plain, self))
+        setattr(BooleanSelection, f"__{python}__", lambda self, plain=plain: self._elementwise(plain, self))
 
 
 _operators()

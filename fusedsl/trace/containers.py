@@ -1,4 +1,4 @@
-"""The user's containers and objects that hold arrays: a trace sees copies of them, with tracers for the arrays."""
+"""User containers and objects in a trace: copies with tracers in place of arrays, and side effects to write back."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..errors import TraceError, Unsupported
 from .array_library import is_array
 from .tracer import Tracer
 
-DEPTH = 4  # how far containers are looked into
-NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # Python's own, that hold what the user puts into them
+DEPTH = 4  # levels of nesting that are searched for arrays
+NAMESPACES = (types.SimpleNamespace, argparse.Namespace)  # standard library classes that hold user attributes
 LIBRARIES = ("numpy", "cupy", "cupyx", "torch", __name__.split(".")[0])
 
 
 @dataclass(frozen=True)
-class Held:
-    """An object of the user's, with what stands for its attributes."""
+class TracedContainer:
+    """A user object among the arguments, with parameters or values for its attributes."""
 
     owner: Any
     attributes: dict[str, Any]
 
 
-def is_users(kind: type) -> bool:
-    """Whether a class is the user's own: not Python's, the array libraries' or this package's."""
+def is_user_class(kind: type) -> bool:
+    """True for a user-defined class: not of the standard library, an array library or this package."""
     if kind in NAMESPACES:
         return True
     root = (kind.__module__ or "").split(".")[0]
@@ -37,12 +37,12 @@ def is_users(kind: type) -> bool:
 
 
 def attributes_of(value: Any) -> dict[str, Any] | None:
-    """What an object holds, in its `__dict__` and its slots; None if it has neither."""
-    held = getattr(value, "__dict__", None)
+    """The attributes of an object, from its `__dict__` and slots; None if it has neither."""
+    in_dict = getattr(value, "__dict__", None)
     slots = [name for kind in type(value).__mro__ for name in _slots(kind) if hasattr(value, name)]
-    if type(held) is not dict and not slots:
+    if type(in_dict) is not dict and not slots:
         return None
-    return {**{name: getattr(value, name) for name in slots}, **(held if type(held) is dict else {})}
+    return {**{name: getattr(value, name) for name in slots}, **(in_dict if type(in_dict) is dict else {})}
 
 
 def _slots(kind: type) -> tuple[str, ...]:
@@ -52,16 +52,18 @@ def _slots(kind: type) -> tuple[str, ...]:
 
 
 def is_object(value: Any) -> bool:
-    """Whether a value is an object of a class of the user's that can be made anew from its attributes."""
+    """True for an instance of a user class that can be rebuilt from its attributes."""
     kind = type(value)
-    if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_users(kind):
+    if isinstance(value, (type, types.FunctionType, types.ModuleType, enum.Enum, BaseException)) or not is_user_class(
+        kind
+    ):
         return False
     plain = kind.__new__ is object.__new__ or kind in NAMESPACES
-    return plain and not is_module(value) and attributes_of(value) is not None
+    return plain and not is_torch_module(value) and attributes_of(value) is not None
 
 
 def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a list, tuple, dict or object of the user's has an array somewhere in it."""
+    """True if a list, tuple, dict or user object contains an array, at any level."""
     if depth == 0:
         return False
     parts = _parts(value)
@@ -69,7 +71,7 @@ def holds_arrays(value: Any, depth: int = DEPTH) -> bool:
 
 
 def holds_functions(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a container or object has a Python function, method or partial somewhere in it."""
+    """True if a container or user object contains a Python function, method or partial, at any level."""
     if depth == 0:
         return False
     functions = (types.FunctionType, types.MethodType, functools.partial)
@@ -81,19 +83,19 @@ def _parts(value: Any) -> Any:
         return value
     if isinstance(value, dict):
         return value.values()
-    if is_module(value):
+    if is_torch_module(value):
         return ()
     return (attributes_of(value) or {}).values() if is_object(value) else ()
 
 
-def is_module(value: Any) -> bool:
-    """Whether it is one of torch's modules."""
+def is_torch_module(value: Any) -> bool:
+    """True for an instance of torch.nn.Module."""
     nn = getattr(sys.modules.get("torch"), "nn", None)
     return nn is not None and isinstance(value, nn.Module)
 
 
-class RefusedModule:
-    """One of torch's modules, as a traced function sees it: refused by name where it is used."""
+class UnsupportedModule:
+    """A stand-in for a torch.nn.Module, which raises Unsupported if it is used."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         raise Unsupported(
@@ -104,62 +106,62 @@ class RefusedModule:
         return self()
 
 
-class Copies:
-    """The copies of one trace, and what the function did to them."""
+class ContainerCopies:
+    """The container and object copies of one trace, and their attributes before it."""
 
-    def __init__(self, rebound: Callable[[Callable], Callable], seen: Callable[[Any], Any]):
-        self.rebound = rebound
-        self.seen = seen
-        self.kinds: dict[type, type] = {}
+    def __init__(self, rewrite: Callable[[Callable], Callable], proxy_of: Callable[[Any], Any]):
+        self.rewrite = rewrite
+        self.proxy_of = proxy_of
+        self.classes: dict[type, type] = {}
         self.owners: dict[int, Any] = {}
         self.objects: list[tuple[Any, Any, dict[str, Any]]] = []
         self.containers: list[tuple[Any, Any]] = []
 
-    def blank(self, owner: Any) -> Any:
-        """An object of the owner's class, whose methods are traced as functions are, with nothing in it yet."""
+    def new_object(self, owner: Any) -> Any:
+        """An empty object of a subclass of the owner's class whose methods are rewritten."""
         kind = type(owner)
-        if kind not in self.kinds:
-            self.kinds[kind] = self._kind(kind)
+        if kind not in self.classes:
+            self.classes[kind] = self._traced_class(kind)
         create: Any = kind.__new__
-        made = create(self.kinds[kind])
-        self.owners[id(made)] = owner
-        return made
+        copy = create(self.classes[kind])
+        self.owners[id(copy)] = owner
+        return copy
 
-    def filled(self, made: Any, attributes: dict[str, Any]) -> Any:
-        """The object with these attributes."""
-        slots = {name for kind in type(made).__mro__ for name in _slots(kind)}
+    def fill(self, copy: Any, attributes: dict[str, Any]) -> Any:
+        """The copy, with these attributes set."""
+        slots = {name for kind in type(copy).__mro__ for name in _slots(kind)}
         for name, value in attributes.items():
             if name in slots:
-                object.__setattr__(made, name, value)
+                object.__setattr__(copy, name, value)
             else:
-                made.__dict__[name] = value
-        self.objects.append((self.owners[id(made)], made, dict(attributes)))
-        return made
+                copy.__dict__[name] = value
+        self.objects.append((self.owners[id(copy)], copy, dict(attributes)))
+        return copy
 
-    def _kind(self, kind: type) -> type:
+    def _traced_class(self, kind: type) -> type:
         methods: dict[str, Any] = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
         for base in reversed(kind.__mro__):
-            if is_users(base):
+            if is_user_class(base):
                 methods |= {name: self._method(f) for name, f in vars(base).items() if _is_method(f)}
-                methods |= {name: self.seen(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
+                methods |= {name: self.proxy_of(v) for name, v in vars(base).items() if is_array(v) or holds_arrays(v)}
         return type(kind.__name__, (kind,), methods)
 
     def _method(self, f: Any) -> Any:
         if isinstance(f, property):
-            return property(f.fget and self.rebound(f.fget), f.fset, f.fdel)
+            return property(f.fget and self.rewrite(f.fget), f.fset, f.fdel)
         if isinstance(f, (staticmethod, classmethod)):
-            return type(f)(self.rebound(f.__func__))
-        return self.rebound(f)
+            return type(f)(self.rewrite(f.__func__))
+        return self.rewrite(f)
 
-    def container(self, made: Any) -> Any:
-        """A list or dict that the function must leave as it is."""
-        self.containers.append((made, made.copy()))
-        return made
+    def track(self, copy: Any) -> Any:
+        """A list or dict that the function must not change."""
+        self.containers.append((copy, copy.copy()))
+        return copy
 
-    def settle(self) -> None:
-        """Plain values that the function gave to attributes go to the real objects; arrays cannot."""
-        for owner, made, before in self.objects:
-            now = attributes_of(made) or {}
+    def write_back(self) -> None:
+        """Copy plain attribute writes to the real objects; TraceError if a traced array was stored."""
+        for owner, copy, before in self.objects:
+            now = attributes_of(copy) or {}
             for name, value in now.items():
                 if name in before and before[name] is value:
                     continue
@@ -169,34 +171,34 @@ class Copies:
         for now, before in self.containers:
             same = len(now) == len(before) and all(
                 a is b for a, b in zip(_flat(now), _flat(before))
-            )  # by identity: comparing arrays would not give a bool
+            )  # by identity: == of arrays is no bool
             if not same:
                 raise _leak(f"changes a {type(now).__name__} that holds arrays and that is not its own")
 
 
-class Outside:
-    """Lists and dicts that are the user's own, and what they held before the function ran."""
+class SideEffects:
+    """Mutations of the user's own lists and dicts: their contents before the function ran."""
 
     def __init__(self) -> None:
         self.before: dict[int, tuple[Any, Any]] = {}
 
-    def note(self, value: Any, depth: int = DEPTH) -> None:
-        """Remember what a value's lists and dicts hold, those inside of it too."""
+    def remember(self, value: Any, depth: int = DEPTH) -> None:
+        """Record the contents of a value's lists and dicts, nested ones too."""
         if depth and id(value) not in self.before:
             if type(value) is list or isinstance(value, dict):
                 self.before[id(value)] = value, value.copy()
             for part in _safe_parts(value):
-                self.note(part, depth - 1)
+                self.remember(part, depth - 1)
 
-    def settle(self) -> None:
-        """Traced numbers that the function put into them become Python's."""
+    def write_back(self) -> None:
+        """Replace traced numbers that the function stored in them by Python numbers."""
         for now, _ in self.before.values():
             for key, part in list(enumerate(now) if type(now) is list else now.items()):
                 if isinstance(part, Tracer) and part.is_number:
                     now[key] = part.item()
 
     def restore(self) -> None:
-        """After a trace that failed: what took traced values holds what it held before."""
+        """Restore the contents of lists and dicts that hold traced values, after a failed trace."""
         for now, before in self.before.values():
             if any(isinstance(part, Tracer) for part in _flat(now)):
                 now.clear()
@@ -204,9 +206,9 @@ class Outside:
 
 
 def has_methods(kind: type) -> bool:
-    """Whether objects of a class have methods of the user's, beyond what dataclasses make."""
-    found = (name for base in kind.__mro__ if is_users(base) for name, f in vars(base).items() if _is_method(f))
-    return any(not name.startswith("__") or name == "__call__" for name in found)
+    """True if a class has user-defined methods, other than dunders that dataclasses generate."""
+    methods = (name for base in kind.__mro__ if is_user_class(base) for name, f in vars(base).items() if _is_method(f))
+    return any(not name.startswith("__") or name == "__call__" for name in methods)
 
 
 def _is_method(f: Any) -> bool:
@@ -228,7 +230,7 @@ def _safe_parts(value: Any) -> Any:
 
 
 def refuse_leak(value: Any, name: str) -> None:
-    """TraceError where what a function reads from outside holds tracers afterwards."""
+    """TraceError if a value from outside holds tracers after the trace."""
     if _has_tracer(value):
         raise _leak(f"puts a traced array into {name}, which outlives it")
 

@@ -1,4 +1,4 @@
-"""A Python function to a graph: calls the function once with tracers in place of its arrays and numbers."""
+"""Tracing of a Python function to a graph: one call with tracers in place of its arrays and numbers."""
 
 from __future__ import annotations
 
@@ -14,84 +14,80 @@ from ..config import Options
 from ..errors import ArgumentError, TraceError
 from ..ir.dims import Dim, Symbol
 from ..ir.graph import Graph, Node, Parameter
-from .array_library import Adopted, Constant, array_classes
-from .boolean_selection import Picked
-from .containers import DEPTH, Held
-from .function_rewriter import Rebinder
-from .guards import Read
-from .numpy.lists import unseen
+from .array_library import ConstantArray, LibraryDiscovered, array_classes
+from .boolean_selection import BooleanSelection
+from .containers import DEPTH, TracedContainer
+from .function_rewriter import FunctionRewriter
+from .guards import Guard
+from .numpy.lists import unwrap
 from .recorder import Recorder, concrete
-from .torch.size import Size
+from .torch.size import TorchSize
 from .tracer import Tracer
 
-# what is not looked into for traced arrays
-NOTHING_INSIDE = (types.ModuleType, type, types.BuiltinFunctionType, str, bytes, int, float, complex)
+# types that are not searched for traced arrays
+OPAQUE = (types.ModuleType, type, types.BuiltinFunctionType, str, bytes, int, float, complex)
 
 
 @dataclass(frozen=True)
-class Array:
-    """A result of the function that is result `index` of the graph; a `number` is returned as Python's."""
+class ResultRef:
+    """A leaf of the template: result `index` of the graph."""
 
     index: int
-    number: bool = False
+    number: bool = False  # returned as a Python number
 
 
 @dataclass(frozen=True)
-class Argument:
-    """A result of the function that is its own argument `index`, written or not."""
+class ArgumentRef:
+    """A leaf of the template: the function returns its own argument `index`."""
 
     index: int
 
 
 @dataclass(frozen=True)
 class Traced:
-    """What a function does to arguments of one signature, and what that holds under.
+    """The trace of a function for arguments of one signature, and its guards.
 
-    `template` has the structure of what the function returns (tuples, lists, dicts), with `Array`, `Argument` and
-    `Constant` at its leaves; anything else is returned as it is. `writes` are pairs (argument, result of the graph):
-    arrays of the caller that the function changes. `captures` are arrays that it reads from outside, as further
-    arguments of the graph after its own; where no argument is an array, one of them says whose arrays it returns. A
-    call may reuse the trace where `guards` (is this extent 1) and `conditions` (nodes on extents with the value they
-    had) hold, the numbers of `baked` (argument → value) are the same, and `reads` (names outside the function) are
-    unchanged.
+    A call reuses it if `guards`, `conditions` and `state_guards` hold and the numbers in `baked` are the same.
     """
 
     graph: Graph
-    template: Any
-    writes: tuple[tuple[int, int], ...]
-    captures: tuple[Any, ...]
-    guards: Mapping[Dim, bool]
-    conditions: tuple[tuple[Node, bool | int | float], ...]
-    baked: Mapping[int, bool | int | float]
-    reads: tuple[Read, ...]
+    template: Any  # the return value's structure; leaves: ResultRef, ArgumentRef, ConstantArray, or a value itself
+    writes: tuple[tuple[int, int], ...]  # (argument, result of the graph) for each argument written in place
+    captures: tuple[
+        Any, ...
+    ]  # arrays from outside: further arguments of the graph (without array arguments, an example)
+    guards: Mapping[Dim, bool]  # whether an extent is 1
+    conditions: tuple[tuple[Node, bool | int | float], ...]  # nodes on extents, with the value they had
+    baked: Mapping[int, bool | int | float]  # numbers that decided a branch or shape: argument → value
+    state_guards: tuple[Guard, ...]  # globals, cells and attributes that the function read
 
     def unchanged(self) -> bool:
-        """Whether every name that the function reads from outside still has the value it had."""
-        return all(read.holds() for read in self.reads)
+        """True if every global, cell and attribute that the function read still has its value."""
+        return all(guard.is_valid() for guard in self.state_guards)
 
     def applies(self, extents: Mapping[Symbol, int], numbers: Mapping[int, Any]) -> bool:
-        """Whether a call with these extents and numbers (argument → value) takes the same way through the function."""
+        """True if a call with these extents and numbers (argument → value) takes the same path through the function."""
         if any(type(numbers.get(k)) is not type(v) or numbers[k] != v for k, v in self.baked.items()):
             return False
         return all(concrete(node, self.baked, extents) == value for node, value in self.conditions)
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing was traced: NumPy computed what the function returns, from the numbers that it was given."""
-        made: list[Constant] = []
-        _mapped(self.template, lambda one: made.append(one) or one, Constant)  # type: ignore[func-returns-value]
-        return bool(made and self.baked) and not self.graph.results
+        """True if nothing was traced: NumPy computed all results from the numbers among the arguments."""
+        constants: list[ConstantArray] = []
+        _map_leaves(self.template, lambda leaf: constants.append(leaf) or leaf, ConstantArray)  # type: ignore[func-returns-value]
+        return bool(constants and self.baked) and not self.graph.results
 
     def rebuild(self, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
-        """What the function returns, from the graph's results and the caller's arguments."""
-        return _filled(self.template, results, arguments)
+        """The return value of the function, from the graph's results and the caller's arguments."""
+        return _instantiate(self.template, results, arguments)
 
 
 def leaves(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Parameter]:
-    """The parameters of a call in their order: its positional arguments, then its keywords, depth first."""
-    found: list[Parameter] = []
-    _mapped((tuple(arguments), dict(keywords)), lambda p: found.append(p) or p, Parameter)  # type: ignore[func-returns-value]
-    return found
+    """The parameters of a call, depth first: positional arguments, then keywords."""
+    parameters: list[Parameter] = []
+    _map_leaves((tuple(arguments), dict(keywords)), lambda p: parameters.append(p) or p, Parameter)  # type: ignore[func-returns-value]
+    return parameters
 
 
 def trace(
@@ -107,42 +103,44 @@ def trace(
 ) -> Traced:
     """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
 
-    Parameters may sit in tuples, lists and dicts, and are counted in the order of `leaves`; everything else is
-    passed as it is, so it must be part of the signature. `numbers` are the values of the scalars (argument → value),
-    used only where the function needs them to go on. `immutable` are arguments that `+=` does not write (NumPy
-    scalars; weak numbers never are), `aliases` arguments that are an earlier one once more, `example` an array of the
-    call (None: NumPy's), whose library has its own rules. Raises TraceError where the function asks for the value of
-    an array.
+    Parameters may be nested in tuples, lists and dicts; they are numbered in the order of `leaves`. All other values
+    are passed unchanged, so they must be part of the signature. Raises TraceError if the function needs the value of an
+    array.
+
+    - `numbers`: values of the scalars (argument → value), used only if a branch or shape needs them
+    - `immutable`: arguments that `+=` does not write (NumPy scalars; weak numbers never are written)
+    - `aliases`: arguments that are the same object as an earlier one
+    - `example`: an array of the call, whose library's rules apply (None: NumPy)
     """
     parameters, aliases = tuple(leaves(arguments, keywords)), aliases or {}
     given = parameters, extents, numbers, options, immutable, aliases
     try:
         return _traced(function, arguments, keywords, Recorder(*given, example))
-    except Adopted as adopted:
-        return _traced(function, arguments, keywords, Recorder(*given, adopted.example, homeless=True))
+    except LibraryDiscovered as adopted:
+        return _traced(function, arguments, keywords, Recorder(*given, adopted.example, library_discovered=True))
 
 
 def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str, Any], recorder: Recorder) -> Traced:
-    """What one call of the function gave to a recorder."""
+    """Call the function once with the recorder's tracers, and collect the graph, template, writes and guards."""
     tracers = iter(recorder.arguments)
-    rebinder = Rebinder(recorder)
-    with recorder.tracing(function), rebinder.restoring():
-        traced = rebinder.function(function)
+    rewriter = FunctionRewriter(recorder)
+    with recorder.tracing(function), rewriter.restored_on_error():
+        traced = rewriter.rewrite(function)
         positional, named = (
-            rebinder.opened_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
+            rewriter.wrap_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
         )
         result = traced(*positional, **named)
-        if recorder.unanswered is not None:  # the function caught it, and went another way than it would have
-            raise recorder.unanswered
-        _mapped(result, _refused, Picked)
+        if recorder.pending_error is not None:  # the function caught it, and took another branch than it would have
+            raise recorder.pending_error
+        _map_leaves(result, _refuse_selection, BooleanSelection)
         nodes: list[Node] = []
-        template = _mapped(result, lambda t: _leaf(recorder, t, nodes), Tracer)
-        template = _mapped(template, unseen, object)
+        template = _map_leaves(result, lambda t: _result_leaf(recorder, t, nodes), Tracer)
+        template = _map_leaves(template, unwrap, object)
         _check_result(template)
-        rebinder.settle()
-    if recorder.homeless:
+        rewriter.write_back()
+    if recorder.library_discovered:
         recorder.capture(recorder.example)
-    template = _mapped(template, Constant, array_classes())
+    template = _map_leaves(template, ConstantArray, array_classes())
     writes = []
     for k, tracer in enumerate(recorder.arguments):
         if tracer.writes and k not in recorder.aliases:
@@ -157,15 +155,15 @@ def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str,
         dict(builder.guards),
         tuple(recorder.conditions.items()),
         dict(recorder.baked),
-        tuple(rebinder.reads),
+        tuple(rewriter.state_guards),
     )
 
 
 def _check_result(template: Any) -> None:
-    """TraceError for what would carry traced arrays out of the trace: they are in other things than containers."""
+    """TraceError if a result holds traced arrays in something that is no container, as a generator or closure."""
 
     def left(value: Any) -> Any:
-        if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _carries(value):
+        if isinstance(value, (Generator, Coroutine, AsyncGenerator)) or _reaches_tracer(value):
             raise TraceError(
                 f"the function returns a {type(value).__name__}, which cannot take its arrays along",
                 code="trace.result",
@@ -173,76 +171,76 @@ def _check_result(template: Any) -> None:
             )
         return value
 
-    _mapped(template, left, object)
+    _map_leaves(template, left, object)
 
 
-def _carries(value: Any, depth: int = DEPTH) -> bool:
-    """Whether a traced array is within reach of a value."""
+def _reaches_tracer(value: Any, depth: int = DEPTH) -> bool:
+    """True if a tracer is reachable from a value."""
     if type(value) is Tracer or issubclass(type(value), Tracer):
         return True
-    if depth == 0 or isinstance(value, (Array, Argument, *NOTHING_INSIDE)):
+    if depth == 0 or isinstance(value, (ResultRef, ArgumentRef, *OPAQUE)):
         return False
     if isinstance(value, types.FunctionType):
         parts: Any = (value.__closure__, value.__defaults__, value.__kwdefaults__)
     else:
         parts = gc.get_referents(value)
-    return any(_carries(part, depth - 1) for part in parts)
+    return any(_reaches_tracer(part, depth - 1) for part in parts)
 
 
-def _refused(picked: Picked) -> None:
+def _refuse_selection(picked: BooleanSelection) -> None:
     raise picked.fault
 
 
-def _leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> Array | Argument:
+def _result_leaf(recorder: Recorder, tracer: Tracer, nodes: list[Node]) -> ResultRef | ArgumentRef:
     if tracer.recorder is not recorder:
         raise ArgumentError("this array belongs to another call", code="trace.leak", help="return it from its own call")
     for k, argument in enumerate(recorder.arguments):
         if argument is tracer:
-            return Argument(k)
+            return ArgumentRef(k)
     node = tracer.node
     nodes.append(recorder.builder.strong(node))
-    return Array(len(nodes) - 1, number=tracer.compares or (node.type.weak and not node.type.shape))
+    return ResultRef(len(nodes) - 1, number=tracer.compares or (node.type.weak and not node.type.shape))
 
 
-def _mapped(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
-    """`value` with every `leaf` in its tuples, lists and dicts changed; of `object`, all that is no such container."""
+def _map_leaves(value: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
+    """`value` with `change` applied to each `leaf` in its tuples, lists and dicts; `object`: to all non-containers."""
     if leaf is not object and isinstance(value, leaf):
         return change(value)
     if type(value) in (tuple, list):
-        return type(value)(_mapped(part, change, leaf) for part in value)
+        return type(value)(_map_leaves(part, change, leaf) for part in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_mapped(part, change, leaf) for part in value))
+        return type(value)(*(_map_leaves(part, change, leaf) for part in value))
     if isinstance(value, tuple) and hasattr(value, "n_sequence_fields"):  # torch.return_types
-        return type(value)([_mapped(part, change, leaf) for part in value])
-    if isinstance(value, Size):  # a tensor's shape
-        mapped = [_mapped(part, change, leaf) for part in value]
-        return value.settled(mapped) if leaf is RESULTS else type(value)(mapped)
+        return type(value)([_map_leaves(part, change, leaf) for part in value])
+    if isinstance(value, TorchSize):  # a tensor's shape
+        mapped = [_map_leaves(part, change, leaf) for part in value]
+        return value.of_extents(mapped) if leaf is TEMPLATE_LEAVES else type(value)(mapped)
     if type(value) is dict:
-        return {_key(key, change, leaf): _mapped(part, change, leaf) for key, part in value.items()}
+        return {_key(key, change, leaf): _map_leaves(part, change, leaf) for key, part in value.items()}
     if type(value) in (OrderedDict, defaultdict, deque):
-        made = copy.copy(value)
+        mapped_copy = copy.copy(value)
         for key, part in enumerate(value) if type(value) is deque else value.items():
-            made[_key(key, change, leaf)] = _mapped(part, change, leaf)
-        return made
-    if isinstance(value, Held):
-        return Held(value.owner, _mapped(value.attributes, change, leaf))
+            mapped_copy[_key(key, change, leaf)] = _map_leaves(part, change, leaf)
+        return mapped_copy
+    if isinstance(value, TracedContainer):
+        return TracedContainer(value.owner, _map_leaves(value.attributes, change, leaf))
     return change(value) if leaf is object else value
 
 
 def _key(key: Any, change: Callable[[Any], Any], leaf: type | tuple[type, ...]) -> Any:
-    """A dict's key: no array, and looked at where everything is."""
+    """A dict key: changed only if `leaf` is `object`."""
     return change(key) if leaf is object else key
 
 
-RESULTS = (Array, Argument, Constant)  # what stands in a template
+TEMPLATE_LEAVES = (ResultRef, ArgumentRef, ConstantArray)
 
 
-def _filled(template: Any, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
-    def fill(leaf: Array | Argument | Constant) -> Any:
-        if isinstance(leaf, Constant):
+def _instantiate(template: Any, results: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    def fill(leaf: ResultRef | ArgumentRef | ConstantArray) -> Any:
+        if isinstance(leaf, ConstantArray):
             return leaf.fresh()
-        if isinstance(leaf, Argument):
+        if isinstance(leaf, ArgumentRef):
             return arguments[leaf.index]
         return results[leaf.index].item() if leaf.number else results[leaf.index]
 
-    return _mapped(template, fill, RESULTS)
+    return _map_leaves(template, fill, TEMPLATE_LEAVES)

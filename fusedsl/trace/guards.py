@@ -1,4 +1,4 @@
-"""What a trace takes for granted of names outside of it: snapshots of values, compared again at each call."""
+"""Guards of a trace on Python state: snapshots of globals, closure cells and attributes, compared at each call."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 
 from ..errors import Unsupported
 from .array_library import default_device
-from .containers import attributes_of, is_users
+from .containers import attributes_of, is_user_class
 
 PLAIN = (int, float, str, bytes, type(None))
 
 
-class Same:
-    """An object as the part of a snapshot that only the same object equals."""
+class Unchanged:
+    """A snapshot of an object by identity: equal only to a snapshot of the same object."""
 
     __slots__ = ("value",)
 
@@ -25,19 +25,19 @@ class Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Same) and other.value is self.value
+        return isinstance(other, Unchanged) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
 
 
 def snapshot(value: Any, depth: int = 4) -> Any:
-    """What a trace takes for granted of a value, to be compared later: plain values, and the plain values that
-    containers and objects hold, by value; everything else by identity."""
+    """A comparable snapshot of a value: plain values, also those in containers and objects, by value; all else by
+    identity."""
     if isinstance(value, PLAIN):
         return type(value), repr(value) if isinstance(value, float) else value
     if depth == 0:
-        return Same(value)
+        return Unchanged(value)
     if isinstance(value, (tuple, list, deque)):
         return type(value), tuple([snapshot(part, depth - 1) for part in value])
     if isinstance(value, dict):
@@ -47,64 +47,63 @@ def snapshot(value: Any, depth: int = 4) -> Any:
     if type(value) is slice:
         return slice, tuple([snapshot(part, depth - 1) for part in (value.start, value.stop, value.step)])
     if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, np.generic):
-        return Same(value)
+        return Unchanged(value)
     return _object(value, depth)
 
 
 def _object(value: Any, depth: int) -> Any:
-    """Objects that compare by value are taken by value; of the user's others, what they hold."""
+    """A snapshot of an object: by value if it is hashable by value; for other user objects, of their attributes."""
     kind = type(value)
-    held = attributes_of(value) if is_users(kind) else None
+    attributes = attributes_of(value) if is_user_class(kind) else None
     by_value, hashed = kind.__eq__ is not object.__eq__, kind.__hash__ is not None
     if by_value and hashed:
         return kind, value
-    if held is not None and not isinstance(value, (type, types.FunctionType)):
-        return kind if by_value else Same(value), snapshot(held, depth - 1)
-    return Same(value)
+    if attributes is not None and not isinstance(value, (type, types.FunctionType)):
+        return kind if by_value else Unchanged(value), snapshot(attributes, depth - 1)
+    return Unchanged(value)
 
 
 @dataclass(frozen=True)
-class Read:
-    """A name that a function reads from its globals or closure (a cell has no name), or an attribute of a module that
-    it may read, and a snapshot of the value it had."""
+class Guard:
+    """A global, closure cell or module attribute that the function reads, and a snapshot of its value."""
 
-    scope: Any  # the names, or the cell
+    scope: Any  # the dict of names, the cell, or an AmbientState
     name: str
-    value: Any
-    seen: Any = None  # what the snapshot is of
+    expected: Any  # the snapshot
+    original: Any = None  # the value itself
 
-    def holds(self) -> bool:
-        if isinstance(self.scope, Ambient):
-            return self.scope.now() == self.value
+    def is_valid(self) -> bool:
+        if isinstance(self.scope, AmbientState):
+            return self.scope.now() == self.expected
         try:
             now = self.scope.cell_contents if isinstance(self.scope, types.CellType) else self.scope[self.name]
         except (ValueError, KeyError):  # an empty cell; a name that is gone
             return False
-        return snapshot(now) == self.value
+        return snapshot(now) == self.expected
 
 
-class Ambient:
-    """What functions of torch and CuPy depend on beside their arguments: torch's default dtype, and whether autocast is
-    on; and where they make arrays, if no argument says that."""
+class AmbientState:
+    """Ambient state that torch's and CuPy's functions depend on: torch's default dtype and autocast, and the default
+    device, if no argument has one."""
 
-    def __init__(self, library: str, example: Any, homeless: bool):
-        self.library, self.homeless = library, homeless
+    def __init__(self, library: str, example: Any, library_discovered: bool):
+        self.library, self.library_discovered = library, library_discovered
         self.device = getattr(example.device, "type", "cuda")
 
     def now(self) -> tuple:
-        place = default_device(self.library) if self.homeless else None
+        device = default_device(self.library) if self.library_discovered else None
         if self.library != "torch":
-            return place, False
+            return device, False
         import torch
 
-        return place, torch.is_autocast_enabled(self.device), torch.get_default_dtype()
+        return device, torch.is_autocast_enabled(self.device), torch.get_default_dtype()
 
 
-def read_ambient(library: str, example: Any, homeless: bool) -> Read:
-    """The library's surroundings; autocast would change dtypes behind the function's back."""
-    scope = Ambient(library, example, homeless)
+def guard_ambient_state(library: str, example: Any, library_discovered: bool) -> Guard:
+    """A guard on the library's ambient state; Unsupported under autocast, which changes dtypes implicitly."""
+    scope = AmbientState(library, example, library_discovered)
     if scope.now()[1]:
         raise Unsupported(
             "autocast in a traced function is not there yet", code="unsupported.autocast", help="cast where you mean to"
         )
-    return Read(scope, library, scope.now())
+    return Guard(scope, library, scope.now())

@@ -1,4 +1,4 @@
-"""Python's operators on what is traced: of numbers what Python says, of arrays what their library does."""
+"""Python's operators on tracers: Python's semantics for numbers, the library's for arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from ..errors import ShapeError
-from .array_state import Storage
+from .array_state import ArrayState
 
 BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
@@ -19,28 +19,28 @@ COMPARE = {
 UNARY = {"neg": "negative", "invert": "bitwise_invert", "abs": "absolute"}
 
 
-class Operators(Storage):
-    """A traced value in Python's expressions, each operator a function of the language (`BINARY` and the like)."""
+class Operators(ArrayState):
+    """A traced value with Python's operators; each is a function of the language (`BINARY`, `COMPARE`, `UNARY`)."""
 
-    compares = False  # whether it is what Python's own comparison of two of its numbers would be
+    compares = False  # True for a comparison of two Python numbers
 
     @property
     def is_number(self) -> bool:
-        """Whether it stands for one of Python's numbers."""
+        """True if it stands for a Python number."""
         return self.node.type.weak and not self.node.type.shape
 
     def _operate(self, name: str, *operands: Any) -> Any:
-        """What an operator means for this library's arrays."""
+        """An operator, with the promotion rules of the arguments' library."""
         return self.recorder.apply(name, *operands)
 
-    def _compared(self, name: str, other: Any) -> Any:
-        found = self._operate(name, self, other)
+    def _compare(self, name: str, other: Any) -> Any:
+        result = self._operate(name, self, other)
         numbers = type(other) in (bool, int, float) or (isinstance(other, Operators) and other.is_number)
-        found.compares = numbers and self.is_number
-        return found
+        result.compares = numbers and self.is_number
+        return result
 
     def _binary(self, name: str, left: Any, right: Any) -> Any:
-        """Python's operator: of its numbers it is what Python says, of arrays what the library does."""
+        """A binary operator: Python's semantics for Python numbers, the library's for arrays."""
         if name == "multiply" and self.is_number and any(type(v) in (list, tuple, str) for v in (left, right)):
             times: Any = self
             return operator.index(times) * (left if right is self else right)
@@ -50,9 +50,9 @@ class Operators(Storage):
 
     def _in_place(self, name: str, other: Any) -> Any:
         result = self._binary(name, self, other)
-        if self.rebound:
+        if self.rebinds:
             return result
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             self._write(result.node, "same_kind")
         return self
 
@@ -66,7 +66,7 @@ class Operators(Storage):
         result = self @ other
         if not hasattr(self.recorder.array_class, "__imatmul__"):
             return result
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             if result.ndim != self.node.type.rank:
                 raise ShapeError("@= takes a matrix", code="shape.matmul", help="write x = x @ y for a new array")
             self._write(result.node, "same_kind")
@@ -83,16 +83,16 @@ class Operators(Storage):
 
 
 def _is_whole(x: Any) -> bool:
-    """Whether it is, or stands for, one of Python's integers."""
+    """True for a Python integer, traced or not."""
     return type(x) is int or (isinstance(x, Operators) and x.is_number and x.node.type.dtype.kind == "i")
 
 
 def _operators() -> None:
-    """Give Operators Python's operators, each a function of the language."""
+    """Add Python's operators to Operators."""
     for python, name in BINARY.items():
         setattr(Operators, f"__{python}__", lambda self, other, name=name: self._binary(name, self, other))
     for python, name in COMPARE.items():
-        setattr(Operators, f"__{python}__", lambda self, other, name=name: self._compared(name, other))
+        setattr(Operators, f"__{python}__", lambda self, other, name=name: self._compare(name, other))
     for python, name in BINARY.items():
         setattr(Operators, f"__r{python}__", lambda self, other, name=name: self._binary(name, other, self))
         setattr(Operators, f"__i{python}__", lambda self, other, name=name: self._in_place(name, other))

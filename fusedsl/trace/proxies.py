@@ -1,4 +1,4 @@
-"""What a traced function sees in place of modules, classes and generators: proxies that take over calls on tracers."""
+"""Proxies of modules, classes and random generators in a traced function: they intercept calls with tracers."""
 
 from __future__ import annotations
 
@@ -6,60 +6,71 @@ import functools
 import importlib
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..errors import TraceError, Unsupported
 from .numpy import lists
 from .tracer import Tracer, recorder_in
 
 if TYPE_CHECKING:
-    from .function_rewriter import Rebinder
     from .recorder import Recorder
 
-# Functions that dispatch on no array, and those of them whose arrays a function may go on to write.
+# Functions without array arguments to dispatch on; WRITABLE_CREATORS: those whose result is often written in place.
 CREATORS = (
     "arange", "zeros", "ones", "full", "empty", "tensor", "scalar_tensor",
     "array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray",
 )  # fmt: skip
 TORCH_CREATORS = (*CREATORS, "linspace", "eye", "as_tensor")
-FILLED = {"numpy": ("zeros", "ones", "full", "empty"), "cupy": (), "torch": ("zeros", "ones", "full", "empty")}
+WRITABLE_CREATORS = {
+    "numpy": ("zeros", "ones", "full", "empty"),
+    "cupy": (),
+    "torch": ("zeros", "ones", "full", "empty"),
+}
 
 
 def library_of(value: Any) -> str | None:
-    """numpy, cupy or torch, for a module of it or something that it defines."""
-    home = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
-    if home is None or not isinstance(home, str):
-        home = getattr(value, "__objclass__", type(value)).__module__  # the class of a method, torch.Tensor.add
-    root = home.split(".")[0]
-    if home.startswith("torch.testing."):  # what checks torch is no part of it
+    """ "numpy", "cupy" or "torch" for one of their modules, or an object defined there; else None."""
+    module = value.__name__ if isinstance(value, types.ModuleType) else getattr(value, "__module__", None)
+    if module is None or not isinstance(module, str):
+        module = getattr(value, "__objclass__", type(value)).__module__  # the class of a method, torch.Tensor.add
+    root = module.split(".")[0]
+    if module.startswith("torch.testing."):  # tests of torch are user code
         return None
     if root in ("cupy", "cupyx"):
         return "cupy"
     return root if root in ("numpy", "torch") else None
 
 
-class UserModule:
-    """A module of the user's: what is taken from it is remade, and read again at each call."""
+class Rewriter(Protocol):
+    """The rewriter of a trace, as proxies use it."""
 
-    def __init__(self, module: types.ModuleType, rebinder: Rebinder):
-        self.__dict__.update(_module=module, _rebinder=rebinder)
+    def read(self, scope: Any, name: str, value: Any) -> None: ...
+
+    def proxy_of(self, value: Any) -> Any: ...
+
+
+class UserModuleProxy:
+    """A user module: its attributes are proxied and guarded."""
+
+    def __init__(self, module: types.ModuleType, rewriter: Rewriter):
+        self.__dict__.update(_module=module, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
+        member = getattr(self._module, name)
         if name in vars(self._module):
-            self._rebinder.read(vars(self._module), name, found)
-        return self._rebinder.seen(found)
+            self._rewriter.read(vars(self._module), name, member)
+        return self._rewriter.proxy_of(member)
 
 
-class UserClass:
-    """A class of the user's that holds arrays: what is taken from it is seen as from anywhere outside."""
+class UserClassProxy:
+    """A user class with array attributes: its attributes are proxied."""
 
-    def __init__(self, kind: type, rebinder: Rebinder):
-        self.__dict__.update(_kind=kind, _rebinder=rebinder)
+    def __init__(self, kind: type, rewriter: Rewriter):
+        self.__dict__.update(_kind=kind, _rewriter=rewriter)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._kind, name)
-        return found if name.startswith("__") else self._rebinder.seen(found)
+        member = getattr(self._kind, name)
+        return member if name.startswith("__") else self._rewriter.proxy_of(member)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self._kind(*args, **named)
@@ -68,8 +79,8 @@ class UserClass:
         return isinstance(x, self._kind)
 
 
-class Randomness:
-    """A generator of random numbers, which a trace would ask once for all calls."""
+class RandomProxy:
+    """A random number generator, refused: a trace would draw once for all calls."""
 
     def __init__(self, what: str):
         self.__dict__["_what"] = what
@@ -82,29 +93,29 @@ class Randomness:
         )
 
 
-# Modules, and modules of classes, whose functions give other results at each call.
-RANDOM = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
-DRAWN = frozenset([
+# Modules, and modules of classes, whose functions are random; TORCH_RANDOM: random functions of torch itself.
+RANDOM_MODULES = ("random", "secrets", "numpy.random", "numpy.random._generator", "numpy.random.mtrand", "cupy.random")
+TORCH_RANDOM = frozenset([
     "rand", "randn", "randint", "random", "normal", "randperm", "bernoulli", "multinomial", "rand_like", "randn_like",
     "randint_like", "poisson",
 ])  # fmt: skip
 
 
 class ModuleProxy:
-    """NumPy or CuPy while a function is traced: its calls on tracers build the graph, all else is the module's."""
+    """NumPy, CuPy or torch in a traced function: calls with tracers build the graph, all else passes through."""
 
     def __init__(self, module: types.ModuleType, library: str, recorder: Recorder):
         self.__dict__.update(_module=module, _library=library, _recorder=recorder)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        if getattr(found, "__name__", "") in RANDOM or (self._library == "torch" and name in DRAWN):
-            random = Randomness(f"{self._module.__name__}.{name}")
-            return random if isinstance(found, types.ModuleType) else lambda *args, **named: random.draw
-        if isinstance(found, types.ModuleType):
-            return ModuleProxy(found, self._library, self._recorder)
+        member = getattr(self._module, name)
+        if getattr(member, "__name__", "") in RANDOM_MODULES or (self._library == "torch" and name in TORCH_RANDOM):
+            random = RandomProxy(f"{self._module.__name__}.{name}")
+            return random if isinstance(member, types.ModuleType) else lambda *args, **named: random.draw
+        if isinstance(member, types.ModuleType):
+            return ModuleProxy(member, self._library, self._recorder)
         if self._library == "torch" and name == "Tensor":
-            return TensorClass
+            return TensorProxy
         if self._library == "torch" and name == "autocast":
             raise Unsupported(
                 "autocast in a traced function is not there yet",
@@ -118,12 +129,12 @@ class ModuleProxy:
                 help="write it for whole tensors, with another dimension",
             )
         if self._library == "numpy" and name in ("r_", "c_"):
-            return lists.Joiner(found, self._recorder, name == "c_")
-        if isinstance(found, type) or not callable(found):
-            return found
+            return lists.AxisConcatenator(member, self._recorder, name == "c_")
+        if isinstance(member, type) or not callable(member):
+            return member
         if self._library != "numpy":
-            return bridge(found, name, self._recorder, self._library)
-        return self.__dict__.setdefault(name, of_numpy(found, name, self._recorder))
+            return dispatching(member, name, self._recorder, self._library)
+        return self.__dict__.setdefault(name, numpy_proxy(member, name, self._recorder))
 
     def __eq__(self, other: object) -> bool:
         return self._module is (other._module if isinstance(other, ModuleProxy) else other)
@@ -132,24 +143,24 @@ class ModuleProxy:
         return hash(self._module)
 
 
-def of_numpy(function: Callable, name: str, recorder: Recorder) -> Any:
-    """A function of NumPy's as a traced function sees it."""
+def numpy_proxy(function: Callable, name: str, recorder: Recorder) -> Any:
+    """The proxy of a NumPy function."""
     if name in CREATORS:
-        return bridge(function, name, recorder, "numpy")
-    return lists.seen(function, name, recorder)
+        return dispatching(function, name, recorder, "numpy")
+    return lists.list_accepting(function, name, recorder)
 
 
-def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
-    """`function`, or the language's function of that name where an argument is a tracer."""
+def dispatching(function: Callable, name: str, recorder: Recorder, library: str) -> Callable:
+    """A wrapper that calls `function`, or the language's function of that name if an argument is a tracer."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         from .numpy.creation import call_creator
         from .numpy.functions import call_function
 
         creators = TORCH_CREATORS if library == "torch" else CREATORS
-        if _holds_tracer((args, kwargs)) or name in FILLED[library]:
-            recorder.adopt(library, kwargs.get("device"))
-        if name in creators and (_holds_tracer((args, kwargs)) or name in FILLED[library]):
+        if _holds_tracer((args, kwargs)) or name in WRITABLE_CREATORS[library]:
+            recorder.discover_library(library, kwargs.get("device"))
+        if name in creators and (_holds_tracer((args, kwargs)) or name in WRITABLE_CREATORS[library]):
             create = call_creator if library != "torch" else _torch("torch.creation").create
             return create(recorder, name, args, kwargs)
         if name == "get_array_module" and _holds_tracer(args):
@@ -162,7 +173,7 @@ def bridge(function: Callable, name: str, recorder: Recorder, library: str) -> C
         return call_function(recorder, name, args, kwargs)
 
     for overload in function.overloads() if hasattr(function, "overloads") else ():  # torch.ops.aten.add.Tensor
-        setattr(call, overload, bridge(getattr(function, overload), name, recorder, library))
+        setattr(call, overload, dispatching(getattr(function, overload), name, recorder, library))
     return functools.update_wrapper(call, function) if isinstance(function, types.FunctionType) else call
 
 
@@ -170,7 +181,7 @@ def _torch(name: str) -> Any:
     return importlib.import_module(f"{__package__}.{name}")
 
 
-class _IsTensor(type):
+class _TensorMeta(type):
     def __instancecheck__(cls, x: Any) -> bool:
         import torch
 
@@ -184,39 +195,39 @@ class _IsTensor(type):
     def __getattr__(cls, name: str) -> Any:
         import torch
 
-        found = getattr(torch.Tensor, name)
-        if not callable(found) or isinstance(found, type):
-            return found
+        member = getattr(torch.Tensor, name)
+        if not callable(member) or isinstance(member, type):
+            return member
 
         def call(*args: Any, **kwargs: Any) -> Any:
             recorder = recorder_in((args, kwargs))
             if recorder is None:
-                return found(*args, **kwargs)
+                return member(*args, **kwargs)
             functions = _torch("torch.functions")
-            return functions.call(recorder, functions.name_of(found), args, kwargs)
+            return functions.call(recorder, functions.name_of(member), args, kwargs)
 
         return call
 
 
-class TensorClass(metaclass=_IsTensor):
-    """torch.Tensor as a traced function sees it: its instances are tensors, traced or not."""
+class TensorProxy(metaclass=_TensorMeta):
+    """The proxy of torch.Tensor: its instances are tensors, traced or not."""
 
 
-class _Asked(type):
-    """`type` of one argument is what `isinstance` finds; else it is Python's."""
+class _TypeMeta(type):
+    """`type(x)` is the class that `isinstance` sees; other calls are Python's."""
 
     def __call__(cls, *args: Any, **named: Any) -> Any:
         if len(args) != 1 or named or not issubclass(type(args[0]), Tracer):
             return type(*args, **named)
-        found = args[0].__class__
-        return TensorClass if issubclass(found, Tracer) else found
+        seen_class = args[0].__class__
+        return TensorProxy if issubclass(seen_class, Tracer) else seen_class
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, type)
 
 
-class TypeOf(type, metaclass=_Asked):
-    """Python's `type` as a traced function sees it."""
+class TypeProxy(type, metaclass=_TypeMeta):
+    """The proxy of Python's `type`."""
 
 
 def _holds_tracer(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""What a trace gathers: the nodes, and what the path through the function depended on."""
+"""The recorder of a trace: the graph under construction, captured arrays, and the conditions of the path taken."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ..ir.dims import Symbol
 from ..ir.graph import Node, Parameter, Type, constant, walk
 from ..ir.interp import evaluate_node
 from ..ir.types import DTYPES, DType
-from ..lang import calls, functions
-from ..lang.evaluate import Evaluator
-from ..lang.frames import Frame
-from .array_library import Adopted, empty, is_array, library
-from .boolean_selection import Picked
-from .signatures import bound
+from ..lang import calls, functions, parameter_kinds
+from ..lang.environment import Environment
+from ..lang.evaluate import TextEvaluator
+from .array_library import LibraryDiscovered, empty, is_array, library
+from .boolean_selection import BooleanSelection
+from .signatures import bind_arguments
 from .source_location import innermost, site_of
 from .tracer import Tracer
 from .unsupported import refusal
 
 
 def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, int]) -> bool | int | float:
-    """The value of a node that depends on extents and numbers alone."""
+    """The value of a node that depends only on extents and numbers."""
     values: dict[Node, Any] = {}
     for n in walk([node]):
         values[n] = evaluate_node(n, [values[a] for a in n.args], numbers, extents)  # type: ignore[arg-type]
@@ -37,7 +37,7 @@ def concrete(node: Node, numbers: Mapping[int, Any], extents: Mapping[Symbol, in
 
 
 def _kind(array_class: type) -> type[Tracer]:
-    """The class of the tracers: torch's arrays have rules of their own."""
+    """The tracer class for an array class: Tensor for torch, else Tracer."""
     if library(array_class) != "torch":
         return Tracer
     from .torch.tensor import Tensor
@@ -46,7 +46,7 @@ def _kind(array_class: type) -> type[Tracer]:
 
 
 def _element_type(name: str) -> DType:
-    """The element type of this name; DTypeError where there is none."""
+    """The element type of this name; DTypeError if there is none."""
     if name not in DTYPES:
         raise DTypeError(
             f"{name} is not an element type of fusedsl",
@@ -68,77 +68,77 @@ class Recorder:
         immutable: frozenset[int],
         aliases: Mapping[int, int],
         example: Any,
-        homeless: bool = False,
+        library_discovered: bool = False,
     ) -> None:
         self.extents = dict(extents)
         self.numbers = numbers
         self.aliases = aliases
         self.example = example
-        self.homeless = homeless  # whether no argument told of the example
+        self.library_discovered = library_discovered  # True if the example is no argument
         self.array_class = np.ndarray if example is None else type(example)
         self.kind = _kind(self.array_class)
         self.limits = options.limits
         self.builder = GraphBuilder(parameters, self.extents, options.rounding)
-        self.evaluator = Evaluator(self.builder, None, options.limits)
+        self.evaluator = TextEvaluator(self.builder, None, options.limits)
         self.captures: list[Any] = []
         self.conditions: dict[Node, bool | int | float] = {}
         self.baked: dict[int, bool | int | float] = {}
         self.operations = 0
-        self.rebound: Callable[[Callable], Callable] = lambda function: function
+        self.rewrite: Callable[[Callable], Callable] = lambda function: function
         self._captured: dict[int, Node] = {}
         self.arguments: tuple[Tracer, ...] = ()
-        self.unanswered: TraceError | None = None  # the first question whose answer the function waited for
+        self.pending_error: TraceError | None = None  # the first value that the function needed and a trace lacks
         for k, p in enumerate(parameters):
             mutable = not p.type.weak and k not in immutable
-            made = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
-            self.arguments += (made,)
+            tracer = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
+            self.arguments += (tracer,)
 
-    def adopt(self, name: str, device: Any = None, array: Any = None) -> None:
-        """What is made belongs to this library and is where `array` is, if no argument of the function said so."""
+    def discover_library(self, name: str, device: Any = None, array: Any = None) -> None:
+        """Restart the trace with this library, on the device of `array`, if no argument is an array."""
         alone = self.example is None and all(p.scalar for p in self.builder.parameters)
         if alone and name != "numpy":
-            raise Adopted(empty(name, device) if array is None else array)
+            raise LibraryDiscovered(empty(name, device) if array is None else array)
 
     def tracer(self, node: Node, mutable: bool = True, captured: bool = False) -> Tracer:
-        """The stand-in for a value, with the manners of the arguments' library."""
+        """The tracer of a node, of the arguments' library."""
         return self.kind(self, node, mutable, captured=captured)
 
     def lifted(self, x: Any) -> Any:
-        """An array from outside as a tracer; all else as it is."""
+        """A tracer for an array from outside; any other value unchanged."""
         if isinstance(x, Tracer) or not is_array(x):
             return x
         return self.tracer(self.capture(x), captured=True)
 
-    def listed(self, positions: Sequence) -> Any:
-        """A list that indexes, as an array: of the integers it holds, or of the places where it is True."""
+    def index_array(self, positions: Sequence) -> Any:
+        """An index list as an array: of its integers, or of the positions where it is True."""
         if any(isinstance(p, Tracer) for p in positions):
-            return self.apply("stack", [self.settled(p) for p in positions])
-        found = np.asarray(positions)
-        if found.dtype == bool and found.ndim == 1:
-            found = np.flatnonzero(found)
-        return self.like_arguments(found if found.size else found.astype(np.int64))
+            return self.apply("stack", [self.specialized(p) for p in positions])
+        array = np.asarray(positions)
+        if array.dtype == bool and array.ndim == 1:
+            array = np.flatnonzero(array)
+        return self.like_arguments(array if array.size else array.astype(np.int64))
 
     def array_like(self, x: Sequence) -> Any:
-        """A list that NumPy's functions take for an array; torch's take none."""
+        """A list as an array, as NumPy's functions take it; unchanged for torch, whose functions take no lists."""
         if library(self.array_class) == "torch" or not x:
             return x
         if any(isinstance(part, Tracer) for part in x):
             flat = all(isinstance(part, (Tracer, int, float)) for part in x)
             return self.apply("stack", [self.tracer(self.builder.strong(self.node(part))) for part in x]) if flat else x
-        found = np.asarray(x)
-        return self.like_arguments(found) if found.dtype.kind in "biuf" else x
+        array = np.asarray(x)
+        return self.like_arguments(array) if array.dtype.kind in "biuf" else x
 
     def like_arguments(self, x: np.ndarray) -> Any:
-        """An array of the arguments' library and device with these elements, which never change."""
+        """A constant array of the arguments' library and device."""
         if self.example is None or library(type(self.example)) == "numpy":
             return x
-        home = sys.modules[library(type(self.example))]
-        return home.asarray(x) if home.__name__ == "cupy" else home.asarray(x, device=self.example.device)
+        module = sys.modules[library(type(self.example))]
+        return module.asarray(x) if module.__name__ == "cupy" else module.asarray(x, device=self.example.device)
 
     # -- values
 
     def value(self, x: Any) -> Any:
-        """What a function of the language takes, for what Python passes: nodes, None, strings, dtypes, tuples."""
+        """A Python value as the language takes it: a node, None, string, dtype or tuple."""
         if isinstance(x, Tracer):
             if x.recorder is not self:
                 raise ArgumentError(
@@ -150,12 +150,12 @@ class Recorder:
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return self.builder.literal(x)
         if isinstance(x, np.generic) and x.dtype.name in DTYPES:
-            if self.kind is not Tracer:  # torch takes them for Python's
+            if self.kind is not Tracer:  # torch treats them as Python numbers
                 return self.builder.literal(x.item())
             return constant(x.item(), DTYPES[x.dtype.name])
         if x is None or isinstance(x, (str, DType)):
             return x
-        if isinstance(x, Picked):
+        if isinstance(x, BooleanSelection):
             raise x.fault
         if isinstance(x, (tuple, list)):
             return tuple(self.value(part) for part in x)
@@ -176,27 +176,27 @@ class Recorder:
         )
 
     def dtype(self, x: Any) -> DType:
-        """The element type for NumPy's (or its name, or Python's type)."""
+        """The element type of a NumPy or torch dtype, a name, or a Python type."""
         if isinstance(x, DType):
             return x
-        if isinstance(x, str) and x in DTYPES:  # NumPy knows bfloat16 only where ml_dtypes was imported
+        if isinstance(x, str) and x in DTYPES:  # NumPy knows bfloat16 only if ml_dtypes was imported
             return DTYPES[x]
         return _element_type(str(x).removeprefix("torch.") if type(x).__module__ == "torch" else np.dtype(x).name)
 
     def node(self, x: Any) -> Node:
-        """An operand."""
+        """An operand as a node."""
         x = self.array_like(x) if isinstance(x, (list, tuple)) else x
-        return functions.array(self.builder, "this operation", self.value(x))
+        return parameter_kinds.array(self.builder, "this operation", self.value(x))
 
     def capture(self, x: Any) -> Node:
-        """An array from outside becomes one more argument of the graph."""
+        """Lift an array from outside: it becomes one more argument of the graph."""
         if id(x) not in self._captured:
             if library(type(x)) in ("torch", "cupy"):
-                self.adopt(library(type(x)), array=x)
+                self.discover_library(library(type(x)), array=x)
             kind = _element_type(str(getattr(x.dtype, "name", x.dtype)).removeprefix("torch."))
             index = len(self.builder.parameters)
             shape = tuple(1 if n == 1 else Symbol(index, a) for a, n in enumerate(x.shape))
-            by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # goes into the launch as a number
+            by_value = not shape and str(getattr(x, "device", "cpu")) == "cpu"  # passed to the launch as a number
             self.extents.update((Symbol(index, a), n) for a, n in enumerate(x.shape))
             taken = {p.name for p in self.builder.parameters}
             label = next(n for n in (f"captured_{k}" for k in range(index + 1)) if n not in taken)
@@ -207,13 +207,13 @@ class Recorder:
         return self._captured[id(x)]
 
     def wrap(self, value: Any) -> Any:
-        """A value of the language, as the traced function sees it."""
+        """A value of the language as the traced function gets it: tracers for nodes."""
         if isinstance(value, Node):
             return self.tracer(value)
         return tuple(self.wrap(part) for part in value) if isinstance(value, tuple) else value
 
-    def static(self, x: Any) -> bool | int | float:
-        """The value of a number or extent that decides how the function goes on: the trace holds for it alone."""
+    def specialize(self, x: Any) -> bool | int | float:
+        """The value of a number or extent that decides a branch or shape; the trace is specialised on it."""
         node = self.node(x)
         used = list(walk([node]))
         if node.type.shape or any(map(self._is_unknown, used)):
@@ -228,94 +228,94 @@ class Recorder:
             self.conditions[node] = value
         return value
 
-    def settled(self, x: Any) -> Any:
-        """An axis, index, shape or flag: its run-time numbers become part of the signature, its extents stay."""
+    def specialized(self, x: Any) -> Any:
+        """An axis, index, shape or flag: specialised on its run-time numbers; its extents stay symbolic."""
         if isinstance(x, (tuple, list)):
-            return tuple(self.settled(part) for part in x)
+            return tuple(self.specialized(part) for part in x)
         if not isinstance(x, Tracer):
             return int(x) if isinstance(x, np.integer) else x
         if x.node.type.shape:
             return x
         leaves = list(walk([x.node]))
         if any(n.op == "scalar" and not self._is_unknown(n) for n in leaves):
-            return self.static(x)
-        return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.static(x)
+            return self.specialize(x)
+        return x if x.node.type.weak or any(map(self._is_unknown, leaves)) else self.specialize(x)
 
     def _is_unknown(self, node: Node) -> bool:
-        """Whether it is an array, or a number outside of the function, which may change between two calls."""
+        """True for an array, or a captured number, which may change between two calls."""
         return node.op == "param" or (node.op == "scalar" and node.attr not in self.numbers)
 
     def no_value(self, what: str, help: str | None = None, single: bool = True) -> TraceError:
-        """The error for what the function asks of an array; outside, one of a `single` element would have answered."""
+        """The error for an array's value, known only at run time; untraced, an array of a `single` element has it."""
         error = TraceError(
             f"the function needs {what}, which is known only once the kernel has run",
             code="trace.value",
             help=help
             or "where(condition, a, b) and maximum(a, b) choose per element; sizes and numbers may decide a branch",
         )
-        self.unanswered = self.unanswered or (error if single else None)
+        self.pending_error = self.pending_error or (error if single else None)
         return error
 
     def axes(self, a: Any, axes: Any) -> tuple[int, ...]:
-        """The axes of an array that a function names, counted from 0, in its order; None is all of them.
+        """Axes of an array, normalised to count from 0; None is all of them.
 
-        ShapeError for one that there is not, ArgumentError for one that is named twice.
+        ShapeError for an axis out of range, ArgumentError for one given twice.
         """
-        with self.here():
+        with self.at_user_line():
             x = self.node(a)
             if axes is None:
                 return tuple(range(x.type.rank))
-            settled = self.settled(tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
+            settled = self.specialized(tuple(axes) if isinstance(axes, (tuple, list)) else (axes,))
             if not all(isinstance(k, int) for k in settled):
                 raise TypeError("an axis is an integer")
             shapes.normalize_axes(self.builder, x, settled)
             return tuple(k % x.type.rank for k in settled)
 
     def axis(self, a: Any, axis: Any) -> int:
-        """One of them."""
+        """One axis, normalised."""
         return self.axes(a, (axis,))[0]
 
     def strong(self, x: Any) -> Any:
-        """An operand as NumPy's functions of arrays take it: a Python number is an array of no axes."""
+        """An operand of a strong dtype, as in NumPy's array functions: a Python number becomes a 0-d array."""
         return self.tracer(self.builder.strong(self.node(x))) if not isinstance(x, Tracer) or x.is_number else x
 
     # -- operations
 
     def apply(self, name: str, *values: Any, **named: Any) -> Any:
-        """Call a function of the language with Python's values."""
-        with self.here():
+        """Call a function of the language with Python values, located at the user's line."""
+        with self.at_user_line():
             return self.wrap(self.call(name, values, named))
 
     def call(self, name: str, values: tuple, named: dict[str, Any]) -> Any:
         table = functions.lookup(name)
         if table is not None:
-            return functions.call(self.builder, table, bound(self, name, table.parameters, values, named))
+            return functions.call(self.builder, table, bind_arguments(self, name, table.parameters, values, named))
         composite = calls.prelude_function(self.evaluator, name)
         if composite is None:
             raise refusal(name, f"{name} of an array cannot be traced")
         parameters = calls.signature(composite.definition, composite.defaults)
-        given = bound(self, name, parameters, values, named)
+        given = bind_arguments(self, name, parameters, values, named)
         for p, value in zip(parameters, given):
             if (error := calls.choice_fault(name, p.name, value)) is not None:
                 raise error
         calls.check_groups(self.builder, name, given)
-        frame = Frame(dict(zip((p.name for p in parameters), given)), {}, Frame({}))
+        env = Environment(dict(zip((p.name for p in parameters), given)), {}, Environment({}))
         self.evaluator.operations = 0
-        return self.evaluator.evaluate(composite.definition.body, frame)
+        return self.evaluator.evaluate(composite.definition.body, env)
 
-    def inlined(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
-        """A program given as text, on tracers: its results, of which a single one is no tuple."""
-        inner = Evaluator(self.builder, text, self.limits)
+    def inline(self, text: str, program: Any, names: Sequence[str], constants: Mapping, values: Sequence) -> Any:
+        """Inline a text program on tracers; a single result is returned without a tuple."""
+        inner = TextEvaluator(self.builder, text, self.limits)
         results = inner.program(program, constants, {name: self.node(v) for name, v in zip(names, values)})
-        found = tuple(self.tracer(r) for r in results)
-        return found[0] if len(found) == 1 else found
+        wrapped = tuple(self.tracer(r) for r in results)
+        return wrapped[0] if len(wrapped) == 1 else wrapped
 
     @contextmanager
-    def here(self):
-        """What is built inside belongs to the user's line that is running."""
+    def at_user_line(self):
+        """Attribute the nodes and errors of this block to the user's line that is running."""
         self.operations += 1
         site, note = site_of(sys._getframe(2))
-        self.builder.site = self.evaluator.outside = site
+        self.builder.site = self.evaluator.python_site = site
         self.builder.find_site = None
         try:
             if self.operations > self.limits.operations:
@@ -333,11 +333,11 @@ class Recorder:
 
     @contextmanager
     def tracing(self, function: Callable):
-        """Place the faults that no operation has placed at the user's line that led to them."""
+        """Attribute errors without a location to the innermost user's line of their traceback."""
         try:
             yield
         except FusedslError as error:
-            if error.help and library(self.array_class) in ("torch", "cupy"):  # helps are written as NumPy's users do
+            if error.help and library(self.array_class) in ("torch", "cupy"):  # help lines are written for NumPy
                 error.help = error.help.replace("np.", "torch." if library(self.array_class) == "torch" else "cp.")
             if error.span is None and error.text is None:
                 site, note = site_of(innermost(error.__traceback__))

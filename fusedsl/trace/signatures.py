@@ -1,4 +1,4 @@
-"""The arguments of a function of the language, from what Python passes: settled where tracing has to know them."""
+"""Argument binding for functions of the language: Python values to nodes, specialised where a trace needs the value."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ArgumentError
 from ..lang import calls
-from ..lang.functions import REQUIRED, Parameter
+from ..lang.functions import REQUIRED, ParameterSpec
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
-# kinds of parameters that must be known when tracing
+# kinds of parameters whose values a trace needs
 STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
-STATIC_NAMES = ("axis", "keepdims", "groups")  # and such parameters of the prelude
+STATIC_NAMES = ("axis", "keepdims", "groups")  # the same, for parameters of the prelude
 
 
-def bound(
-    recorder: Recorder, name: str, parameters: tuple[Parameter, ...], values: tuple, named: dict[str, Any]
+def bind_arguments(
+    recorder: Recorder, name: str, parameters: tuple[ParameterSpec, ...], values: tuple, named: dict[str, Any]
 ) -> list[Any]:
     """A value of the language for each parameter of its function `name`; ArgumentError for one missing or unknown."""
-    if (place := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
-        values = (*values[:place], values[place:])
+    if (variadic := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:
+        values = (*values[:variadic], values[variadic:])
     given = dict(zip((p.name for p in parameters), values)) | named
     surplus = [k for k in given if k not in {p.name for p in parameters}]
     if surplus or len(values) > len(parameters):
@@ -31,7 +31,7 @@ def bound(
             code="argument.surplus",
             help=f"call it as {calls.show_signature(name, parameters)}",
         )
-    found = []
+    bound = []
     for p in parameters:
         if p.name not in given and p.default is REQUIRED:
             raise ArgumentError(
@@ -40,10 +40,10 @@ def bound(
                 help=f"call it as {calls.show_signature(name, parameters)}",
             )
         if p.name not in given:
-            found.append(p.default)
+            bound.append(p.default)
             continue
         x = given[p.name]
         if isinstance(x, (list, tuple)) and p.kind in ("array", "array | None"):
             x = recorder.array_like(x)
-        found.append(recorder.value(recorder.settled(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
-    return found
+        bound.append(recorder.value(recorder.specialized(x) if p.kind in STATIC or p.name in STATIC_NAMES else x))
+    return bound

@@ -1,4 +1,4 @@
-"""What NumPy's and torch's functions of order are made of, on tracers: quantiles of sorted rows, and binary search."""
+"""Sorted rows, quantiles and binary search on tracers, shared by NumPy's and torch's functions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 
-def ordered(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
-    """`x` sorted along an axis, which becomes the last one; None sorts all elements as one row."""
+def sorted_rows(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:
+    """`x` sorted along an axis, moved last; None sorts all elements as one row."""
     if axis is None:
         return recorder.apply(name, recorder.apply("reshape", x, -1), -1)
     others = [a for a in range(x.ndim) if a != axis % x.ndim]
@@ -21,51 +21,51 @@ def ordered(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") ->
     return recorder.apply(name, row, -1)
 
 
-def missing(recorder: Recorder, rows: Any) -> Any:
-    """Whether sorted rows have a NaN, which would be last; None for what is no float."""
+def has_nan(recorder: Recorder, rows: Any) -> Any:
+    """True for sorted rows that contain a NaN, which is last; None for dtypes without NaN."""
     return recorder.apply("isnan", rows[..., -1]) if rows.node.type.dtype.kind == "f" else None
 
 
 def length_of(rows: Any, what: str) -> int:
-    """The number of elements in a row; ShapeError if there are none."""
-    found = int(rows.shape[-1])
-    if not found:
+    """The row length; ShapeError if it is 0."""
+    length = int(rows.shape[-1])
+    if not length:
         raise ShapeError(f"{what} of no elements", code="shape.empty", help="test x.size first: sizes are known")
-    return found
+    return length
 
 
 def quantiles(recorder: Recorder, rows: Any, levels: Sequence[float]) -> list[Any]:
-    """Of sorted rows of floats, between the two elements that are nearest to each level (0 to 1); NaN if one is NaN."""
-    last, nan = length_of(rows, "a quantile") - 1, missing(recorder, rows)
-    found = []
+    """Quantiles of sorted float rows at each level (0 to 1), linearly interpolated; NaN if the row has one."""
+    last, nan = length_of(rows, "a quantile") - 1, has_nan(recorder, rows)
+    values = []
     for level in levels:
-        place = min(max(level, 0.0), 1.0) * last
-        below = math.floor(place)
-        part = place - below
+        position = min(max(level, 0.0), 1.0) * last
+        below = math.floor(position)
+        part = position - below
         low, high = rows[..., below], rows[..., min(below + 1, last)]
         value = low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part)
-        found.append(recorder.apply("where", nan, math.nan, value))
-    return found
+        values.append(recorder.apply("where", nan, math.nan, value))
+    return values
 
 
 def search(recorder: Recorder, edges: Any, values: Any, right: bool, at: Callable[[Any], Any] | None = None) -> Any:
-    """How many edges, in rising order along the last axis, are less than each value, or not greater if `right`.
+    """The number of edges, ascending along the last axis, less than each value (`right`: less or equal).
 
-    Each step of the binary search reads one edge, so that there are as many as the number of edges has digits.
-    NaN is greater than all else. `at` turns a position into that of an edge.
+    A binary search, unrolled: log2(edges) steps, each reads one edge. NaN compares greater than all else. `at` maps a
+    position to the index of its edge.
     """
     count = int(edges.shape[-1])
-    found: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))
+    count_below: Any = recorder.apply("zeros_like", values, dtype=recorder.dtype("int64"))
     step = 1 << count.bit_length() >> 1
     while step:
-        reached = found + step
-        place = recorder.apply("minimum", reached, count) - 1
-        place = place if at is None else at(place)
-        edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, place, -1)
+        reached = count_below + step
+        index = recorder.apply("minimum", reached, count) - 1
+        index = index if at is None else at(index)
+        edge = recorder.apply("take" if edges.ndim == 1 else "take_along_axis", edges, index, -1)
         passed = ~_less(recorder, values, edge) if right else _less(recorder, edge, values)
-        found = recorder.apply("where", passed & (reached <= count), reached, found)
+        count_below = recorder.apply("where", passed & (reached <= count), reached, count_below)
         step >>= 1
-    return found
+    return count_below
 
 
 def _less(recorder: Recorder, x: Any, y: Any) -> Any:

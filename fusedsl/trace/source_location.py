@@ -1,4 +1,4 @@
-"""Where in the user's function an operation stands: the source line that is running, and the part of it."""
+"""Source location of an operation in the user's function: the running line, and the column span in it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..ir.graph import Site
 PACKAGE = str(Path(__file__).parent.parent)
 
 
-def _own(frame: Any) -> bool:
-    """Whether a frame is this package's, or NumPy's or Python's on the way to it."""
+def _is_internal(frame: Any) -> bool:
+    """True for a frame of this package, NumPy or contextlib."""
     file = frame.f_code.co_filename
     if file.startswith((PACKAGE, "<__array_function__")):
         return True
@@ -22,25 +22,25 @@ def _own(frame: Any) -> bool:
 
 
 def innermost(traceback: Any) -> Any:
-    """The entry of a traceback for the deepest line outside this package."""
-    found = None
+    """The deepest traceback entry outside this package."""
+    deepest = None
     while traceback is not None:
-        if not _own(traceback.tb_frame):
-            found = traceback
+        if not _is_internal(traceback.tb_frame):
+            deepest = traceback
         traceback = traceback.tb_next
-    return found
+    return deepest
 
 
-def site_of(place: Any) -> tuple[Site, str | None]:
-    """The source line, outside this package, of a frame or of an entry of a traceback."""
-    if isinstance(place, TracebackType):
-        frame, line, instruction = place.tb_frame, place.tb_lineno, place.tb_lasti
+def site_of(origin: Any) -> tuple[Site, str | None]:
+    """(source line and columns, note) of a frame, or of a traceback entry, outside this package."""
+    if isinstance(origin, TracebackType):
+        frame, line, instruction = origin.tb_frame, origin.tb_lineno, origin.tb_lasti
     else:
-        while place is not None and _own(place):
-            place = place.f_back
-        if place is None:
+        while origin is not None and _is_internal(origin):
+            origin = origin.f_back
+        if origin is None:
             return Site(), None
-        frame, line, instruction = place, place.f_lineno, place.f_lasti
+        frame, line, instruction = origin, origin.f_lineno, origin.f_lasti
     source = linecache.getline(frame.f_code.co_filename, line)
     if not source.strip():
         return Site(), None
@@ -49,7 +49,7 @@ def site_of(place: Any) -> tuple[Site, str | None]:
 
 
 def _columns(code: CodeType, instruction: int, source: str) -> tuple[tuple[int, int], int]:
-    """The span of an instruction in its line less the indentation, and its start; the whole line before Python 3.11."""
+    """(span, start) of an instruction in its line without indentation; the whole line before Python 3.11."""
     indent = len(source) - len(source.lstrip())
     whole = (0, len(source.strip())), 0
     if not hasattr(code, "co_positions"):

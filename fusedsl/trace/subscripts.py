@@ -1,4 +1,4 @@
-"""What stands in the brackets of a traced array: Python's slices, integers, lists and arrays, as a graph takes them."""
+"""Subscripts of traced arrays: Python's slices, integers, lists and arrays to extents and nodes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 from ..errors import TraceError, Unsupported
 from ..ir.graph import Node
 from ..lang import calls
-from ..lang.functions import dim_of
-from .array_state import Storage
+from ..lang.parameter_kinds import dim_of
+from .array_state import ArrayState
 
 if TYPE_CHECKING:
     from .recorder import Recorder
 
 
 def positions(recorder: Recorder, key: Any) -> tuple:
-    """The parts of a subscript: None, Ellipsis, slices of extents, extents, and nodes that hold positions.
+    """The parts of a subscript: None, Ellipsis, slices of extents, extents, and index nodes.
 
-    Unsupported for a bool; TraceError for a slice bound that no size or number gives.
+    Unsupported for a bool; TraceError for a slice bound that is not known from sizes and numbers.
     """
     return tuple(_part(recorder, part) for part in (key if isinstance(key, tuple) else (key,)))
 
@@ -36,19 +36,19 @@ def _part(recorder: Recorder, part: Any) -> Any:
             help="x[None] adds an axis; np.where(condition, x, 0) chooses",
         )
     if isinstance(part, list):
-        part = recorder.listed(part)
-    found = recorder.value(recorder.settled(part))
-    if not isinstance(found, Node):
-        raise calls.not_a_position(found)
-    known = dim_of(found)
-    return found if known is None else known
+        part = recorder.index_array(part)
+    position = recorder.value(recorder.specialized(part))
+    if not isinstance(position, Node):
+        raise calls.not_a_position(position)
+    known = dim_of(position)
+    return position if known is None else known
 
 
 def _bound(recorder: Recorder, bound: Any) -> Any:
     if bound is None:
         return None
-    settled = recorder.settled(bound)
-    found = dim_of(recorder.value(settled)) if isinstance(settled, (int, Storage)) else None
-    if found is None:
+    settled = recorder.specialized(bound)
+    dim = dim_of(recorder.value(settled)) if isinstance(settled, (int, ArrayState)) else None
+    if dim is None:
         raise TraceError("a slice bound is an integer", code="trace.slice", help="use sizes and Python integers")
-    return found
+    return dim

@@ -1,4 +1,4 @@
-"""The stand-in for an array or a number while a function is traced: NumPy's methods and protocols."""
+"""The tracer of an array or number: NumPy's methods, attributes and dispatch protocols."""
 
 from __future__ import annotations
 
@@ -12,37 +12,39 @@ from ..ir import shapes
 from ..ir.gathers import advanced_index
 from ..ir.graph import Node
 from ..ir.types import numpy_dtype
-from ..lang.functions import dim_of
+from ..lang.parameter_kinds import dim_of
 from . import views
-from .mask_indexing import has_mask, is_mask, picked, write_part, write_picked
+from .mask_indexing import has_mask, is_mask, select_by_mask, write_by_mask, write_by_partial_mask
 from .operators import Operators
 from .subscripts import positions
 from .unsupported import refusal
 
-KEPT = frozenset(["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_seen"])
+OWN_ATTRIBUTES = frozenset(
+    ["recorder", "mutable", "captured", "writes", "compares", "_node", "_base", "_view", "_version_read"]
+)
 
 
 class Tracer(Operators):
-    """A node of the graph under construction, or a view of another tracer, which follows what is written to that."""
+    """A node of the graph under construction, or a view of another tracer, which sees writes to its base."""
 
     __array_priority__ = 1000
 
-    # -- what it is
+    # -- type and shape
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:  # type: ignore[override]
-        """What `isinstance` and singledispatch in the user's function see: the class that the value will have."""
+        """The class of the run-time value, for `isinstance` and singledispatch in the user's function."""
         t = self.node.type
         if self.is_number:
             return {"b": bool, "i": int, "f": float}[t.dtype.kind]
-        if self.rebound and not self.captured and not t.shape and self.recorder.array_class is np.ndarray:
+        if self.rebinds and not self.captured and not t.shape and self.recorder.array_class is np.ndarray:
             return self.dtype.type
         return self.recorder.array_class
 
     @property
     def shape(self) -> tuple[Any, ...]:
         b = self.recorder.builder
-        return tuple(d if isinstance(d, int) else self._made(b.extent(d)) for d in self.node.type.shape)
+        return tuple(d if isinstance(d, int) else self._new(b.extent(d)) for d in self.node.type.shape)
 
     @property
     def ndim(self) -> int:
@@ -50,9 +52,9 @@ class Tracer(Operators):
 
     @property
     def size(self) -> Any:
-        found = self.recorder.apply("size", self)
-        extent = dim_of(found.node)
-        return extent if isinstance(extent, int) else found
+        count = self.recorder.apply("size", self)
+        extent = dim_of(count.node)
+        return extent if isinstance(extent, int) else count
 
     @property
     def dtype(self) -> np.dtype:
@@ -86,9 +88,9 @@ class Tracer(Operators):
         return self.recorder.apply("zeros_like", self)
 
     def conj(self, out: Any = None) -> Any:
-        from .numpy.out import written
+        from .numpy.out import write_out
 
-        return written(self.recorder, out, self)
+        return write_out(self.recorder, out, self)
 
     conjugate = conj
 
@@ -97,18 +99,18 @@ class Tracer(Operators):
             return repr(self._known("a number"))
         return f"<traced {self.recorder.builder.describe(self.node.type)}>"
 
-    # -- values that a trace can or cannot know
+    # -- values: known for numbers and extents, an error for arrays
 
     def _known(self, what: str, help: str | None = None) -> bool | int | float:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             node = self.node
             if not node.type.weak and node.op != "const" and not self._decidable():
                 single = all(map(self.recorder.builder.is_unit, node.type.shape))
                 raise self.recorder.no_value(what, help, single)
-            return self.recorder.static(self)
+            return self.recorder.specialize(self)
 
     def _decidable(self) -> bool:
-        """Whether it is a comparison of numbers and extents."""
+        """True if it depends only on numbers and extents."""
         from ..ir.graph import walk
 
         return not self.node.type.shape and all(n.op != "param" for n in walk([self.node]))
@@ -164,7 +166,7 @@ class Tracer(Operators):
     def __array__(self, *args: Any, **kwargs: Any):
         if self.is_number:
             return np.asarray(self._known("a number"), *args)
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             raise TraceError(
                 "a traced array has no elements yet",
                 code="trace.array",
@@ -175,31 +177,31 @@ class Tracer(Operators):
 
     def __getitem__(self, key: Any) -> Any:
         if is_mask(key):
-            return picked(self, key)
-        with self.recorder.here():
+            return select_by_mask(self, key)
+        with self.recorder.at_user_line():
             ready = positions(self.recorder, key)
             if any(isinstance(part, Node) for part in ready):
-                return self._made(self._indexed(ready))
+                return self._new(self._indexed(ready))
         if self._is_scalar(ready):
-            with self.recorder.here():
-                return self._made(shapes.index(self.recorder.builder, self.node, ready))
+            with self.recorder.at_user_line():
+                return self._new(shapes.index(self.recorder.builder, self.node, ready))
         return self.viewed(views.indexed(self.recorder.builder, ready))
 
     def _indexed(self, key: tuple) -> Node:
-        """The elements at positions that arrays hold."""
+        """The elements at indices from arrays."""
         return advanced_index(self.recorder.builder, self.node, key)
 
     def _is_scalar(self, key: tuple) -> bool:
-        """Whether a subscript takes one element, which NumPy copies."""
+        """True if a subscript selects one element, which NumPy copies."""
         return Ellipsis not in key and len(key) == self.ndim and not any(k is None or isinstance(k, slice) for k in key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             if is_mask(key):
-                write_picked(self, key, value)
+                write_by_mask(self, key, value)
                 return
             if has_mask(key) and not self.recorder.node(value).type.shape:
-                write_part(self, key, self.recorder.node(value))
+                write_by_partial_mask(self, key, self.recorder.node(value))
                 return
             ready = positions(self.recorder, key)
             b = self.recorder.builder
@@ -210,7 +212,7 @@ class Tracer(Operators):
                     help="build the whole: x[...] = np.where(condition, new, x)",
                 )
             target = type(self)(self.recorder, None, base=self, view=views.indexed(b, ready))
-            target._write(target._assigned(self.recorder.node(value)), "unsafe")
+            target._write(target._assignable(self.recorder.node(value)), "unsafe")
 
     def fill(self, value: Any) -> None:
         self[...] = value
@@ -219,7 +221,7 @@ class Tracer(Operators):
 
     @property
     def device(self) -> Any:
-        """Where the arguments are, as their library says it."""
+        """The device of the arguments, as their library names it."""
         return getattr(self.recorder.example, "device", "cpu")
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
@@ -230,11 +232,11 @@ class Tracer(Operators):
         return self
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
-        """The array API's namespace of the arguments' library."""
+        """The array API namespace of the arguments' library."""
         from .proxies import ModuleProxy
 
-        home = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
-        return ModuleProxy(sys.modules[home], home, self.recorder)
+        library = "numpy" if self.recorder.array_class is np.ndarray else "cupy"
+        return ModuleProxy(sys.modules[library], library, self.recorder)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         from .numpy.functions import call_ufunc
@@ -244,8 +246,8 @@ class Tracer(Operators):
     def __array_function__(self, function: Any, types: Any, args: tuple, kwargs: dict) -> Any:
         from .numpy.functions import QUALIFIED, call_function
 
-        home = function.__module__.rpartition(".")[2]
-        return call_function(self.recorder, QUALIFIED.get((home, name := function.__name__), name), args, kwargs)
+        module = function.__module__.rpartition(".")[2]
+        return call_function(self.recorder, QUALIFIED.get((module, name := function.__name__), name), args, kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         from .numpy.functions import call_elementwise
@@ -255,7 +257,7 @@ class Tracer(Operators):
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: tuple = (), kwargs: Any = None) -> Any:
-        recorder_in((args, kwargs)).adopt("torch")
+        recorder_in((args, kwargs)).discover_library("torch")
         raise Unsupported(
             f"torch.{getattr(function, '__name__', function)} of an array that is not torch's",
             code="unsupported.torch",
@@ -263,17 +265,17 @@ class Tracer(Operators):
         )
 
     def sort(self, axis: int = -1, **named: Any) -> None:
-        """Put this array in order, in place."""
+        """Sort in place."""
         from .numpy.functions import call_function
 
         result = call_function(self.recorder, "sort", (self, axis), named)
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             self._write(result.node, "same_kind")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """What a trace keeps of an array; an array's own attributes cannot be set."""
-        if name not in KEPT and hasattr(self.recorder.array_class, name):
-            with self.recorder.here():
+        """Set a tracer's own attribute; Unsupported for attributes of arrays."""
+        if name not in OWN_ATTRIBUTES and hasattr(self.recorder.array_class, name):
+            with self.recorder.at_user_line():
                 raise Unsupported(
                     f"setting .{name} of an array is not there yet",
                     code="unsupported.trace",
@@ -282,7 +284,7 @@ class Tracer(Operators):
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        """Methods: NumPy's function of that name, with this array first."""
+        """A method: NumPy's function of that name, with this array first."""
         from .numpy.functions import METHODS, call_function
 
         if name in METHODS:
@@ -305,4 +307,4 @@ def recorder_in(value: Any) -> Any:
     if isinstance(value, Tracer):
         return value.recorder
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, (tuple, list)) else ()
-    return next((found for part in parts if (found := recorder_in(part)) is not None), None)
+    return next((recorder for part in parts if (recorder := recorder_in(part)) is not None), None)

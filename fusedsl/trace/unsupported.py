@@ -1,4 +1,4 @@
-"""Functions of NumPy and torch that a trace refuses: for each family of names, what to write instead."""
+"""Unsupported functions of NumPy and torch in a trace: for each family of names, what to write instead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..lang import functions
 from ..lang.hints import function_hint
 
 OUTSIDE = "compute it outside of the function, and pass the result"
-# (names, what to do)
+# (names, help)
 FAMILIES: tuple[tuple[str, str], ...] = (
     (
         "scatter scatter_add scatter_reduce index_add index_copy index_reduce index_put put put_along_axis place "
@@ -71,10 +71,10 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 HELP = {name: help for names, help in FAMILIES for name in names.split()}
 
 
-def refusal(name: str, told: str) -> Unsupported:
-    """The refusal of a function by its name: planned, or not to be traced, as `told`."""
+def refusal(name: str, message_if_unplanned: str) -> Unsupported:
+    """The error for an unsupported function; the message is `message_if_unplanned` unless the function is planned."""
     help = HELP.get(name.rpartition(".")[2]) or HELP.get(name.removeprefix("special_").removeprefix("linalg_"))
     if name in functions.UNSUPPORTED:
         message = f"{name} is not there yet ({functions.UNSUPPORTED[name]})"
         return Unsupported(message, code="unsupported.function", help=help or function_hint(name, ()))
-    return Unsupported(told, code="unsupported.trace", help=help or OUTSIDE)
+    return Unsupported(message_if_unplanned, code="unsupported.trace", help=help or OUTSIDE)

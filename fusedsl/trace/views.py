@@ -1,4 +1,4 @@
-"""Views of traced arrays: what each kind reads of its base, and what the base becomes where the view is written."""
+"""Views of traced arrays: for each kind, the read from the base and the write back to it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ from ..ir.types import INT64
 
 @dataclass(frozen=True)
 class View:
-    """`read(base)` is what the view shows; `write(base, value)` what its base becomes when the view is `value`.
+    """A view of a base array."""
 
-    `write` is None where that cannot be told. A view that is not `certain` shares its base's memory or copies it, as
-    strides decide that a trace does not see.
-    """
-
-    read: Callable[[Node], Node]
-    write: Callable[[Node, Node], Node] | None = None
-    certain: bool = True
+    read: Callable[[Node], Node]  # base → the view's value
+    write: Callable[[Node, Node], Node] | None = None  # (base, new view value) → new base; None: not supported
+    certain: bool = True  # False if it may be a copy: strides decide, which a trace does not know
 
 
 def transposed(b: GraphBuilder, axes: Sequence[int] | None) -> View:
-    """The axes in another order."""
+    """A view with permuted axes."""
 
     def write(base: Node, value: Node) -> Node:
         rank = base.type.rank
@@ -38,7 +34,7 @@ def transposed(b: GraphBuilder, axes: Sequence[int] | None) -> View:
 
 
 def reshaped(b: GraphBuilder, read: Callable[[Node], Node], base: Node) -> View:
-    """The same elements under another shape; a view for sure where only axes of extent 1 come and go."""
+    """A reshaped array; certainly a view if only axes of extent 1 are added or removed."""
     long = [[d for d in x.type.shape if not b.is_unit(d)] for x in (base, read(base))]
     if long[0] == long[1]:
         return View(read, lambda base, value: shapes.reshape(b, value, base.type.shape))
@@ -46,19 +42,19 @@ def reshaped(b: GraphBuilder, read: Callable[[Node], Node], base: Node) -> View:
 
 
 def indexed(b: GraphBuilder, key: tuple) -> View:
-    """`x[key]` of integers, slices, None and `...`."""
-    return View(lambda x: shapes.index(b, x, key), lambda base, value: put(b, base, key, value))
+    """The view `x[key]`, for integers, slices, None and `...`."""
+    return View(lambda x: shapes.index(b, x, key), lambda base, value: write_slice(b, base, key, value))
 
 
-def put(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
-    """`base` after `base[key] = value`: at each position, what the value holds there, or what there was."""
+def write_slice(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
+    """`base` after `base[key] = value`: a select, at each index, between the value and the old element."""
     entries = shapes.index_entries(b, base, shapes.full_key(b, base, key), None)
-    kept = [entry for entry in entries if entry[0] != "int"]
+    kept_entries = [entry for entry in entries if entry[0] != "int"]
     value = shapes.broadcast_to(b, value, shapes.index(b, base, key).type.shape)
-    value = shapes.squeeze(b, value, [k for k, entry in enumerate(kept) if entry[0] == "new"])
+    value = shapes.squeeze(b, value, [k for k, entry in enumerate(kept_entries) if entry[0] == "new"])
     inside: list[Node] = []
     at: dict[int, Node] = {}
-    places: list[int] = []
+    sliced_axes: list[int] = []
     for axis, entry in enumerate(entry for entry in entries if entry[0] != "new"):
         extent = base.type.shape[axis]
         line = b.iota(extent)
@@ -66,25 +62,25 @@ def put(b: GraphBuilder, base: Node, key: tuple, value: Node) -> Node:
         if entry[0] == "int":
             inside.append(before_axes(b, b.elementwise("equal", line, b.extent(entry[1])), after))
             continue
-        places.append(axis)
+        sliced_axes.append(axis)
         if entry != ("slice", 0, 1, extent):
             position, hit = _within(b, line, *entry[1:])
             inside.append(before_axes(b, hit, after))
-            at[len(places) - 1] = before_axes(b, b.convert(position, INT64), after)
+            at[len(sliced_axes) - 1] = before_axes(b, b.convert(position, INT64), after)
     if not inside:
         return value
     condition = inside[0]
     for other in inside[1:]:
         condition = b.elementwise("logical_and", condition, other)
     if at:
-        moved = gather(value, at, places, base.type.shape, GUARDED)
+        moved = gather(value, at, sliced_axes, base.type.shape, GUARDED)
     else:
-        moved = shapes.expand_dims(b, value, [a for a in range(base.type.rank) if a not in places])
+        moved = shapes.expand_dims(b, value, [a for a in range(base.type.rank) if a not in sliced_axes])
     return b.elementwise("where", condition, moved, base)
 
 
 def _within(b: GraphBuilder, line: Node, start: Dim, step: int, extent: Dim) -> tuple[Node, Node]:
-    """(the position in a slice of each position of an axis, whether it has one)."""
+    """(index within the slice, whether the slice contains it) for each index of an axis."""
     offset = b.elementwise("subtract", line, b.extent(start))
     position = offset if step == 1 else b.elementwise("floor_divide", offset, b.literal(step))
     hit = b.elementwise(
@@ -93,13 +89,13 @@ def _within(b: GraphBuilder, line: Node, start: Dim, step: int, extent: Dim) -> 
         b.elementwise("less", position, b.extent(extent)),
     )
     if abs(step) != 1:
-        whole = b.elementwise("equal", b.elementwise("multiply", position, b.literal(step)), offset)
-        hit = b.elementwise("logical_and", hit, whole)
+        on_step = b.elementwise("equal", b.elementwise("multiply", position, b.literal(step)), offset)
+        hit = b.elementwise("logical_and", hit, on_step)
     return position, hit
 
 
-def masked(b: GraphBuilder, base: Node, mask: Node, value: Node) -> Node:
-    """`base` after `base[mask] = value`, for a value that does not depend on which elements the mask picks."""
+def write_masked(b: GraphBuilder, base: Node, mask: Node, value: Node) -> Node:
+    """`base` after `base[mask] = value`, for a value that broadcasts to the selected elements."""
     behind = base.type.rank - mask.type.rank
     axes = [mask.type.rank + k for k in range(behind)]
     return b.elementwise("where", shapes.expand_dims(b, mask, axes) if axes else mask, value, base)

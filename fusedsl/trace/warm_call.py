@@ -1,6 +1,6 @@
-"""A traced function's warm call as a few lines of generated Python: arguments to results, if the trace still holds.
+"""Warm calls of traced functions: generated Python that checks the guards, repeats the launch and builds the results.
 
-It answers MISSED to anything but calls of the same form, numbers and surroundings; the general path then decides.
+It returns MISSED if the arguments' structure, baked numbers or guarded state differ; the general path then runs.
 """
 
 from __future__ import annotations
@@ -14,59 +14,68 @@ import numpy as np
 from ..generated_code import FunctionWriter
 from .array_library import is_array
 from .containers import attributes_of, holds_arrays, is_object
-from .function import Argument, Array, Traced
-from .guards import PLAIN, Ambient, Read, snapshot
+from .function import ArgumentRef, ResultRef, Traced
+from .guards import PLAIN, AmbientState, Guard, snapshot
 
 MISSED = object()
 Replay = Callable[[tuple, dict[str, Any]], Any]
-Again = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
-"""Repeats a call with these values and outputs, if it is alike to one that was made; else None."""
+Repeat = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
+"""Repeats a prepared call with these values and outputs; None if none matches."""
 
-# Values that are what they were where they are the same object.
-FIXED = (*PLAIN, bool, np.generic, types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, np.ufunc)
+# Types whose values are compared by identity.
+COMPARED_BY_IDENTITY = (
+    *PLAIN,
+    bool,
+    np.generic,
+    types.ModuleType,
+    type,
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    np.ufunc,
+)
 
 
-def replay(traced: Traced, again: Again, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
-    """What repeats this call of the function, which gave these results."""
-    if traced.writes and traced.captures:  # what is written may overlap what is read: each call looks
+def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
+    """The generated warm call for a call of these arguments and results; `missed` if it cannot be generated."""
+    if traced.writes and traced.captures:  # outputs may overlap captures: each call must check
         return missed
     try:
-        return _Writer(traced, again).write(args, keywords, results)
-    except _Unknown:
+        return _ReplayBuilder(traced, again).write(args, keywords, results)
+    except _NotReplayable:
         return missed
 
 
 def missed(args: tuple, keywords: dict[str, Any]) -> Any:
-    """The replay of what only the general path can do."""
+    """The warm call of functions that only the general path can run."""
     return MISSED
 
 
-class _Unknown(Exception):
-    """An argument or a result that only the general path takes."""
+class _NotReplayable(Exception):
+    """Raised for an argument or result that generated code does not support."""
 
 
-class _Writer(FunctionWriter):
-    """The text of one replay, and the constants that it names."""
+class _ReplayBuilder(FunctionWriter):
+    """The generated source of one warm call, and the constants it names."""
 
-    def __init__(self, traced: Traced, again: Again):
+    def __init__(self, traced: Traced, again: Repeat):
         super().__init__()
         self.traced = traced
         self.names |= {"MISSED": MISSED, "again": again}
         self.conditions: list[str] = []
 
     def write(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
-        places = [f"a{k}" for k in range(len(args))]
+        names = [f"a{k}" for k in range(len(args))]
         self.add(f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED")
-        if places:
-            self.add(f"{', '.join(places)}, = args")
+        if names:
+            self.add(f"{', '.join(names)}, = args")
         for k, name in enumerate(keywords):
             self.add(f"b{k} = keywords.get({self.name(name)}, MISSED)")
-            places.append(f"b{k}")
-        values = [v for name, x in zip(places, (*args, *keywords.values())) for v in self._taken(name, x)]
+            names.append(f"b{k}")
+        values = [v for name, x in zip(names, (*args, *keywords.values())) for v in self._inputs(name, x)]
         for k, baked in self.traced.baked.items():
             kind = f"type({values[k]}) is not {self.name(type(baked))}"
-            self._unless(kind, f"{values[k]} != {self.name(baked)}")
-        self._surroundings()
+            self._miss_if(kind, f"{values[k]} != {self.name(baked)}")
+        self._check_guards()
         if self.conditions:
             test = " or ".join(self.conditions)
             self.add("try:", f"    if {test}:", "        return MISSED")
@@ -76,65 +85,65 @@ class _Writer(FunctionWriter):
         self.add(f"return {self._template(self.traced.template, values, results)}")
         return self.function("replay", "args, keywords")
 
-    def _taken(self, name: str, x: Any) -> list[str]:
-        """The arrays and run-time numbers of an argument, in the order of the call; all else must be what it was."""
+    def _inputs(self, name: str, x: Any) -> list[str]:
+        """The arrays and run-time numbers of an argument, in call order; adds checks for its other values."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
-            self._unless(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
-            return [v for k, part in enumerate(x) for v in self._taken(f"{name}[{k}]", part)]
+            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
+            return [v for k, part in enumerate(x) for v in self._inputs(f"{name}[{k}]", part)]
         if isinstance(x, dict):
-            self._unless(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
-            return [v for key, part in x.items() for v in self._taken(f"{name}[{self.name(key)}]", part)]
+            self._miss_if(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
+            return [v for key, part in x.items() for v in self._inputs(f"{name}[{self.name(key)}]", part)]
         if is_object(x) and holds_arrays(x):
             return self._object(name, x)
-        self._same(name, x)
+        self._check_unchanged(name, x)
         return []
 
     def _object(self, name: str, x: Any) -> list[str]:
-        """The arrays of an object of the user's."""
-        held = attributes_of(x) or {}
-        self._unless(f"type({name}) is not {self.name(type(x))}")
-        if type(getattr(x, "__dict__", None)) is not dict or len(held) != len(vars(x)):
-            raise _Unknown  # slots
-        self._unless(f"tuple({name}.__dict__) != {self.name(tuple(held))}")
-        found = []
-        for key, part in held.items():
-            place = f"{name}.__dict__[{self.name(key)}]"
+        """The arrays of a user object; adds checks for its other attributes."""
+        attributes = attributes_of(x) or {}
+        self._miss_if(f"type({name}) is not {self.name(type(x))}")
+        if type(getattr(x, "__dict__", None)) is not dict or len(attributes) != len(vars(x)):
+            raise _NotReplayable  # slots
+        self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(attributes))}")
+        inputs = []
+        for key, part in attributes.items():
+            attribute = f"{name}.__dict__[{self.name(key)}]"
             if is_array(part) or holds_arrays(part):
-                found += self._taken(place, part)
+                inputs += self._inputs(attribute, part)
             else:
-                self._same(place, part)
-        return found
+                self._check_unchanged(attribute, part)
+        return inputs
 
-    def _same(self, name: str, x: Any) -> None:
-        """The value is what it was: the same object, or an equal one."""
+    def _check_unchanged(self, name: str, x: Any) -> None:
+        """Add a check that a value is unchanged: identical, or equal for plain values."""
         if isinstance(x, (str, int, float, bytes)):
-            self._unless(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
-        elif isinstance(x, FIXED):
-            self._unless(f"{name} is not {self.name(x)}")
+            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
+        elif isinstance(x, COMPARED_BY_IDENTITY):
+            self._miss_if(f"{name} is not {self.name(x)}")
         else:
-            self._unless(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
+            self._miss_if(f"{self.name(snapshot)}({name}) != {self.name(snapshot(x))}")
 
-    def _unless(self, *conditions: str) -> None:
+    def _miss_if(self, *conditions: str) -> None:
         self.conditions += conditions
 
-    def _surroundings(self) -> None:
-        """Every name outside is what it was: the same object, or for containers and objects one that holds the same."""
-        first: dict[tuple[int, str], Read] = {}
-        for read in self.traced.reads:
-            if first.setdefault((id(read.scope), read.name), read) is not read:
+    def _check_guards(self) -> None:
+        """Add the guards on outside state: by identity, or by snapshot for containers and objects."""
+        first: dict[tuple[int, str], Guard] = {}
+        for guard in self.traced.state_guards:
+            if first.setdefault((id(guard.scope), guard.name), guard) is not guard:
                 continue
-            if isinstance(read.scope, Ambient):
-                self._unless(f"{self.name(read.scope.now)}() != {self.name(read.value)}")
+            if isinstance(guard.scope, AmbientState):
+                self._miss_if(f"{self.name(guard.scope.now)}() != {self.name(guard.expected)}")
                 continue
-            if not isinstance(read.seen, FIXED) and not is_array(read.seen):
-                self._unless(f"not {self.name(read.holds)}()")
+            if not isinstance(guard.original, COMPARED_BY_IDENTITY) and not is_array(guard.original):
+                self._miss_if(f"not {self.name(guard.is_valid)}()")
                 continue
-            scope = self.name(read.scope)
-            cell = isinstance(read.scope, types.CellType)
-            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(read.name)}]"
-            self._unless(f"{now} is not {self.name(read.seen)}")
+            scope = self.name(guard.scope)
+            cell = isinstance(guard.scope, types.CellType)
+            now = f"{scope}.cell_contents" if cell else f"{scope}[{self.name(guard.name)}]"
+            self._miss_if(f"{now} is not {self.name(guard.original)}")
 
     def _outs(self, values: Sequence[str]) -> str:
         if not self.traced.writes:
@@ -145,10 +154,10 @@ class _Writer(FunctionWriter):
         return f"({', '.join(outs)},)"
 
     def _template(self, template: Any, values: Sequence[str], results: Sequence[Any]) -> str:
-        """What the function returns, as text."""
-        if isinstance(template, Argument):
+        """The return expression of the function."""
+        if isinstance(template, ArgumentRef):
             return values[template.index]
-        if isinstance(template, Array):
+        if isinstance(template, ResultRef):
             scalar = type(results[template.index]).__module__ == "numpy" and not results[template.index].shape
             return f"results[{template.index}]" + (".item()" if template.number else "[()]" if scalar else "")
         if type(template) in (tuple, list):
@@ -165,6 +174,6 @@ class _Writer(FunctionWriter):
         if isinstance(template, tuple) and hasattr(template, "n_sequence_fields"):
             parts = "".join(f"{self._template(part, values, results)}, " for part in template)
             return f"{self.name(type(template))}(({parts}))"
-        if isinstance(template, FIXED):
+        if isinstance(template, COMPARED_BY_IDENTITY):
             return self.name(template)
-        raise _Unknown
+        raise _NotReplayable

@@ -36,13 +36,9 @@ COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
 CYCLES = {
     "backends.cuda.attention.emit_nonfinite_fallback backends.cuda.attention.emit_softmax",
-    "lang.diagnose lang.lexer",
-    "lang.score_mask_reads lang.score_mask_texts",
-    "trace.function_rewriter trace.proxies",
     "backends.cuda.attention.emit_paged_kv backends.cuda.attention.emit_random_mask backends.cuda.attention.emit_tile",
     "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",
     "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
-    "lang.attention_call lang.calls lang.evaluate",
     "kernel_ir.build.attention kernel_ir.build.attention_merge kernel_ir.build.block_mask "
     "kernel_ir.build.mask_inputs kernel_ir.build.paged_operands",
     "backends.cuda.attention.sm90_emit backends.cuda.attention.sm90_mainloop "

@@ -1,4 +1,4 @@
-"""NumPy's products of arrays on tracers: matmul, dot and their kin, einsum."""
+"""NumPy's contractions on tracers: matmul, dot, tensordot, vecdot and einsum."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError, Unsupported
 from ...ir.contraction import LETTERS
-from .out import written
+from .out import write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
 
 def _product(name: str) -> Callable[..., Any]:
-    """NumPy's function of two arrays, with out=."""
+    """A NumPy product of two arrays, with out=."""
 
     def apply(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
         operands = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
-        return written(recorder, out, recorder.apply(name, *operands))
+        return write_out(recorder, out, recorder.apply(name, *operands))
 
     return apply
 
@@ -30,7 +30,7 @@ def _vecdot(recorder: Recorder, x1: Any, x2: Any, axis: int = -1, out: Any = Non
             code="unsupported.function",
             help="take out what NumPy ignores; vecdot(x, y, axis=-1) is there",
         )
-    return written(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
+    return write_out(recorder, out, recorder.apply("vecdot", x1, x2, axis=axis))
 
 
 def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
@@ -41,14 +41,14 @@ def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
 
 def _einsum(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
             order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
-    subscripts, operands = spelled(subscripts, operands)
+    subscripts, operands = subscripts_as_text(subscripts, operands)
     if dtype is not None:
         operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)
-    return written(recorder, out, recorder.apply("einsum", subscripts, *operands))
+    return write_out(recorder, out, recorder.apply("einsum", subscripts, *operands))
 
 
-def spelled(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
-    """einsum's subscripts as a text, and its operands: they may come as x, [0, 1], y, [1, 2], [0, 2] as well."""
+def subscripts_as_text(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
+    """(subscripts string, operands) of an einsum call; converts the form x, [0, 1], y, [1, 2], [0, 2]."""
     if isinstance(subscripts, str):
         return subscripts, operands
     parts = [subscripts, *operands]
@@ -56,8 +56,8 @@ def spelled(subscripts: Any, operands: tuple) -> tuple[Any, tuple]:
     if not all(isinstance(axes, (list, tuple)) for axes in lists):
         raise ArgumentError("einsum takes subscripts first", code="argument.kind", help='einsum("ij,jk->ik", x, y)')
     texts = ["".join("..." if a is Ellipsis else LETTERS[int(a)] for a in axes) for axes in lists]
-    whole = ",".join(texts[: len(parts) // 2])
-    return (f"{whole}->{texts[-1]}" if len(parts) % 2 else whole), tuple(parts[: len(parts) // 2 * 2 : 2])
+    joined = ",".join(texts[: len(parts) // 2])
+    return (f"{joined}->{texts[-1]}" if len(parts) % 2 else joined), tuple(parts[: len(parts) // 2 * 2 : 2])
 
 
 PRODUCTS: dict[str, Callable[..., Any]] = {

@@ -1,4 +1,4 @@
-"""NumPy's functions that make arrays, on tracers: of extents, of an array's shape, of lists that hold arrays."""
+"""NumPy's array creation on tracers: from extents, like an array, and from lists of arrays."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """arange, zeros, ones, full, empty with an extent of a traced array."""
+    """arange, zeros, ones, full or empty whose shape has traced extents, or an array converter."""
     if name in CONVERTERS:
         return _array(recorder, name, *args, **kwargs)
     dtype = kwargs.pop("dtype", None)
     if name == "arange":
-        made = recorder.apply("arange", *args)
-        return recorder.apply("astype", made, recorder.dtype(dtype or np.int64))
+        indices = recorder.apply("arange", *args)
+        return recorder.apply("astype", indices, recorder.dtype(dtype or np.int64))
     shape = kwargs.pop("shape", args[0] if args else None)
     rest = args[1:]
     value: Any = {"zeros": 0, "empty": 0, "ones": 1}.get(name)
@@ -40,18 +40,18 @@ CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortrana
 
 def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = True,
            ndmin: int = 0, **named: Any) -> Any:  # fmt: skip
-    """np.array and its like: of an array, or of lists that hold some, with at least so many axes."""
-    made = _converted(recorder, name, a, dtype, copy)
-    return made[(*[None] * (ndmin - made.ndim), ...)] if made.ndim < ndmin else made
+    """np.array and its variants, of an array or a nested list of arrays, with at least `ndmin` axes."""
+    array = _converted(recorder, name, a, dtype, copy)
+    return array[(*[None] * (ndmin - array.ndim), ...)] if array.ndim < ndmin else array
 
 
 def _converted(recorder: Recorder, name: str, a: Any, dtype: Any = None, copy: Any = True) -> Any:
     if not isinstance(a, Tracer):
         if isinstance(a, (tuple, list)):
-            made = recorder.apply("stack", tuple(_converted(recorder, "array", part) for part in a), 0)
+            array = recorder.apply("stack", tuple(_converted(recorder, "array", part) for part in a), 0)
         else:
-            made = recorder.tracer(recorder.builder.strong(recorder.node(a)))
-        return made if dtype is None else recorder.apply("astype", made, recorder.dtype(dtype))
+            array = recorder.tracer(recorder.builder.strong(recorder.node(a)))
+        return array if dtype is None else recorder.apply("astype", array, recorder.dtype(dtype))
     a = recorder.tracer(recorder.builder.strong(a.node)) if a.is_number else a
     if dtype is not None and recorder.dtype(dtype) is not a.node.type.dtype:
         return recorder.apply("astype", a, recorder.dtype(dtype))
@@ -75,8 +75,8 @@ def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, o
     if shape is None:
         kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
         return recorder.apply("full_like", a, fill_value, **kind)
-    one = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
-    return recorder.apply("broadcast_to", one, shape)
+    scalar = recorder.apply("full_like", recorder.apply("any", a), fill_value, dtype=recorder.dtype(dtype or a.dtype))
+    return recorder.apply("broadcast_to", scalar, shape)
 
 
 LIKE: dict[str, Callable[..., Any]] = {

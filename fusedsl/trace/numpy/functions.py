@@ -1,4 +1,4 @@
-"""NumPy's functions on tracers: what of the language they mean."""
+"""Dispatch of NumPy's functions and ufuncs on tracers to functions of the language."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from .contractions import PRODUCTS
 from .creation import LIKE
 from .indexing import INDEXING
 from .nan_functions import NAN_FAMILY
-from .out import single, write, written
-from .reduce import REDUCED_BY
+from .out import single_out, write, write_out
+from .reduce import UFUNC_REDUCTIONS
 from .shapes import SHAPES
 from .signatures import SIGNATURES, arguments
 from .sorting import ORDER
-from .split_join import PIECES
+from .split_join import SPLIT_JOIN
 from .statistics import FORMULAS
 from .views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-SPELLED = {
+ALIASES = {
     "amax": "max", "amin": "min", "around": "round", "round_": "round",
     "permute_dims": "transpose", "expit": "sigmoid", "gammaln": "lgamma",
 }  # fmt: skip
@@ -43,18 +43,18 @@ REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
 }  # fmt: skip
 SCANS = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
-CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # with dtype=, which the language does not give them
+CAST_FIRST = ("var", "std", "nansum", "nanmean", "clip")  # their dtype= is a cast first: the language has none there
 
 
 def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A ufunc (or its reduce) that NumPy or CuPy hands over."""
+    """A call of a ufunc or one of its methods, dispatched by NumPy or CuPy."""
     name = ufunc.__name__
     if method == "reduce" and name in REDUCTIONS:
         kwargs.setdefault("axis", inputs[1] if len(inputs) > 1 else 0)
-        kwargs["out"] = single(kwargs.get("out"))
+        kwargs["out"] = single_out(kwargs.get("out"))
         return call_function(recorder, REDUCTIONS[name], inputs[:1], kwargs)
-    if method == "reduce" and name in REDUCED_BY:
-        return REDUCED_BY[name](recorder, *inputs, **kwargs)
+    if method == "reduce" and name in UFUNC_REDUCTIONS:
+        return UFUNC_REDUCTIONS[name](recorder, *inputs, **kwargs)
     if method == "outer":
         a, b = map(recorder.lifted, inputs)
         a = a[(..., *[None] * recorder.node(b).type.rank)] if isinstance(a, Tracer) else a
@@ -72,20 +72,20 @@ def call_ufunc(recorder: Recorder, ufunc: Any, method: str, inputs: tuple, kwarg
     if name in SPECIAL and (("where" not in kwargs and "out" not in kwargs) or name == "vecdot"):
         kwargs.pop("casting", None)
         return call_function(recorder, name, inputs, kwargs)
-    return _strong(recorder, call_elementwise(recorder, SPELLED.get(name, name), inputs, kwargs))
+    return _strong(recorder, call_elementwise(recorder, ALIASES.get(name, name), inputs, kwargs))
 
 
 def _accumulate(recorder: Recorder, name: str, a: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """A ufunc's accumulate; sums and products widen small integers, as cumsum and cumprod do."""
+    """ufunc.accumulate; sums and products widen small integers, as cumsum and cumprod do."""
     if dtype is not None and name in ("cummax", "cummin"):
         a, dtype = recorder.apply("astype", a, recorder.dtype(dtype)), None
     given = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
     result = _strong(recorder, recorder.apply(name, a, axis, **given))
-    return written(recorder, out, result)
+    return write_out(recorder, out, result)
 
 
 def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of each element, with NumPy's out=, where= and dtype=."""
+    """An elementwise function, with NumPy's out=, where= and dtype=."""
     kwargs = dict(kwargs)
     out, where, dtype = kwargs.pop("out", None), kwargs.pop("where", True), kwargs.pop("dtype", None)
     casting = kwargs.pop("casting", "same_kind")
@@ -97,7 +97,7 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
         raise Unsupported(f"{name}(where=) without out= has no value elsewhere", code="unsupported.where",
                           help="np.where(condition, a, b)")  # fmt: skip
     if dtype is not None:
-        inputs = _computed_in(recorder, name, inputs, recorder.dtype(dtype), casting)
+        inputs = _cast_operands(recorder, name, inputs, recorder.dtype(dtype), casting)
     result = recorder.apply(name, *inputs)
     if out is None:
         return result
@@ -108,13 +108,13 @@ def call_elementwise(recorder: Recorder, name: str, inputs: tuple, kwargs: dict[
     return outs[0] if len(outs) == 1 else outs
 
 
-def _computed_in(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
-    """The operands in the dtype that is asked for; what gives bools computes in that of its operands."""
+def _cast_operands(recorder: Recorder, name: str, inputs: tuple, dtype: DType, casting: str) -> tuple:
+    """The operands cast to the requested dtype; functions that return bools keep their operands' dtype."""
     if name in OPS and OPS[name].rule in GIVES_BOOL:
         if dtype is not BOOL:
             raise DTypeError(f"{name} gives bools, not {dtype}", code="dtype.rule", help="leave dtype= away")
         return inputs
-    with recorder.here():
+    with recorder.at_user_line():
         for x in inputs:
             check_cast(recorder.node(x), dtype, casting)
     return tuple(recorder.apply("astype", x, dtype) for x in inputs)
@@ -127,7 +127,7 @@ def call_function(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
 
 
 def _strong(recorder: Recorder, result: Any) -> Any:
-    """NumPy's functions of Python's numbers give NumPy's, whose dtypes are not weak."""
+    """The result with a strong dtype: NumPy's functions of Python numbers return NumPy scalars."""
     if isinstance(result, tuple):
         return tuple(_strong(recorder, part) for part in result)
     if isinstance(result, Tracer) and result.node.type.weak and not any(result is a for a in recorder.arguments):
@@ -139,7 +139,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     special = SPECIAL.get(name)
     if special is not None:
         return special(recorder, *args, **kwargs)
-    name = SPELLED.get(name, name)
+    name = ALIASES.get(name, name)
     if name not in SIGNATURES:
         if "out" in kwargs or "where" in kwargs:
             return call_elementwise(recorder, name, args, kwargs)
@@ -153,7 +153,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     result = view_or_value(recorder, name, (given.pop("array"),), given)
     if initial is not None:
         result = recorder.apply("add", result, initial)
-    target = single(out)
+    target = single_out(out)
     if target is None:
         return result
     if isinstance(target, Tracer) and target.ndim != result.ndim:
@@ -164,7 +164,7 @@ def _call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) ->
     return target
 
 
-# -- functions that are written otherwise in NumPy
+# -- functions whose signature or meaning differs from the language's
 
 
 def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -178,13 +178,13 @@ def _where(recorder: Recorder, condition: Any, x: Any = None, y: Any = None) -> 
 
 
 def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
-    source = recorder.tracer(dst._assigned(recorder.node(src)))
+    source = recorder.tracer(dst._assignable(recorder.node(src)))
     write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
 def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
             copy: bool = True, device: Any = None) -> Any:  # fmt: skip
-    with recorder.here():
+    with recorder.at_user_line():
         check_cast(recorder.node(x), recorder.dtype(dtype), casting)
     if not copy and isinstance(x, Tracer) and recorder.node(x).type.dtype is recorder.dtype(dtype):
         return x
@@ -192,7 +192,7 @@ def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: s
 
 
 def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Edges that are Python's numbers count with NumPy's dtypes."""
+    """diff; edges given as Python numbers take NumPy's default dtypes."""
     edges = {}
     for name, edge in (("prepend", prepend), ("append", append)):
         if edge is not None and edge is not np._NoValue:
@@ -203,11 +203,11 @@ def _diff(recorder: Recorder, a: Any, n: int = 1, axis: int = -1, prepend: Any =
 
 def _nan_to_num(recorder: Recorder, x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None):
     given = {"nan": nan, "posinf": posinf, "neginf": neginf}
-    found = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
+    result = recorder.apply("nan_to_num", x, **{name: value for name, value in given.items() if value is not None})
     if copy:
-        return found
-    write(recorder, x, found, "same_kind")
-    return x if x.ndim else found
+        return result
+    write(recorder, x, result, "same_kind")
+    return x if x.ndim else result
 
 
 def _shape(recorder: Recorder, a: Any) -> Any:
@@ -219,20 +219,20 @@ def _size(recorder: Recorder, a: Any, axis: Any = None) -> Any:
 
 
 def _angle(recorder: Recorder, z: Any, deg: bool = False) -> Any:
-    found = recorder.apply("arctan2", 0, z)
-    return found * (180 / np.pi) if deg else found
+    result = recorder.apply("arctan2", 0, z)
+    return result * (180 / np.pi) if deg else result
 
 
 def _imag(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("zeros_like", x)
 
 
-def _same(recorder: Recorder, x: Any) -> Any:
+def _copy(recorder: Recorder, x: Any) -> Any:
     return recorder.apply("copy", x)
 
 
 def _result_type(recorder: Recorder, *parts: Any) -> Any:
-    """Python's numbers count as such: they say what kind of number results, and no more."""
+    """np.result_type; Python numbers contribute only their kind."""
     like = {"b": False, "i": 0, "f": 0.0}
 
     def part(x: Any) -> Any:
@@ -243,7 +243,7 @@ def _result_type(recorder: Recorder, *parts: Any) -> Any:
     return np.result_type(*map(part, parts))
 
 
-# Functions of the same name that mean something else in a module.
+# Functions of np.linalg that differ from the functions of the same name in np.
 QUALIFIED = {("linalg", "trace"): "linalg_trace", ("linalg", "diagonal"): "linalg_diagonal"}
 GIVES_BOOL = ("compare", "logical", "test", "float_test")
 
@@ -265,8 +265,8 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     "ndim": lambda recorder, a: a.ndim,
     **LIKE,
     "real": lambda recorder, x: x,
-    "conj": _same,
-    "conjugate": _same,
+    "conj": _copy,
+    "conjugate": _copy,
     "nan_to_num": _nan_to_num,
     "angle": _angle,
     "imag": _imag,
@@ -275,7 +275,7 @@ SPECIAL: dict[str, Callable[..., Any]] = {
     **SHAPES,
     **FORMULAS,
     **NAN_FAMILY,
-    **PIECES,
+    **SPLIT_JOIN,
     **ORDER,
     "result_type": _result_type,
 }

@@ -1,4 +1,4 @@
-"""NumPy's functions that say where elements come from, on tracers: gathers, joins, repetitions, padding."""
+"""NumPy's data movement on tracers: gathers, concatenation, repetition, padding, flips."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError, Unsupported
 from ..array_state import check_cast
-from .out import written
+from .out import write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:
     if mode not in ("raise", "wrap", "clip"):
         raise ArgumentError(f"take has no mode {mode!r}", code="argument.choice", help="raise, wrap or clip")
-    indices = recorder.listed(indices) if isinstance(indices, (list, tuple)) else indices
+    indices = recorder.index_array(indices) if isinstance(indices, (list, tuple)) else indices
     if axis is None:
         a, axis = recorder.apply("reshape", a, -1), 0
     if mode != "raise":
@@ -25,18 +25,18 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
             indices = recorder.apply("remainder", indices, extent)
         else:
             indices = recorder.apply("clip", indices, min=0, max=extent - 1)
-    return written(recorder, out, recorder.apply("take", a, indices, axis))
+    return write_out(recorder, out, recorder.apply("take", a, indices, axis))
 
 
 def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
-    return _joined(recorder, "concat", arrays, axis, out, dtype, named)
+    return _join(recorder, "concat", arrays, axis, out, dtype, named)
 
 
 def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
-    return _joined(recorder, "stack", arrays, axis, out, dtype, named)
+    return _join(recorder, "stack", arrays, axis, out, dtype, named)
 
 
-def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
+def _join(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
     casting = named.pop("casting", "same_kind")
     if named:
         raise ArgumentError(
@@ -44,11 +44,11 @@ def _joined(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dty
         )
     parts = tuple(recorder.strong(a) for a in arrays)
     if dtype is not None:
-        with recorder.here():
+        with recorder.at_user_line():
             for part in parts:
                 check_cast(part.node, recorder.dtype(dtype), casting)
         parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
-    return written(recorder, out, recorder.apply(name, parts, axis))
+    return write_out(recorder, out, recorder.apply(name, parts, axis))
 
 
 def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
@@ -70,7 +70,7 @@ def _pad(recorder: Recorder, array: Any, pad_width: Any, mode: str = "constant",
         raise Unsupported(
             "pad_width as a dict is not there yet", code="unsupported.pad", help="give a pair for each axis"
         )
-    return recorder.apply("pad", array, recorder.settled(pad_width), mode, **named)
+    return recorder.apply("pad", array, recorder.specialized(pad_width), mode, **named)
 
 
 def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
@@ -79,21 +79,21 @@ def _repeat(recorder: Recorder, a: Any, repeats: Any, axis: Any = None) -> Any:
     a, axis = (recorder.apply("reshape", a, -1), 0) if axis is None else (a, axis)
     if int(a.shape[axis]) != len(repeats):
         raise ArgumentError(f"repeat has {len(repeats)} counts", code="argument.repeats", help="one for each element")
-    places = [k for k, count in enumerate(repeats) for _ in range(int(count))]
-    return recorder.apply("take", a, recorder.listed(places), axis)
+    indices = [k for k, count in enumerate(repeats) for _ in range(int(count))]
+    return recorder.apply("take", a, recorder.index_array(indices), axis)
 
 
 def flipped(recorder: Recorder, m: Any, axis: Any) -> Any:
-    """A view with the order reversed along axes."""
-    recorder.apply("flip", m, axis)  # refuses axes that there are not
+    """A view reversed along axes."""
+    recorder.apply("flip", m, axis)  # checks the axes
     axes = range(m.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    turned = {a % m.ndim for a in recorder.settled(tuple(axes))}
+    turned = {a % m.ndim for a in recorder.specialized(tuple(axes))}
     return recorder.lifted(m)[tuple(slice(None, None, -1 if k in turned else 1) for k in range(m.ndim))]
 
 
 def _outer(recorder: Recorder, a: Any, b: Any, out: Any = None) -> Any:
     both = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, b))
-    return written(recorder, out, recorder.apply("outer", *both))
+    return write_out(recorder, out, recorder.apply("outer", *both))
 
 
 INDEXING: dict[str, Callable[..., Any]] = {

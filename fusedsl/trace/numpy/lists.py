@@ -1,6 +1,6 @@
-"""Lists that hold traced arrays, which NumPy makes arrays of without asking: its functions, ufuncs and np.r_ take them.
+"""Lists of traced arrays as arguments of NumPy's functions, ufuncs and np.r_.
 
-NumPy's protocols ask the arguments of a call, and not what is in their lists.
+NumPy's dispatch protocols check the arguments of a call, but not the elements of lists: proxies convert these first.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from ..tracer import Tracer
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-OF_ARRAYS = frozenset([  # whose first argument is a sequence of arrays
+TAKE_SEQUENCES = frozenset([  # functions whose first argument is a sequence of arrays
     "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",
 ])  # fmt: skip
-AS_THEY_ARE = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
+TAKE_LISTS = frozenset(["select", "choose", "piecewise", "block", "lexsort", "multi_dot", "ix_", "array2string"])
 REDUCED = frozenset(["add", "multiply", "maximum", "minimum", "logical_and", "logical_or"])
 METHODS = ("reduce", "accumulate", "outer", "reduceat", "at")
 
 
 def as_array(recorder: Recorder, value: Any) -> Any:
-    """A list (of lists) that holds traced arrays as one array; all else as it is."""
+    """A nested list of traced arrays as one array; any other value unchanged."""
     if not _is_list(value):
         return value
     parts = [as_array(recorder, part) for part in value]
@@ -35,27 +35,27 @@ def as_array(recorder: Recorder, value: Any) -> Any:
 
 
 def _is_list(value: Any) -> bool:
-    """Whether it is a list that holds traced arrays: one of numbers may be a shape."""
+    """True for a list that holds traced arrays; a list of numbers may be a shape."""
     if type(value) not in (list, tuple):
         return False
     return any((isinstance(part, Tracer) and not part.is_number) or _is_list(part) for part in value)
 
 
-def is_numpys(value: Any) -> bool:
-    """Whether it is a function or a ufunc that NumPy has by its name."""
+def is_numpy_function(value: Any) -> bool:
+    """True for a function or ufunc of NumPy's main namespace."""
     name = getattr(value, "__name__", None)
     return callable(value) and not isinstance(value, type) and bool(name) and getattr(np, str(name), None) is value
 
 
-def seen(function: Callable, name: str, recorder: Recorder) -> Any:
-    """What a traced function sees in place of a function or a ufunc of NumPy's."""
+def list_accepting(function: Callable, name: str, recorder: Recorder) -> Any:
+    """The proxy of a NumPy function or ufunc that accepts lists of traced arrays."""
     if isinstance(function, np.ufunc):
-        return Ufunc(function, recorder)
+        return UfuncProxy(function, recorder)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if name in AS_THEY_ARE or not any(map(_is_list, (*args, *kwargs.values()))):
+        if name in TAKE_LISTS or not any(map(_is_list, (*args, *kwargs.values()))):
             return function(*args, **kwargs)
-        if name in OF_ARRAYS and args and _is_list(args[0]):
+        if name in TAKE_SEQUENCES and args and _is_list(args[0]):
             args = ([as_array(recorder, part) for part in args[0]], *args[1:])
             return function(*args, **kwargs)
         named = {key: as_array(recorder, value) for key, value in kwargs.items()}
@@ -66,15 +66,15 @@ def seen(function: Callable, name: str, recorder: Recorder) -> Any:
     return wrapper
 
 
-def unseen(value: Any) -> Any:
-    """A function or a ufunc of NumPy's itself, where it is what `seen` puts in its place; all else as it is."""
-    if type(value) is Ufunc:
+def unwrap(value: Any) -> Any:
+    """The NumPy function or ufunc behind a `list_accepting` proxy; any other value unchanged."""
+    if type(value) is UfuncProxy:
         return value._ufunc
     return getattr(value, "numpys", value) if type(value) is FunctionType else value
 
 
-class Ufunc:
-    """A ufunc as a traced function sees it."""
+class UfuncProxy:
+    """The proxy of a ufunc."""
 
     def __init__(self, ufunc: np.ufunc, recorder: Recorder):
         self._ufunc, self._recorder = ufunc, recorder
@@ -90,7 +90,7 @@ class Ufunc:
         return functools.partial(self._method, name) if name in METHODS else getattr(self._ufunc, name)
 
     def __eq__(self, other: object) -> bool:
-        return self._ufunc is (other._ufunc if type(other) is Ufunc else other)
+        return self._ufunc is (other._ufunc if type(other) is UfuncProxy else other)
 
     def __hash__(self) -> int:
         return hash(self._ufunc)
@@ -101,23 +101,23 @@ class Ufunc:
     def _method(self, method: str, *args: Any, **kwargs: Any) -> Any:
         listed = bool(args) and _is_list(args[0])
         if listed and method == "reduce" and self._ufunc.__name__ not in REDUCED:
-            return self._in_turn(*args, **kwargs)
-        made = tuple(as_array(self._recorder, x) for x in args) if method != "at" else args
-        return getattr(self._ufunc, method)(*made, **kwargs)
+            return self._fold_list(*args, **kwargs)
+        operands = tuple(as_array(self._recorder, x) for x in args) if method != "at" else args
+        return getattr(self._ufunc, method)(*operands, **kwargs)
 
-    def _in_turn(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
-        """The arrays of a list, one after another."""
+    def _fold_list(self, parts: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False) -> Any:
+        """Fold a list of arrays with the ufunc, in order."""
         name = self._ufunc.__name__
         if axis != 0 or dtype is not None or out is not None:
             help = f"write np.{name}.reduce([a, b]), or functools.reduce(np.{name}, [a, b])"
             raise Unsupported(f"{name}.reduce of a list runs along axis 0", code="unsupported.function", help=help)
         arrays = [as_array(self._recorder, part) for part in parts]
-        found = functools.reduce(self._ufunc, arrays)
-        return found[None] if keepdims else found
+        result = functools.reduce(self._ufunc, arrays)
+        return result[None] if keepdims else result
 
 
-class Joiner:
-    """np.r_ or np.c_ as a traced function sees it."""
+class AxisConcatenator:
+    """The proxy of np.r_ or np.c_."""
 
     def __init__(self, joiner: Any, recorder: Recorder, columns: bool):
         self._joiner, self._recorder, self._columns = joiner, recorder, columns
@@ -135,6 +135,6 @@ class Joiner:
     def _part(self, part: Any) -> Any:
         r = self._recorder
         part = self._joiner[part].reshape(-1) if isinstance(part, slice) else as_array(r, part)
-        found = r.tracer(r.builder.strong(r.node(r.array_like(part) if isinstance(part, (list, tuple)) else part)))
-        found = found.reshape(1) if not found.ndim else found
-        return found[:, None] if self._columns and found.ndim == 1 else found
+        array = r.tracer(r.builder.strong(r.node(r.array_like(part) if isinstance(part, (list, tuple)) else part)))
+        array = array.reshape(1) if not array.ndim else array
+        return array[:, None] if self._columns and array.ndim == 1 else array

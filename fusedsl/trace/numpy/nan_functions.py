@@ -1,4 +1,4 @@
-"""NumPy's functions of the elements that are not NaN, on tracers."""
+"""NumPy's nan-functions on tracers: reductions and scans that ignore NaN."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .out import single, written
+from .out import single_out, write_out
 from .signatures import SIGNATURES
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def _named(name: str, args: tuple, named: dict[str, Any]) -> dict[str, Any]:
-    """The arguments after the array by NumPy's names, without those that stand for nothing."""
+    """The arguments after the array, by NumPy's names, without unset ones (np._NoValue)."""
     given = dict(zip(SIGNATURES[name].split()[1:], args)) | named
     return {key: value for key, value in given.items() if value is not np._NoValue}
 
 
-def _nan_as(name: str, value: float) -> Callable[..., Any]:
-    """A function of the elements that are not NaN, which `value` leaves as they are."""
+def _replace_nan(name: str, value: float) -> Callable[..., Any]:
+    """A nan-function that replaces NaN by `value`, its identity."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
@@ -35,25 +35,25 @@ def _nan_as(name: str, value: float) -> Callable[..., Any]:
 
 
 def _nan_extreme(name: str, least: float) -> Callable[..., Any]:
-    """The largest or smallest element; NaN where there is nothing else."""
+    """nanmax or nanmin; NaN if all elements are NaN."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
 
         a, named = recorder.strong(a), _named(name, args, named)
-        out = single(named.pop("out", None))
+        out = single_out(named.pop("out", None))
         missing = recorder.apply("isnan", a)
         known = recorder.apply("where", missing, least, a) if a.dtype.kind == "f" else a
-        found = call_function(recorder, name, (known,), named)
+        result = call_function(recorder, name, (known,), named)
         if a.dtype.kind == "f" and "initial" not in named:
             empty = call_function(recorder, "all", (missing,), named)
-            found = recorder.apply("where", empty, np.nan, found)
-        return written(recorder, out, found)
+            result = recorder.apply("where", empty, np.nan, result)
+        return write_out(recorder, out, result)
 
     return apply
 
 
-def _nan_spread(name: str) -> Callable[..., Any]:
+def _nan_variance(name: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
         from .functions import call_function
 
@@ -69,11 +69,11 @@ def _nan_spread(name: str) -> Callable[..., Any]:
 NAN_FAMILY: dict[str, Callable[..., Any]] = {
     "nanmax": _nan_extreme("max", -np.inf),
     "nanmin": _nan_extreme("min", np.inf),
-    "nanargmax": _nan_as("argmax", -np.inf),
-    "nanargmin": _nan_as("argmin", np.inf),
-    "nanprod": _nan_as("prod", 1),
-    "nancumsum": _nan_as("cumsum", 0),
-    "nancumprod": _nan_as("cumprod", 1),
-    "nanvar": _nan_spread("var"),
-    "nanstd": _nan_spread("std"),
+    "nanargmax": _replace_nan("argmax", -np.inf),
+    "nanargmin": _replace_nan("argmin", np.inf),
+    "nanprod": _replace_nan("prod", 1),
+    "nancumsum": _replace_nan("cumsum", 0),
+    "nancumprod": _replace_nan("cumprod", 1),
+    "nanvar": _nan_variance("var"),
+    "nanstd": _nan_variance("std"),
 }

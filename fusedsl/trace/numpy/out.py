@@ -1,4 +1,4 @@
-"""out= of NumPy's functions: an argument of the traced function that a result is written to."""
+"""The out= argument of NumPy's functions: writes a result to an argument of the traced function."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from ..recorder import Recorder
 
 
-def single(out: Any) -> Any:
-    """What out= names: ufuncs hand it over in a tuple."""
+def single_out(out: Any) -> Any:
+    """The array of out=, which ufuncs pass as a tuple."""
     return out[0] if isinstance(out, tuple) else out
 
 
 def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
-    """Write a value to `target`, unless that is None; TraceError where it is no argument of the traced function."""
+    """Write a value to `target`, unless that is None; TraceError if it is no argument of the traced function."""
     if target is None:
         return
     if not isinstance(target, Tracer):
@@ -26,13 +26,13 @@ def write(recorder: Recorder, target: Any, value: Tracer, casting: str) -> None:
             code="trace.out",
             help="pass it to the function, or leave out= away",
         )
-    with recorder.here():
+    with recorder.at_user_line():
         target._write(value.node, casting)
 
 
-def written(recorder: Recorder, out: Any, result: Any) -> Any:
-    """The result, or `out` with the result written to it."""
-    if single(out) is None:
+def write_out(recorder: Recorder, out: Any, result: Any) -> Any:
+    """Write the result to `out` and return that; the result itself without out=."""
+    if single_out(out) is None:
         return result
-    write(recorder, single(out), result, "same_kind")
-    return single(out)
+    write(recorder, single_out(out), result, "same_kind")
+    return single_out(out)

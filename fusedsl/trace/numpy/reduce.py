@@ -1,4 +1,4 @@
-"""reduce of the ufuncs that are no reduction of the language's by name, on tracers."""
+"""ufunc.reduce on tracers, for ufuncs without a reduction of their own in the language."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import Unsupported
-from .out import single, written
+from .out import single_out, write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -20,20 +20,20 @@ def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
     return call_function(recorder, name, args, kwargs)
 
 
-def _by(name: str, change: Callable[[Any], Any] = lambda x: x, back: Callable[[Any], Any] = lambda x: x):
-    """By a function of NumPy's or the language's, of what `change` makes of the array; `back` of what it gives."""
+def _reduce_as(name: str, change: Callable[[Any], Any] = lambda x: x, back: Callable[[Any], Any] = lambda x: x):
+    """A reduction by another function: back(function(change(array)))."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         a = recorder.strong(a)
         a = a if dtype is None else recorder.apply("astype", a, recorder.dtype(dtype))
-        found = back(_numpy(recorder, name, change(a), axis=axis, keepdims=keepdims))
-        return written(recorder, single(out), found)
+        result = back(_numpy(recorder, name, change(a), axis=axis, keepdims=keepdims))
+        return write_out(recorder, single_out(out), result)
 
     return apply
 
 
 def _first_and_rest(operation: Callable[[Any, Any], Any], name: str):
-    """The first element, and what is taken from it: the sum or product of the others."""
+    """A reduction of the first element with the sum or product of the others, for subtract and divide."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         a = recorder.strong(a)
@@ -41,32 +41,32 @@ def _first_and_rest(operation: Callable[[Any, Any], Any], name: str):
         before = (slice(None),) * recorder.axis(a, axis)
         rest = _numpy(recorder, name, a[(*before, slice(1, None))], axis=axis, keepdims=keepdims)
         first = a[(*before, slice(0, 1))]
-        found = operation(first if keepdims else recorder.apply("squeeze", first, axis), rest)
-        return written(recorder, single(out), found)
+        result = operation(first if keepdims else recorder.apply("squeeze", first, axis), rest)
+        return write_out(recorder, single_out(out), result)
 
     return apply
 
 
 def _bits(name: str):
-    """Of bools, what it is as a reduction of them."""
+    """A bitwise reduction of bools, which is a logical one."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         if a.dtype.kind != "b":
             help = f"a list of arrays is reduced one by one: np.{name}.reduce([a, b])"
             raise Unsupported(f"{name}.reduce of integers is not there yet", code="unsupported.function", help=help)
-        return REDUCED_BY[name.replace("bitwise", "logical")](recorder, a, axis, dtype, out, keepdims)
+        return UFUNC_REDUCTIONS[name.replace("bitwise", "logical")](recorder, a, axis, dtype, out, keepdims)
 
     return apply
 
 
-REDUCED_BY: dict[str, Callable[..., Any]] = {
-    "fmax": _by("nanmax"),
-    "fmin": _by("nanmin"),
-    "logaddexp": _by("logsumexp"),
-    "logaddexp2": _by("logsumexp", lambda x: x * np.log(2.0), lambda x: x / np.log(2.0)),
-    "logical_and": _by("all"),
-    "logical_or": _by("any"),
-    "logical_xor": _by("sum", lambda x: x != 0, lambda x: x % 2 != 0),
+UFUNC_REDUCTIONS: dict[str, Callable[..., Any]] = {
+    "fmax": _reduce_as("nanmax"),
+    "fmin": _reduce_as("nanmin"),
+    "logaddexp": _reduce_as("logsumexp"),
+    "logaddexp2": _reduce_as("logsumexp", lambda x: x * np.log(2.0), lambda x: x / np.log(2.0)),
+    "logical_and": _reduce_as("all"),
+    "logical_or": _reduce_as("any"),
+    "logical_xor": _reduce_as("sum", lambda x: x != 0, lambda x: x % 2 != 0),
     "subtract": _first_and_rest(lambda first, rest: first - rest, "sum"),
     "divide": _first_and_rest(lambda first, rest: first / rest, "prod"),
     **{name: _bits(name) for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},

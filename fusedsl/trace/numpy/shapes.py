@@ -1,4 +1,4 @@
-"""NumPy's functions that cut, join and turn arrays, on tracers."""
+"""NumPy's shape functions on tracers: diagonals, splits, stacks, rotations, broadcasting."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 def _atleast(rank: int) -> Callable[..., Any]:
     def apply(recorder: Recorder, *arrays: Any) -> Any:
-        found = tuple(_with_rank(recorder.lifted(a), rank) for a in arrays)
-        return found[0] if len(found) == 1 else found
+        arrays_of_rank = tuple(_with_rank(recorder.lifted(a), rank) for a in arrays)
+        return arrays_of_rank[0] if len(arrays_of_rank) == 1 else arrays_of_rank
 
     return apply
 
 
 def _with_rank(a: Any, rank: int) -> Any:
-    """A view with axes of extent 1: in front, but a matrix gets its third axis behind."""
+    """A view with axes of extent 1 added in front; a matrix gets its third axis behind."""
     missing = rank - a.ndim
     if missing <= 0:
         return a
@@ -31,9 +31,9 @@ def _with_rank(a: Any, rank: int) -> Any:
 
 
 def _diagonal(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """A view that only reads."""
-    places = recorder.settled((offset, axis1, axis2))
-    return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *places), {})))
+    """A read-only view of a diagonal."""
+    static = recorder.specialized((offset, axis1, axis2))
+    return a.viewed(View(lambda x: recorder.call("diagonal", (recorder.tracer(x), *static), {})))
 
 
 def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
@@ -42,9 +42,9 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
     if v.ndim != 1:
         raise ShapeError("diag takes a vector or a matrix", code="shape.axis", help="np.diagonal(x) of more axes")
     k = int(k)
-    spread = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
-    places = recorder.apply("arange", spread.shape[0])
-    return recorder.apply("where", places[:, None] + k == places, spread, recorder.apply("zeros_like", spread))
+    padded = recorder.apply("pad", v, ((max(k, 0), max(-k, 0)),))
+    indices = recorder.apply("arange", padded.shape[0])
+    return recorder.apply("where", indices[:, None] + k == indices, padded, recorder.apply("zeros_like", padded))
 
 
 def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
@@ -54,8 +54,8 @@ def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: i
 
 
 def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0, even: bool = True) -> list:
-    place = recorder.axis(ary, axis)
-    extent = int(ary.shape[place])
+    index = recorder.axis(ary, axis)
+    extent = int(ary.shape[index])
     if not getattr(indices_or_sections, "ndim", 0) and not isinstance(indices_or_sections, (list, tuple)):
         n = int(indices_or_sections)
         if even and extent % n:
@@ -65,7 +65,7 @@ def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0
         ends = [sum(sizes[: k + 1]) for k in range(n - 1)]
     else:
         ends = [int(e) for e in indices_or_sections]
-    cut = [slice(None)] * place
+    cut = [slice(None)] * index
     return [ary[(*cut, slice(first, last))] for first, last in zip([0, *ends], [*ends, None])]
 
 
@@ -81,9 +81,9 @@ def _split_along(axis: int) -> Callable[..., Any]:
 
 
 def _unstack(recorder: Recorder, x: Any, /, *, axis: int = 0) -> tuple:
-    place = recorder.axis(x, axis)
-    cut = [slice(None)] * place
-    return tuple(x[(*cut, k)] for k in range(int(x.shape[place])))
+    index = recorder.axis(x, axis)
+    cut = [slice(None)] * index
+    return tuple(x[(*cut, k)] for k in range(int(x.shape[index])))
 
 
 def _dstack(recorder: Recorder, tup: Any) -> Any:
@@ -142,7 +142,7 @@ def _meshgrid(recorder: Recorder, *xi: Any, copy: bool = True, sparse: bool = Fa
 
 
 def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
-    """Where the values have the array's shape, or are one."""
+    """putmask, for values of the array's shape or a single one."""
     chosen = recorder.lifted(values)
     if recorder.node(mask).type.rank != a.ndim:
         raise ShapeError(
@@ -150,7 +150,7 @@ def _putmask(recorder: Recorder, a: Any, mask: Any, values: Any) -> None:
         )
     if getattr(chosen, "ndim", 0) not in (0, a.ndim):
         raise Unsupported("putmask with values that repeat", code="unsupported.scatter", help="np.copyto(x, v, where=)")
-    with recorder.here():
+    with recorder.at_user_line():
         a._write(recorder.call("where", (mask, chosen, a), {}), "unsafe")
 
 

@@ -1,4 +1,4 @@
-"""NumPy's signatures: which of a call's arguments matter, by the language's names."""
+"""NumPy's signatures: the arguments of a call that have an effect, by the language's names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ...errors import ArgumentError, Unsupported
 
-# NumPy's parameters in their order, where they are not the language's.
+# NumPy's parameters in order, for functions whose parameters differ from the language's.
 SIGNATURES = {
     "sum": "a axis dtype out keepdims initial where",
     "prod": "a axis dtype out keepdims initial where",
@@ -36,14 +36,14 @@ SIGNATURES = {
     "cumsum": "a axis dtype out",
     "cumprod": "a axis dtype out",
 }
-# Parameters that change nothing here, and the values at which others do.
+# Parameters without effect here, and the values of others that have none.
 IGNORED = frozenset(["order", "subok", "device", "copy", "casting", "out"])
 NEUTRAL = {"initial": (), "where": (True,), "dtype": (None,), "axis": (None,), "keepdims": (False,), "correction": ()}
 RENAMED = {"a_min": "min", "a_max": "max", "newshape": "shape", "correction": "ddof"}
 
 
 def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The arguments that matter, by the language's names, and out=."""
+    """(the arguments that have an effect, by the language's names; out=)."""
     names = SIGNATURES[name].split()
     if len(args) > len(names):
         raise ArgumentError(
@@ -62,11 +62,11 @@ def arguments(name: str, args: tuple, kwargs: dict[str, Any]) -> tuple[dict[str,
             code="unsupported.order",
             help="only C order is there: transpose first",
         )
-    kept = {"array": bound.pop(names[0])} if names[0] in bound else {}
+    effective = {"array": bound.pop(names[0])} if names[0] in bound else {}
     for key, value in bound.items():
         neutral = value is np._NoValue or any(value is n for n in NEUTRAL.get(key, (None,)))
         if key not in IGNORED and not neutral:
-            kept[RENAMED.get(key, key)] = value
-    if "array" not in kept:
+            effective[RENAMED.get(key, key)] = value
+    if "array" not in effective:
         raise ArgumentError(f"{name} misses its array", code="argument.missing", help="pass the array first")
-    return kept, out
+    return effective, out

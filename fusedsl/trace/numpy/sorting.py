@@ -1,4 +1,4 @@
-"""NumPy's functions of order, on tracers: sorting, medians and quantiles, places among sorted edges."""
+"""NumPy's sorting functions on tracers: sort, median, quantile, searchsorted, digitize."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
-from ..sorting import length_of, missing, ordered, quantiles, search
+from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
-from .out import written
+from .out import write_out
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
 
 def _sorted(name: str) -> Callable[..., Any]:
-    """sort or argsort: every kind is a stable one here."""
+    """sort or argsort; every `kind` is stable here."""
 
     def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
         if order is not None:
@@ -33,20 +33,20 @@ def _sorted(name: str) -> Callable[..., Any]:
     return apply
 
 
-def _kept(found: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
-    """The result with the reduced axes as extents of 1, if wanted."""
+def _keep_dims(result: Any, a: Any, axis: int | None, keepdims: bool) -> Any:
+    """The result, with reduced axes of extent 1 if `keepdims`."""
     if not keepdims:
-        return found
-    return found.reshape((1,) * a.ndim) if axis is None else found[(*[slice(None)] * (axis % a.ndim), None)]
+        return result
+    return result.reshape((1,) * a.ndim) if axis is None else result[(*[slice(None)] * (axis % a.ndim), None)]
 
 
 def _rows(recorder: Recorder, name: str, a: Any, axis: Any, dtype: Any) -> tuple[Any, Any]:
-    """`a` in floats, sorted along an axis; and that axis."""
+    """(`a` cast to a float dtype and sorted along an axis, that axis)."""
     if isinstance(axis, (tuple, list)):
         help = "one axis, or None for all; reshape the axes into one"
         raise Unsupported(f"{name} over several axes is not there yet", code="unsupported.order", help=help)
-    axis = recorder.settled(axis)
-    return ordered(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
+    axis = recorder.specialized(axis)
+    return sorted_rows(recorder, recorder.apply("astype", a, recorder.dtype(dtype)), axis), axis
 
 
 def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
@@ -55,12 +55,12 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
     rows, axis = _rows(recorder, "median", a, axis, a.dtype if a.dtype.kind == "f" else np.float64)
     n = length_of(rows, "a median")
     middle = recorder.apply("mean", rows[..., (n - 1) // 2 : n // 2 + 1], -1)
-    found = recorder.apply("where", missing(recorder, rows), np.nan, middle)
-    return written(recorder, out, _kept(found, a, axis, keepdims))
+    result = recorder.apply("where", has_nan(recorder, rows), np.nan, middle)
+    return write_out(recorder, out, _keep_dims(result, a, axis, keepdims))
 
 
 def _quantile(name: str, scale: float) -> Callable[..., Any]:
-    """quantile, or percentile whose levels are `scale` times as large."""
+    """quantile (`scale` 1) or percentile (`scale` 100)."""
 
     def apply(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
               method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:  # fmt: skip
@@ -75,9 +75,11 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
         dtype = np.result_type(a.dtype if a.dtype.kind == "f" else np.float64)
         dtype = dtype if weak else np.result_type(dtype, getattr(q, "dtype", np.float64))
         rows, axis = _rows(recorder, name, a, axis, dtype)
-        found = [_kept(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())]
-        result = recorder.apply("stack", tuple(found), 0) if levels.ndim else found[0]
-        return written(recorder, out, result)
+        per_level = [
+            _keep_dims(part, a, axis, keepdims) for part in quantiles(recorder, rows, levels.reshape(-1).tolist())
+        ]
+        result = recorder.apply("stack", tuple(per_level), 0) if levels.ndim else per_level[0]
+        return write_out(recorder, out, result)
 
     return apply
 
@@ -91,17 +93,17 @@ def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str = "left", sorter
 
 
 def _digitize(recorder: Recorder, x: Any, bins: Any, right: bool = False) -> Any:
-    """The bins may fall as well; then they are counted from their other end."""
+    """digitize; descending bins are counted from the other end."""
     edges = _array(recorder, bins)
     count = int(edges.shape[0])
     falls = edges[0] > edges[-1] if count > 1 else recorder.apply("not_equal", 0, 0)
-    found = search(recorder, edges, _array(recorder, x), not right,
-                   lambda place: recorder.apply("where", falls, count - 1 - place, place))  # fmt: skip
-    return recorder.apply("where", falls, count - found, found)
+    result = search(recorder, edges, _array(recorder, x), not right,
+                   lambda index: recorder.apply("where", falls, count - 1 - index, index))  # fmt: skip
+    return recorder.apply("where", falls, count - result, result)
 
 
 def _array(recorder: Recorder, x: Any) -> Any:
-    """An operand as an array of NumPy's own dtype, lists among them."""
+    """An operand or list as an array of a strong dtype."""
     lifted = recorder.lifted(recorder.array_like(x) if isinstance(x, (list, tuple)) else x)
     return recorder.tracer(recorder.builder.strong(recorder.node(lifted)))
 

@@ -1,4 +1,4 @@
-"""NumPy's functions that put arrays together of pieces, or take pieces out, on tracers."""
+"""NumPy's piecewise, block, compress and convolve on tracers: arrays assembled from parts, or parts selected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any, *args: Any, **named: Any) -> Any:
-    """The last condition that holds chooses; a function more than there are conditions is for the rest."""
+    """piecewise: the last true condition decides; an extra function is the default."""
     conditions = list(condlist) if isinstance(condlist, (list, tuple)) else [condlist]
     pieces = [f(x, *args, **named) if callable(f) else f for f in funclist]
     if len(pieces) not in (len(conditions), len(conditions) + 1):
@@ -21,16 +21,16 @@ def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any, *args: 
             code="argument.piecewise",
             help="a function for each condition, and one more for the rest",
         )
-    found = recorder.apply("zeros_like", x)
+    result = recorder.apply("zeros_like", x)
     if len(pieces) > len(conditions):
-        found = recorder.apply("astype", recorder.apply("where", True, pieces[-1], found), recorder.dtype(x.dtype))
+        result = recorder.apply("astype", recorder.apply("where", True, pieces[-1], result), recorder.dtype(x.dtype))
     for condition, piece in zip(conditions, pieces):
-        found = recorder.apply("astype", recorder.apply("where", condition, piece, found), recorder.dtype(x.dtype))
-    return found
+        result = recorder.apply("astype", recorder.apply("where", condition, piece, result), recorder.dtype(x.dtype))
+    return result
 
 
 def _block(recorder: Recorder, arrays: Any) -> Any:
-    """Nested lists, the innermost of which join along the last axis."""
+    """block: nested lists, concatenated along the last axis at the innermost level."""
     depth, inner = 0, arrays
     while isinstance(inner, list):
         depth, inner = depth + 1, inner[0]
@@ -76,7 +76,7 @@ def _mask(recorder: Recorder, condition: Any) -> Any:
 
 
 def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
-    """As many shifted products as the shorter of two vectors has elements."""
+    """convolve: a sum of shifted products, one for each element of the shorter vector."""
     a, v = (recorder.tracer(recorder.builder.strong(recorder.node(x))) for x in (a, v))
     if a.ndim != 1 or v.ndim != 1 or mode not in ("full", "same", "valid"):
         raise ArgumentError("convolve takes two vectors, and full, same or valid", code="argument.convolve",
@@ -90,13 +90,13 @@ def _convolve(recorder: Recorder, a: Any, v: Any, mode: str = "full") -> Any:
     wide = recorder.apply("pad", a, (edge,))
     length = n + sum(edge) - m + 1
     products = [wide[k : k + length] * v[m - 1 - k] for k in range(m)]
-    found = products[0]
+    result = products[0]
     for product in products[1:]:
-        found = found + product
-    return found
+        result = result + product
+    return result
 
 
-PIECES: dict[str, Callable[..., Any]] = {
+SPLIT_JOIN: dict[str, Callable[..., Any]] = {
     "piecewise": _piecewise,
     "block": _block,
     "fill_diagonal": _fill_diagonal,

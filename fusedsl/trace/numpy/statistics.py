@@ -1,4 +1,4 @@
-"""NumPy's functions that are formulas of others, on tracers: averages, norms, differences, choices, products."""
+"""NumPy's composite functions on tracers: averages, norms, covariances, gradients, select and choose, kron, cross."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, ShapeError, Unsupported
-from .out import written
+from .out import write_out
 from .views import moveaxis
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
-    """NumPy's function on tracers."""
+    """A NumPy function on tracers."""
     from .functions import call_function
 
     return call_function(recorder, name, args, kwargs)
@@ -26,22 +26,22 @@ def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, 
              *, keepdims: Any = False) -> Any:  # fmt: skip
     a, keepdims = recorder.strong(a), keepdims is not np._NoValue and keepdims
     if weights is None:
-        found = _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
-        total = a.size / found.size if returned else None
+        result = _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
+        total = a.size / result.size if returned else None
     else:
-        weights = _fitted(recorder, recorder.strong(weights), a, axis)
+        weights = _align_weights(recorder, recorder.strong(weights), a, axis)
         floats = () if a.dtype.kind == "f" else (np.float64,)
         kind = np.result_type(a.dtype, weights.dtype, *floats)
         total = _numpy(recorder, "sum", weights, axis=axis, dtype=kind, keepdims=keepdims)
         products = a.astype(kind) * weights.astype(kind)
-        found = _numpy(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
+        result = _numpy(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
     if not returned:
-        return found
-    return found, recorder.apply("astype", recorder.apply("full_like", found, total), recorder.dtype(found.dtype))
+        return result
+    return result, recorder.apply("astype", recorder.apply("full_like", result, total), recorder.dtype(result.dtype))
 
 
-def _fitted(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
-    """Weights of some axes, each with its place among the axes of what they weigh."""
+def _align_weights(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
+    """Weights over some axes, aligned with the axes of the weighted array."""
     if weights.ndim == a.ndim:
         return weights
     axes = recorder.axes(a, axis)
@@ -57,12 +57,12 @@ def _fitted(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
 
 def _ptp(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
     high, low = (_numpy(recorder, name, a, axis=axis, keepdims=keepdims) for name in ("max", "min"))
-    return written(recorder, out, high - low)
+    return write_out(recorder, out, high - low)
 
 
 def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """Of vectors: (sum |x|^ord)^(1/ord) and its limits. Of matrices: Frobenius', and the largest or least sum of a row
-    or column."""
+    """norm: for vectors (sum |x|^ord)^(1/ord) and its limits; for matrices Frobenius, and the extreme row or column
+    sums."""
     x = recorder.strong(x)
     x = x if x.dtype.kind == "f" else recorder.apply("astype", x, "float64")
     if axis is None and ord is not None and x.ndim not in (1, 2):
@@ -75,8 +75,8 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
         rows, columns = axes
         added, other = (rows, columns) if abs(ord) == 1 else (columns, rows)
         sums = recorder.apply("sum", abs(x), added, keepdims=True)
-        found = recorder.apply("max" if ord > 0 else "min", sums, axis=other, keepdims=True)
-        return found if keepdims else recorder.apply("squeeze", found, (rows, columns))
+        result = recorder.apply("max" if ord > 0 else "min", sums, axis=other, keepdims=True)
+        return result if keepdims else recorder.apply("squeeze", result, (rows, columns))
     if matrix or isinstance(ord, str) or len(axes) != 1:
         raise Unsupported(
             f"norm(ord={ord!r}) of matrices is not there yet",
@@ -108,36 +108,36 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
             raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", code="argument.missing",
                                 help="axis=-1, or x.reshape(-1)")  # fmt: skip
         axis = recorder.axis(x, axis or 0)
-        found = _numpy(recorder, name, x, axis=axis, dtype=dtype)
+        result = _numpy(recorder, name, x, axis=axis, dtype=dtype)
         if include_initial:
-            ends = recorder.apply("any", found, axis, keepdims=True)
-            before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(found.dtype))
-            found = recorder.apply("concat", (before, found), axis)
-        return written(recorder, out, found)
+            ends = recorder.apply("any", result, axis, keepdims=True)
+            before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(result.dtype))
+            result = recorder.apply("concat", (before, result), axis)
+        return write_out(recorder, out, result)
 
     return apply
 
 
 def _ediff1d(recorder: Recorder, ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     flat = recorder.apply("reshape", ary, -1)
-    return _numpy(recorder, "diff", flat, prepend=None, append=None) if to_end is to_begin is None else _joined(
+    return _numpy(recorder, "diff", flat, prepend=None, append=None) if to_end is to_begin is None else _concat_flat(
         recorder, to_begin, recorder.apply("diff", flat), to_end)  # fmt: skip
 
 
-def _joined(recorder: Recorder, *parts: Any) -> Any:
+def _concat_flat(recorder: Recorder, *parts: Any) -> Any:
     rows = [recorder.apply("reshape", part, -1) for part in parts if part is not None]
     return recorder.apply("concat", tuple(rows), 0)
 
 
 def _trapezoid(recorder: Recorder, y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     steps: Any = dx
-    y, place = recorder.strong(y), recorder.axis(y, axis)
+    y, axis_number = recorder.strong(y), recorder.axis(y, axis)
     if x is not None:
         x = recorder.strong(x)
         steps = _numpy(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
         if steps.ndim == 1:
-            steps = steps[(slice(None), *[None] * (y.ndim - place - 1))]
-    cut = [slice(None)] * place
+            steps = steps[(slice(None), *[None] * (y.ndim - axis_number - 1))]
+    cut = [slice(None)] * axis_number
     pairs = y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]
     return _numpy(recorder, "sum", steps * pairs / 2.0, axis=axis)
 
@@ -151,12 +151,12 @@ def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_
             code="unsupported.function",
             help="write the differences: (f[2:] - f[:-2]) / (x[2:] - x[:-2])",
         )
-    found = [_slope(recorder, f, a, step) for a, step in zip(axes, steps)]
-    return found[0] if len(found) == 1 else tuple(found)
+    results = [_slope(recorder, f, a, step) for a, step in zip(axes, steps)]
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def _slope(recorder: Recorder, f: Any, axis: int, step: Any) -> Any:
-    """Central differences, one-sided at the ends."""
+    """gradient along one axis: central differences, one-sided at the ends."""
     f = f if f.dtype.kind == "f" else recorder.apply("astype", f, "float64")
 
     def part(start: Any, stop: Any) -> Any:
@@ -171,18 +171,18 @@ def _polyval(recorder: Recorder, p: Any, x: Any) -> Any:
     from .creation import call_creator
 
     p, x = call_creator(recorder, "asarray", (p,), {}), recorder.strong(x)
-    found: Any = recorder.apply("zeros_like", x)
+    result: Any = recorder.apply("zeros_like", x)
     for k in range(len(p)):
-        found = found * x + p[k]
-    return found
+        result = result * x + p[k]
+    return result
 
 
 def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0) -> Any:
-    """The first choice whose condition holds, in the choices' common dtype."""
-    found = default
+    """select: the first choice whose condition is true, in the choices' common dtype."""
+    result = default
     for condition, choice in reversed(list(zip(condlist, choicelist))):
-        found = recorder.apply("where", condition, choice, found)
-    return found
+        result = recorder.apply("where", condition, choice, result)
+    return result
 
 
 def _choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
@@ -193,10 +193,10 @@ def _choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: str
             help="clip the index first, and assign the result",
         )
     parts = list(choices)
-    found = parts[-1]
+    result = parts[-1]
     for k in reversed(range(len(parts) - 1)):
-        found = recorder.apply("where", recorder.apply("equal", a, k), parts[k], found)
-    return found
+        result = recorder.apply("where", recorder.apply("equal", a, k), parts[k], result)
+    return result
 
 
 def _modf(recorder: Recorder, x: Any) -> Any:
@@ -218,7 +218,7 @@ def _float_power(recorder: Recorder, x1: Any, x2: Any) -> Any:
 
 def _infinite(compare: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, x: Any, out: Any = None) -> Any:
-        return written(recorder, out, recorder.apply("isinf", x) & recorder.apply(compare, x, 0))
+        return write_out(recorder, out, recorder.apply("isinf", x) & recorder.apply(compare, x, 0))
 
     return apply
 
@@ -235,7 +235,7 @@ def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
 
 
 def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
-    """Of vectors of 3 elements."""
+    """cross, of vectors with 3 elements."""
     parts = [recorder.lifted(x) for x in (a, b)]
     axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
     turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
@@ -243,29 +243,29 @@ def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1,
         raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
                           help="a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0] for two")  # fmt: skip
     (x, y), roll = turned, lambda v, k: recorder.apply("roll", v, -k, -1)
-    found = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
-    return moveaxis(recorder, found, -1, axisc)
+    result = roll(x, 1) * roll(y, 2) - roll(x, 2) * roll(y, 1)
+    return moveaxis(recorder, result, -1, axisc)
 
 
 def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: bool = False, invert: bool = False,
           *, kind: Any = None) -> Any:  # fmt: skip
     among = recorder.lifted(recorder.array_like(test_elements) if isinstance(test_elements, list) else test_elements)
     flat = recorder.apply("reshape", among, (-1,))
-    found = recorder.apply("any", recorder.apply("equal", recorder.lifted(element)[..., None], flat), -1)
-    return recorder.apply("logical_not", found) if invert else found
+    result = recorder.apply("any", recorder.apply("equal", recorder.lifted(element)[..., None], flat), -1)
+    return recorder.apply("logical_not", result) if invert else result
 
 
 def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
          fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
-    """Of the rows, each a variable, or of the columns."""
+    """cov, of rows as variables, or of columns."""
     if y is not None or fweights is not None or aweights is not None or m.ndim > 2:
         raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
     rows = m[None] if m.ndim < 2 else m if rowvar else m.T
-    apart = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
+    centered = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
     count = recorder.apply("maximum", rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof), 0)
-    found = recorder.apply("matmul", apart, apart.T) / count
-    return found if int(rows.shape[0]) > 1 else found[0, 0]
+    result = recorder.apply("matmul", centered, centered.T) / count
+    return result if int(rows.shape[0]) > 1 else result[0, 0]
 
 
 def _corrcoef(recorder: Recorder, x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -> Any:
@@ -276,7 +276,7 @@ def _corrcoef(recorder: Recorder, x: Any, y: Any = None, rowvar: bool = True, *,
     return recorder.apply("clip", both / lone[:, None] / lone, -1, 1)
 
 
-def _truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
+def _refuse_truth(recorder: Recorder, *args: Any, **named: Any) -> Any:
     raise recorder.no_value("the truth of an array", "return (x == y).all(), or np.isclose(x, y).all()")
 
 
@@ -290,7 +290,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
     "matvec": lambda recorder, x1, x2: recorder.apply("matmul", x1, recorder.lifted(x2)[..., None])[..., 0],
     "vecmat": lambda recorder, x1, x2: recorder.apply("matmul", recorder.lifted(x1)[..., None, :], x2)[..., 0, :],
     "isin": _isin,
-    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), _truth),
+    **dict.fromkeys(("allclose", "array_equal", "array_equiv"), _refuse_truth),
     "cumulative_sum": _cumulative("cumsum", 0),
     "cumulative_prod": _cumulative("cumprod", 1),
     "ediff1d": _ediff1d,

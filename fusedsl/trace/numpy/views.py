@@ -1,4 +1,4 @@
-"""NumPy's functions that give views: what is written to an array shows in those of its views."""
+"""NumPy's functions that return views: reshape, transpose and others, which see writes to their base."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
 
 
 def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A call of the language; a view of a tracer follows what is written to that."""
+    """A call of the language; a view if the function returns views and the argument is a tracer."""
     if "dtype" in kwargs:
         kwargs = {**kwargs, "dtype": recorder.dtype(kwargs["dtype"])}
     if name not in VIEWS or not isinstance(args[0], Tracer):
@@ -26,14 +26,14 @@ def view_or_value(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, 
 
 
 def viewed(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """A function of the language that rearranges a tracer, as a view of that."""
-    settled = [recorder.settled(a) for a in args[1:]]
-    named = {key: recorder.settled(value) for key, value in kwargs.items()}
+    """A view of a tracer by a shape function of the language."""
+    settled = [recorder.specialized(a) for a in args[1:]]
+    named = {key: recorder.specialized(value) for key, value in kwargs.items()}
 
     def read(x):
         return recorder.call(name, (recorder.tracer(x), *settled), named)
 
-    with recorder.here():
+    with recorder.at_user_line():
         view = View(read) if name == "broadcast_to" else reshaped(recorder.builder, read, args[0].node)
     return args[0].viewed(view)
 
@@ -60,11 +60,11 @@ def transpose(recorder: Recorder, a: Any, *axes: Any, **named: Any) -> Any:
     axes = named.get("axes", axes)
     if isinstance(axes, tuple) and len(axes) == 1 and not isinstance(axes[0], (int, np.integer)):
         axes = axes[0]
-    return permuted(recorder, a, tuple(recorder.settled(axes)) if axes else None)
+    return permuted(recorder, a, tuple(recorder.specialized(axes)) if axes else None)
 
 
 def permuted(recorder: Recorder, a: Any, axes: tuple[int, ...] | None) -> Any:
-    """The view of an array with its axes in another order."""
+    """A view with permuted axes."""
     return recorder.lifted(a).viewed(transposed(recorder.builder, axes))
 
 
@@ -76,12 +76,14 @@ def swapaxes(recorder: Recorder, a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
-    moved, places = recorder.axes(a, source), recorder.axes(a, destination)
-    if len(moved) != len(places):
+    moved, targets = recorder.axes(a, source), recorder.axes(a, destination)
+    if len(moved) != len(targets):
         raise ArgumentError(
-            f"{len(moved)} axes move to {len(places)} places", code="argument.axis", help="give one place for each axis"
+            f"{len(moved)} axes move to {len(targets)} places",
+            code="argument.axis",
+            help="give one place for each axis",
         )
     order = [k for k in range(a.ndim) if k not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
+    for target, axis in sorted(zip(targets, moved)):
+        order.insert(target, axis)
     return permuted(recorder, a, tuple(order))

@@ -1,4 +1,4 @@
-"""torch's products of tensors on tracers, attention among them, with torch's signatures."""
+"""torch's contractions on tracers: matmul and its variants, einsum, cross, scaled_dot_product_attention."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...ir.graph import Check
 from ...ir.types import BOOL, FLOAT32
-from ..numpy.contractions import spelled
+from ..numpy.contractions import subscripts_as_text
 from ..tracer import Tracer
 from .functions import cast, dtype_of, language, recorder_of, torch_function
 from .joins import outer
@@ -25,12 +25,12 @@ def matmul(input, other):
 
 @torch_function()
 def linear(input, weight, bias=None):
-    found = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
-    return found if bias is None else found + bias
+    result = language("matmul", input, transpose(weight, 0, 1) if weight.ndim == 2 else weight)
+    return result if bias is None else result + bias
 
 
-def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
-    """beta input + alpha product; of input with a beta of 0 not even NaN is left."""
+def _scaled_sum(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
+    """beta * input + alpha * product; a beta of 0 ignores NaN in input."""
     r, dtype = recorder_of(product), dtype_of(product)
     if dtype.kind != "f":
         beta, alpha = int(beta), int(alpha)
@@ -40,36 +40,36 @@ def _plus(input: Any, product: Any, beta: Any, alpha: Any) -> Any:
 
 @torch_function("baddbmm")
 def addmm(input, mat1, mat2, *, beta=1, alpha=1):
-    return _plus(input, matmul(mat1, mat2), beta, alpha)
+    return _scaled_sum(input, matmul(mat1, mat2), beta, alpha)
 
 
 @torch_function()
 def addmv(input, mat, vec, *, beta=1, alpha=1):
-    return _plus(input, matmul(mat, vec), beta, alpha)
+    return _scaled_sum(input, matmul(mat, vec), beta, alpha)
 
 
 @torch_function()
 def addbmm(input, batch1, batch2, *, beta=1, alpha=1):
-    return _plus(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
+    return _scaled_sum(input, total(matmul(batch1, batch2), 0, dtype=batch1.dtype), beta, alpha)
 
 
 @torch_function()
 def addr(input, vec1, vec2, *, beta=1, alpha=1):
-    return _plus(input, outer(vec1, vec2), beta, alpha)
+    return _scaled_sum(input, outer(vec1, vec2), beta, alpha)
 
 
 @torch_function("linalg_multi_dot")
 def chain_matmul(*matrices):
     parts = matrices[0] if isinstance(matrices[0], (tuple, list)) else matrices
-    found = parts[0]
+    result = parts[0]
     for x in parts[1:]:
-        found = matmul(found, x)
-    return found
+        result = matmul(result, x)
+    return result
 
 
 @torch_function()
 def inner(input, other):
-    """The sum over both last dimensions."""
+    """inner: the sum over the last dimension of both."""
     if not input.ndim or not other.ndim:
         return input * other
     return language("tensordot", input, other, ((input.ndim - 1,), (other.ndim - 1,)))
@@ -110,26 +110,26 @@ def linalg_cross(input, other, *, dim=-1):
 
 @torch_function()
 def cross(input, other, dim=None):
-    """Without dim along the first dimension of 3 elements."""
-    found = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
-    if not found:
+    """cross; the default dim is the first one with 3 elements."""
+    axes = [k for k, n in enumerate(input.shape) if int(n) == 3] if dim is None else [dim]
+    if not axes:
         raise ShapeError("cross takes a dimension of 3 elements", code="shape.cross", help="pass dim=")
-    return linalg_cross(input, other, dim=found[0])
+    return linalg_cross(input, other, dim=axes[0])
 
 
 @torch_function()
 def einsum(equation, *operands):
-    """Unlike NumPy, torch sums over the axes of ... where the result has none."""
+    """einsum; unlike NumPy, torch sums over the axes of `...` if the result has no `...`."""
     if isinstance(equation, str) and len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
-    equation, parts = spelled(equation, operands)
+    equation, parts = subscripts_as_text(equation, operands)
     given, arrow, result = equation.replace(" ", "").partition("->")
     r = recorder_of(*parts)
     if not arrow or "..." in result or "..." not in given:
         return r.apply("einsum", equation, *parts)
-    found = r.apply("einsum", f"{given}->...{result}", *parts)
-    outer = tuple(range(found.ndim - len(result)))
-    return total(found, outer, dtype=found.dtype) if outer else found
+    product = r.apply("einsum", f"{given}->...{result}", *parts)
+    outer = tuple(range(product.ndim - len(result)))
+    return total(product, outer, dtype=product.dtype) if outer else product
 
 
 # -- attention
@@ -139,21 +139,21 @@ def einsum(equation, *operands):
 def scaled_dot_product_attention(
     query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
 ):
-    """softmax(q k^T scale + mask) v; rows of which nothing is kept are 0, as torch's are."""
+    """softmax(q k^T scale + mask) v; fully masked rows are 0, as in torch."""
     dropout(query, dropout_p)
-    is_causal = recorder_of(query).settled(is_causal)
+    is_causal = recorder_of(query).specialized(is_causal)
     _check_options(query, attn_mask, is_causal, scale)
     _check_types(query, key, value)
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     if enable_gqa and query.ndim > 2 and int(query.shape[-3]) != int(key.shape[-3]):
-        return _grouped(query, key, value, attn_mask, is_causal, scale)
+        return _grouped_query_attention(query, key, value, attn_mask, is_causal, scale)
     for other in () if enable_gqa else (key, value):
         _check_heads(query, other)
-    return _attend(query, key, value, attn_mask, is_causal, scale)
+    return _softmax_attention(query, key, value, attn_mask, is_causal, scale)
 
 
 def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
-    """torch takes a mask of bools, of float32 or of query's type, and no other mask beside is_causal."""
+    """Check the mask, is_causal and scale: a mask is bool, float32 or of query's dtype, and excludes is_causal."""
     if not isinstance(is_causal, bool):
         message = f"is_causal is True or False, not {is_causal!r}"
         raise ArgumentError(message, code="argument.attention", help="write one of them")
@@ -187,38 +187,38 @@ def _check_types(query: Any, key: Any, value: Any) -> None:
 
 
 def _check_heads(query: Any, other: Any) -> None:
-    """Heads are as many, or 1; what else torch takes is asked for."""
+    """Check that query and key or value have the same number of heads, or 1; GQA needs enable_gqa."""
     if query.ndim > 2 and other.ndim > 2:
         types = (query.node.type, other.node.type)
         check = Check("equal", (), "scaled_dot_product_attention", types)
         recorder_of(query).builder.broadcast([(t.shape[-3], 1, 1) for t in types], check)
 
 
-def _attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     scores = language("matmul", query, transpose(key, -2, -1)) * scale
-    kept = None
+    keep = None
     if is_causal:
         r = recorder_of(query)
-        kept = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
+        keep = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
     if mask is not None:
         mask, is_mask = language("broadcast_to", mask, scores.shape), dtype_of(mask) is BOOL
-        kept = mask if is_mask else mask != -math.inf
+        keep = mask if is_mask else mask != -math.inf
         scores = scores if is_mask else scores + mask
-    weights = language("softmax", scores, -1) if kept is None else language("softmax", scores, -1, where=kept)
+    weights = language("softmax", scores, -1) if keep is None else language("softmax", scores, -1, where=keep)
     return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
 
 
-def _grouped(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
-    """Several heads of queries share one of keys: they stand beside each other in a dimension of their own."""
+def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+    """Grouped-query attention: query heads that share a key head become a separate dimension."""
     heads = key.shape[-3]
     shared = int(query.shape[-3]) // int(heads)
     if shared * int(heads) != int(query.shape[-3]):
         raise ShapeError("heads of keys do not divide those of queries", code="shape.attention", help="repeat the keys")
 
-    def apart(x: Any) -> Any:
+    def split_heads(x: Any) -> Any:
         return reshape(x, (*x.shape[:-3], heads, shared, *x.shape[-2:]))
 
     if mask is not None and mask.ndim > 2:
-        mask = apart(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
-    found = _attend(apart(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
-    return reshape(found, (*query.shape[:-1], value.shape[-1]))
+        mask = split_heads(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
+    result = _softmax_attention(split_heads(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+    return reshape(result, (*query.shape[:-1], value.shape[-1]))

@@ -1,4 +1,4 @@
-"""torch's casts, and its functions that make tensors, with torch's signatures and default dtypes."""
+"""torch's casts and tensor creation on tracers, with torch's signatures and default dtypes."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def to(input, *args, dtype=None, device=None, other=None, copy=False):
 
 
 def _same_device(input: Any, device: Any) -> None:
-    """A kernel runs in one place."""
+    """TraceError for a move to another device."""
     import torch
 
-    wanted, here = torch.device(device), input.device
-    if wanted.type != here.type or wanted.index not in (None, here.index):
-        raise TraceError(f"a move from {here} to {wanted} inside a traced function", code="trace.device",
+    wanted, current = torch.device(device), input.device
+    if wanted.type != current.type or wanted.index not in (None, current.index):
+        raise TraceError(f"a move from {current} to {wanted} inside a traced function", code="trace.device",
                          help="move the tensor before the call")  # fmt: skip
 
 
@@ -73,11 +73,11 @@ def cuda(input, device=None):
 
 @torch_function()
 def type_(input, dtype=None):
-    """The name of the tensor's type, or a cast, to a type that may be named so too."""
+    """type(): the tensor type's name, or a cast to a dtype or tensor type name."""
     import torch
 
-    home = "torch.cuda" if input.is_cuda else "torch"
-    names = {getattr(torch, kind): f"{home}.{name}Tensor" for kind, name in TYPES.items()}
+    prefix = "torch.cuda" if input.is_cuda else "torch"
+    names = {getattr(torch, kind): f"{prefix}.{name}Tensor" for kind, name in TYPES.items()}
     if dtype is None:
         return names[input.dtype]
     named = {name: kind for kind, name in names.items()}
@@ -94,8 +94,8 @@ def type_as(input, other):
 # -- creators
 
 
-def filled(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
-    """A tensor of one value; a number has to fit the dtype."""
+def full_tensor(r: Any, shape: Any, value: Any, dtype: Any, device: Any = None, fitting: Callable = checked) -> Any:
+    """A tensor filled with one value; a number must fit the dtype."""
     if device is not None and r.example is not None:
         _same_device(r.tracer(r.node(0)), device)
     given = r.node(value)
@@ -114,14 +114,14 @@ def _shape(size: Any) -> tuple:
 
 def _like(name: str, value: Any) -> None:
     def function(input, *, dtype=None, device=None):
-        return filled(recorder_of(input), input.shape, value, dtype or input.dtype)
+        return full_tensor(recorder_of(input), input.shape, value, dtype or input.dtype)
 
     TABLE[name] = function
 
 
 def _new(name: str, value: Any) -> None:
     def function(input, *size, dtype=None, device=None):
-        return filled(recorder_of(input), _shape(size), value, dtype or input.dtype)
+        return full_tensor(recorder_of(input), _shape(size), value, dtype or input.dtype)
 
     TABLE[name] = function
 
@@ -133,12 +133,12 @@ for _name, _value in (("zeros", 0), ("ones", 1), ("empty", 0)):
 
 @torch_function()
 def full_like(input, fill_value, *, dtype=None, device=None):
-    return filled(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
+    return full_tensor(recorder_of(input), input.shape, fill_value, dtype or input.dtype)
 
 
 @torch_function()
 def new_full(input, size, fill_value, *, dtype=None, device=None):
-    return filled(recorder_of(input), size, fill_value, dtype or input.dtype)
+    return full_tensor(recorder_of(input), size, fill_value, dtype or input.dtype)
 
 
 @torch_function()
@@ -148,12 +148,12 @@ def new_tensor(input, data, *, dtype=None, device=None):
 
 @torch_function()
 def fill(input, value):
-    return filled(recorder_of(input), input.shape, value, input.dtype)
+    return full_tensor(recorder_of(input), input.shape, value, input.dtype)
 
 
 @torch_function()
 def zero(input):
-    return filled(recorder_of(input), input.shape, 0, input.dtype)
+    return full_tensor(recorder_of(input), input.shape, 0, input.dtype)
 
 
 @torch_function()
@@ -167,7 +167,7 @@ def copy(input, src, non_blocking=False):
 
 
 def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """torch.zeros and its like, whose extents may be tracers."""
+    """torch.zeros and other creation functions, whose extents may be tracers."""
     dtype, device = kwargs.pop("dtype", None), kwargs.pop("device", None)
     for needless in ("layout", "pin_memory", "requires_grad"):
         kwargs.pop(needless, None)
@@ -186,32 +186,32 @@ def create(r: Any, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
         return cast(data, dtype) if isinstance(data, Tracer) and not data.is_number else _tensor(r, data, dtype)
     if name == "full":
         size, value = kwargs.get("size", args[0] if args else ()), kwargs.get("fill_value", args[-1])
-        return filled(r, _shape(size), value, dtype, device)
+        return full_tensor(r, _shape(size), value, dtype, device)
     size = kwargs.get("size", args)
-    return filled(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
+    return full_tensor(r, _shape(size), 1 if name == "ones" else 0, dtype or default_float(), device)
 
 
-def _stepped(r: Any, parts: list[float], dtype: Any) -> Any:
-    """torch.arange of floats, which shape the result."""
+def _float_arange(r: Any, parts: list[float], dtype: Any) -> Any:
+    """torch.arange of floats; the numbers are specialised, since they decide the length."""
     import math
 
     parts = [math.trunc(p) for p in parts] if dtype is not None and r.dtype(dtype).kind in "iu" else parts
     start, end = (0.0, parts[0]) if len(parts) == 1 else parts[:2]
     step = parts[2] if len(parts) > 2 else 1.0
-    places = r.apply("arange", max(0, math.ceil((end - start) / step)))
-    exact = r.apply("astype", places, DTYPES["float64"])
+    indices = r.apply("arange", max(0, math.ceil((end - start) / step)))
+    exact = r.apply("astype", indices, DTYPES["float64"])
     return r.apply("astype", exact * step + start, r.dtype(dtype) if dtype is not None else default_float())
 
 
 def _linspace(r: Any, start: Any, end: Any, steps: Any, dtype: Any) -> Any:
-    """From both ends to the middle, as torch counts, so that both ends are met exactly."""
+    """linspace, computed from both ends to the middle as in torch, so that both ends are exact."""
     to = r.dtype(dtype) if dtype is not None else default_float()
-    place = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
+    index = r.apply("astype", r.apply("arange", steps), DTYPES["float64"])
     ends = (start, end) if to.kind == "f" else (r.apply("astype", x, to) for x in (start, end))
     first, last = (r.apply("astype", x, DTYPES["float64"]) for x in ends)
     gap = (last - first) / r.apply("maximum", r.apply("astype", steps - 1, DTYPES["float64"]), 1)
-    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - place)
-    return r.apply("astype", r.apply("where", place < r.apply("maximum", steps // 2, 1), first + gap * place, back), to)
+    back = last - gap * (r.apply("astype", steps, DTYPES["float64"]) - 1 - index)
+    return r.apply("astype", r.apply("where", index < r.apply("maximum", steps // 2, 1), first + gap * index, back), to)
 
 
 def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
@@ -221,22 +221,24 @@ def _eye(r: Any, n: Any, m: Any, dtype: Any) -> Any:
 
 
 def _tensor(r: Any, data: Any, dtype: Any) -> Any:
-    """A new tensor of a tensor, a number, or of lists that hold some."""
+    """A new tensor from a tensor, a number, or nested lists of them."""
     if isinstance(data, (list, tuple)):
-        return _listed(r, data, dtype)
+        return _from_list(r, data, dtype)
     if isinstance(data, Tracer) and data.ndim:
         return cast(language("copy", data), dtype)
     if type(data) is int and dtype is not None and r.dtype(dtype).kind == "f":
         data = float(data)  # however large
-    return filled(r, (), data, dtype, fitting=checked_integer)
+    return full_tensor(r, (), data, dtype, fitting=checked_integer)
 
 
-def _listed(r: Any, data: Any, dtype: Any) -> Any:
-    """A tensor of a list that holds tracers, in the common dtype of what it holds."""
+def _from_list(r: Any, data: Any, dtype: Any) -> Any:
+    """A tensor from a list with tracers, in their common dtype."""
     if dtype is None:
-        kinds = [dtype_of(filled(r, (), part, None)) for part in _flat(data)]
+        kinds = [dtype_of(full_tensor(r, (), part, None)) for part in _flat(data)]
         dtype = functools.reduce(promoted_dtype, kinds, BOOL) if kinds else default_float()
-    parts = [_listed(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data]
+    parts = [
+        _from_list(r, part, dtype) if isinstance(part, (list, tuple)) else _tensor(r, part, dtype) for part in data
+    ]
     return r.apply("stack", tuple(parts), 0)
 
 
@@ -248,6 +250,6 @@ def _arange(r: Any, args: tuple, kwargs: dict[str, Any], dtype: Any) -> Any:
     names = ("start", "end", "step")
     parts = [*args, *(kwargs[name] for name in names[len(args) :] if name in kwargs)]
     if any(dtype_of(r.tracer(r.node(x))).kind == "f" for x in parts):
-        return _stepped(r, [*map(float, parts)], dtype)
-    made = r.apply("arange", *parts)
-    return r.apply("astype", made, r.dtype(dtype) if dtype is not None else INT64)
+        return _float_arange(r, [*map(float, parts)], dtype)
+    result = r.apply("arange", *parts)
+    return r.apply("astype", result, r.dtype(dtype) if dtype is not None else INT64)

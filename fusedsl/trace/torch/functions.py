@@ -1,7 +1,7 @@
-"""torch's functions and methods on tracers: the table of names, binding, out= and the forms that write in place.
+"""Dispatch of torch's functions and methods on tracers: the function table, argument binding, out= and in-place forms.
 
-The functions stand in the files named torch_*.py beside this one, each with torch's own signature. They see tensors
-alone: arrays from outside are tracers by then.
+The functions are in the other files of this folder, each with torch's own signature. Their tensor arguments are tracers
+already.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 TABLE: dict[str, Callable[..., Any]] = {}
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}
-HOMES = ("special_", "linalg_")  # what stands before the names of torch.special's and torch.linalg's functions
-# Arguments that shape the result: run-time numbers among them become part of the signature.
+NAMESPACES = ("special_", "linalg_")  # name prefixes of functions in torch.special and torch.linalg
+# Arguments that decide the shape or meaning of the result: the trace is specialised on run-time numbers among them.
 STATIC = frozenset([
     "dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim", "start", "length", "k", "n", "pad", "size",
     "shape", "sizes", "repeats", "shifts", "diagonal", "offset", "chunks", "sections", "split_size",
@@ -31,8 +31,8 @@ STATIC = frozenset([
     "keepdim", "unbiased", "correction", "p", "ord", "decimals", "normalized_shape", "kernel_size", "stride",
     "padding", "scale_factor", "upscale_factor", "downscale_factor", "approximate", "reduction",
 ])  # fmt: skip
-# Functions along a dimension, which torch takes -1 and 0 for where a tensor has none.
-ALONG = frozenset([
+# Functions along a dimension; torch accepts dim 0 and -1 for tensors without dimensions.
+DIM_FUNCTIONS = frozenset([
     "sum", "nansum", "prod", "mean", "nanmean", "var", "std", "var_mean", "std_mean", "max", "min", "amax", "amin",
     "aminmax", "argmax", "argmin", "any", "all", "count_nonzero", "logsumexp", "norm", "vector_norm", "cumsum",
     "cumprod", "cummax", "cummin", "sort", "argsort", "topk", "softmax", "log_softmax", "softmin", "normalize",
@@ -40,7 +40,7 @@ ALONG = frozenset([
 
 
 def torch_function(*names: str) -> Callable[[Callable], Callable]:
-    """Put a function into the table, under its own name less a trailing `_` and under others."""
+    """Register a function under its name without a trailing `_`, and under aliases."""
 
     def put(function: Callable) -> Callable:
         for name in (function.__name__.rstrip("_"), *names):
@@ -71,30 +71,32 @@ def _loaded() -> dict[str, Callable[..., Any]]:
 
 
 def name_of(function: Any) -> str:
-    """What the table calls one of torch's functions."""
+    """The table's name of a torch function or method."""
     name = getattr(function, "__name__", str(function))
     if (getattr(function, "__module__", None) or "").startswith("torch.masked"):
         return f"masked.{name}"  # a function of another signature
     if type(function).__name__ in ("OpOverload", "OpOverloadPacket"):
         name = name.partition(".")[0]  # torch.ops.aten.add.Tensor
-    if type(function).__name__ == "builtin_function_or_method" and _counts_reduction(name):
-        return f"{name} (torch.nn.functional.{name} is there)"  # its reduction is a number, and another one by default
+    if type(function).__name__ == "builtin_function_or_method" and _takes_reduction(name):
+        return (
+            f"{name} (torch.nn.functional.{name} is there)"  # the builtin's reduction is an enum, with another default
+        )
     name = name.strip("_") if name.startswith("__") else name
     is_method = type(function).__name__ == "method_descriptor"
     return f"Tensor.{name}" if is_method and f"Tensor.{name}" in _loaded() else name
 
 
 @cache
-def _counts_reduction(name: str) -> bool:
-    """Whether torch.nn.functional's function of this name says by a string how it is reduced."""
+def _takes_reduction(name: str) -> bool:
+    """True if torch.nn.functional has a function of this name with a `reduction` argument."""
     import torch
 
-    found = getattr(torch.nn.functional, name, None)
-    return inspect.isfunction(found) and "reduction" in inspect.signature(found).parameters
+    function = getattr(torch.nn.functional, name, None)
+    return inspect.isfunction(function) and "reduction" in inspect.signature(function).parameters
 
 
 def method_name(name: str) -> str | None:
-    """The table's name of a method of tensors; None if they have none."""
+    """The table's name of a tensor method; None if there is no such method."""
     import torch
 
     if name.startswith("__") or not callable(getattr(torch.Tensor, name, None)):
@@ -103,12 +105,12 @@ def method_name(name: str) -> str | None:
 
 
 def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """torch's function `name` on tracers."""
+    """Call torch's function `name` on tracers."""
     table = _loaded()
-    for home in HOMES:
-        plain = name.removeprefix(home)
+    for prefix in NAMESPACES:
+        plain = name.removeprefix(prefix)
         name = plain if name not in table and plain in table else name
-    args, kwargs = _lifted(recorder, args), _lifted(recorder, kwargs)
+    args, kwargs = _lift(recorder, args), _lift(recorder, kwargs)
     if name not in table and name.endswith("_copy") and name.removesuffix("_copy") in table:
         return _mapped(call(recorder, name.removesuffix("_copy"), args, kwargs), lambda x: language("copy", x))
     if name not in table and name.endswith("_") and name[:-1] in table:
@@ -121,25 +123,27 @@ def call(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> 
     bound = _bound(function, name, args, kwargs)
     for key in STATIC & bound.arguments.keys():
         value = bound.arguments[key]
-        bound.arguments[key] = recorder.settled(value) if not isinstance(value, Tracer) or value.is_number else value
-    with recorder.here():
-        result = _of_one(function, bound) if name in ALONG else function(*bound.args, **bound.kwargs)
+        bound.arguments[key] = (
+            recorder.specialized(value) if not isinstance(value, Tracer) or value.is_number else value
+        )
+    with recorder.at_user_line():
+        result = _single_operand(function, bound) if name in DIM_FUNCTIONS else function(*bound.args, **bound.kwargs)
         if inplace:
             out = bound.arguments["input"]
-        return result if out is None else _written(out, result)
+        return result if out is None else _write_back(out, result)
 
 
-def _lifted(recorder: Recorder, value: Any) -> Any:
-    """Arguments with tracers in place of arrays."""
+def _lift(recorder: Recorder, value: Any) -> Any:
+    """Arguments with arrays lifted to tracers."""
     if isinstance(value, dict):
-        return {name: _lifted(recorder, part) for name, part in value.items()}
+        return {name: _lift(recorder, part) for name, part in value.items()}
     if type(value) in (tuple, list):
-        return type(value)(_lifted(recorder, part) for part in value)
+        return type(value)(_lift(recorder, part) for part in value)
     return recorder.lifted(value) if is_array(value) and not isinstance(value, Tracer) else value
 
 
 def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -> inspect.BoundArguments:
-    """The arguments by torch's names; NumPy's are taken too where torch takes them."""
+    """Arguments bound by torch's names; NumPy's names are accepted as in torch."""
     signature = _signature(function)
     for given, meant in ALIASES.items():
         if given in kwargs and given not in signature.parameters and meant in signature.parameters:
@@ -148,7 +152,7 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
         if needless not in signature.parameters:
             kwargs.pop(needless, None)
     for parameter in signature.parameters.values():
-        if parameter.kind is parameter.VAR_POSITIONAL and (key := _together(parameter.name, kwargs)):
+        if parameter.kind is parameter.VAR_POSITIONAL and (key := _name_with_reduction(parameter.name, kwargs)):
             args = (*args, kwargs.pop(key))
     try:
         return signature.bind(*args, **kwargs)
@@ -158,16 +162,16 @@ def _bound(function: Callable, name: str, args: tuple, kwargs: dict[str, Any]) -
         ) from None
 
 
-def _together(name: str, kwargs: dict[str, Any]) -> str | None:
-    """The keyword under which torch takes what may also come as several arguments."""
+def _name_with_reduction(name: str, kwargs: dict[str, Any]) -> str | None:
+    """The keyword that torch accepts in place of variadic arguments; None if the call has none."""
     return next((key for key in (name, "size", "shape", "dims") if key in kwargs), None)
 
 
 _signature = cache(inspect.signature)
 
 
-def _of_one(function: Callable, bound: inspect.BoundArguments) -> Any:
-    """A function along a dimension; a tensor without any stands for a vector of one element."""
+def _single_operand(function: Callable, bound: inspect.BoundArguments) -> Any:
+    """A function along a dimension; a 0-d tensor is computed as a vector of one element."""
     input = bound.arguments["input"]
     dim = bound.arguments.get("dim", bound.signature.parameters["dim"].default)
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
@@ -188,19 +192,19 @@ RESHAPED = ("squeeze_", "unsqueeze_", "transpose_", "swapaxes_", "swapdims_", "t
 
 
 def _in_place(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """`x.add_(y)`: the function's result, written to its first argument."""
+    """An in-place method, `x.add_(y)`: writes the function's result to its first argument."""
     target = args[0]
     if name in RESHAPED:
         raise Unsupported(f"{name} changes the shape of its tensor", code="unsupported.view",
                           help=f"x = x.{name[:-1]}(...) is a view")  # fmt: skip
     result = call(recorder, name[:-1], args, kwargs)
-    with recorder.here():
-        return _written(target, result)
+    with recorder.at_user_line():
+        return _write_back(target, result)
 
 
-def _written(target: Any, result: Any) -> Any:
+def _write_back(target: Any, result: Any) -> Any:
     if isinstance(target, (tuple, list)):
-        return type(result)([_written(t, r) for t, r in zip(target, result)])
+        return type(result)([_write_back(t, r) for t, r in zip(target, result)])
     if not isinstance(target, Tracer):
         raise ArgumentError(f"out is a {type(target).__name__}", code="trace.out", help="pass a tensor")
     if result.ndim > target.ndim:
@@ -213,7 +217,7 @@ def _written(target: Any, result: Any) -> Any:
     return target
 
 
-# -- what the functions are written with
+# -- helpers for the functions
 
 
 def recorder_of(*values: Any) -> Recorder:
@@ -222,7 +226,7 @@ def recorder_of(*values: Any) -> Recorder:
 
 
 def language(name: str, *values: Any, **named: Any) -> Any:
-    """A function of the language on tensors, as it stands there: no promotion of torch's."""
+    """Call a function of the language on tensors, without torch's promotion."""
     flat = [part for v in values for part in (v if isinstance(v, (tuple, list)) else (v,))]
     return recorder_of(*flat).apply(name, *values, **named)
 
@@ -233,7 +237,7 @@ def dtype_of(x: Any) -> Any:
 
 
 def cast(x: Any, dtype: Any) -> Any:
-    """`x.to(dtype)`, for torch's dtypes and the language's: the tensor itself where it has that one."""
+    """`x.to(dtype)`, for dtypes of torch or the language; a view if the dtype is the same."""
     if dtype is None:
         return x
     to = x.recorder.dtype(dtype)
@@ -243,12 +247,12 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def as_vector(x: Any) -> Any:
-    """The tensor, or for one without dimensions a vector of its element, as which torch takes it."""
+    """The tensor; a 0-d tensor as a vector of one element."""
     return x if x.ndim else x.reshape(1)
 
 
 def need_float(name: str, x: Any) -> None:
-    """DTypeError where torch would have no result for integers."""
+    """DTypeError for integers, if torch's function takes floats only."""
     if dtype_of(x).kind != "f":
         raise DTypeError(
             f"torch's {name} takes floats, not {dtype_of(x)}", code=f"dtype.{name}", help="cast it first: x.float()"

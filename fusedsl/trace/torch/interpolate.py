@@ -1,4 +1,4 @@
-"""torch.nn.functional.interpolate on tracers: gathers at positions that are known with the sizes."""
+"""torch.nn.functional.interpolate on tracers: gathers at indices computed from the sizes."""
 
 from __future__ import annotations
 
@@ -34,36 +34,36 @@ def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corne
     new = [int(n) for n in parts] if scale_factor is None else [math.floor(n * s) for n, s in zip(old, parts)]
     if mode == "area":
         return TABLE[f"adaptive_avg_pool{axes}d"](input, new)
-    kept = scale_factor is not None and not recompute_scale_factor
-    steps = [1 / s if kept else n / m for n, m, s in zip(old, new, parts)]
+    given_scale = scale_factor is not None and not recompute_scale_factor
+    steps = [1 / s if given_scale else n / m for n, m, s in zip(old, new, parts)]
     if mode in LINEAR:
         need_float("interpolate", input)
     for k, (n, m, step) in enumerate(zip(old, new, steps)):
-        input = _between(input, k + 2, n, m, step, align_corners) if mode in LINEAR else _nearest(
+        input = _linear(input, k + 2, n, m, step, align_corners) if mode in LINEAR else _nearest(
             input, k + 2, n, m, step, 0.5 if mode == "nearest-exact" else 0.0
         )  # fmt: skip
     return input
 
 
-def _taken(x: Any, places: np.ndarray, axis: int) -> Any:
-    return language("take", x, recorder_of(x).like_arguments(places.astype(np.int64)), axis)
+def _take_along(x: Any, indices: np.ndarray, axis: int) -> Any:
+    return language("take", x, recorder_of(x).like_arguments(indices.astype(np.int64)), axis)
 
 
 def _nearest(x: Any, axis: int, n: int, m: int, step: float, shift: float) -> Any:
     if m % n == 0 and step == n / m:
         return x if m == n else language("repeat", x, m // n, axis)
-    places = np.floor((np.arange(m, dtype=np.float32) + np.float32(shift)) * np.float32(step))
-    return _taken(x, np.minimum(places, n - 1), axis)
+    indices = np.floor((np.arange(m, dtype=np.float32) + np.float32(shift)) * np.float32(step))
+    return _take_along(x, np.minimum(indices, n - 1), axis)
 
 
-def _between(x: Any, axis: int, n: int, m: int, step: float, corners: Any) -> Any:
-    """From the two elements around each place, by their distance."""
+def _linear(x: Any, axis: int, n: int, m: int, step: float, corners: Any) -> Any:
+    """Linear interpolation along one axis, between the two nearest elements."""
     line = np.arange(m, dtype=np.float64)
     at = line * ((n - 1) / (m - 1) if m > 1 else 0.0) if corners else np.maximum((line + 0.5) * step - 0.5, 0)
     first = np.minimum(np.floor(at), n - 1)
     share = recorder_of(x).lifted(recorder_of(x).like_arguments(at - first)).to(x.dtype)
     share = share.reshape(-1, *[1] * (x.ndim - 1 - axis))
-    return _taken(x, first, axis) * (1 - share) + _taken(x, np.minimum(first + 1, n - 1), axis) * share
+    return _take_along(x, first, axis) * (1 - share) + _take_along(x, np.minimum(first + 1, n - 1), axis) * share
 
 
 def _upsample(name: str, mode: str, corners: Any) -> None:

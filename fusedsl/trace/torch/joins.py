@@ -1,4 +1,4 @@
-"""torch's joins, repetitions, triangles and gathers, with torch's signatures."""
+"""torch's data movement on tracers: concatenation, repetition, triangles, gathers, diagonals."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ..tracer import Tracer
 from ..views import View
 from .functions import TABLE, as_vector, cast, dtype_of, language, recorder_of, torch_function
 from .promotion import result_type
-from .shapes import axis_of, expand, reshape, several, unsqueeze
+from .shapes import axis_of, expand, reshape, unsqueeze, varargs
 
 # -- joins and repetitions
 
 
-def _alike(tensors: Any) -> list:
-    """The tensors in torch's common dtype."""
+def _promoted(tensors: Any) -> list:
+    """The tensors converted to their common dtype."""
     dtype = result_type([x.node for x in tensors])
     return [x.recorder.tracer(x.recorder.builder.convert(x.node, dtype)) for x in tensors]
 
 
 @torch_function("concat", "concatenate")
 def cat(tensors, dim=0):
-    """torch leaves out vectors of no elements among tensors of more dimensions."""
+    """cat; empty vectors among tensors of more dimensions are skipped, as in torch."""
     if len({x.ndim for x in tensors}) > 1:
         tensors = [x for x in tensors if x.ndim != 1 or int(x.shape[0])]
-    return language("concat", tuple(_alike(tensors)), dim)
+    return language("concat", tuple(_promoted(tensors)), dim)
 
 
 @torch_function()
 def stack(tensors, dim=0):
-    return language("stack", tuple(_alike(tensors)), dim)
+    return language("stack", tuple(_promoted(tensors)), dim)
 
 
 @torch_function()
@@ -55,7 +55,7 @@ def column_stack(tensors):
 
 @torch_function()
 def repeat(input, *repeats):
-    repeats = several(repeats)
+    repeats = varargs(repeats)
     if len(repeats) < input.ndim:
         raise ShapeError("repeat takes a count for each dimension", code="shape.repeat", help="tile takes fewer")
     return language("tile", input, repeats)
@@ -63,7 +63,7 @@ def repeat(input, *repeats):
 
 @torch_function()
 def tile(input, *dims):
-    return language("tile", input, several(dims))
+    return language("tile", input, varargs(dims))
 
 
 @torch_function()
@@ -73,7 +73,7 @@ def repeat_interleave(input, repeats, dim=None, *, output_size=None):
 
 @torch_function()
 def flip(input, *dims):
-    return language("flip", input, several(dims))
+    return language("flip", input, varargs(dims))
 
 
 @torch_function()
@@ -102,14 +102,14 @@ def triu(input, diagonal=0):
 
 
 def _indices(name: str) -> None:
-    """The places of a triangle: extents that are known while tracing."""
+    """triu_indices or tril_indices: constants, specialised on the extents."""
 
     def function(row, col, offset=0, *, dtype=None, device=None):
         import torch
 
         r = recorder_of(row, col, offset)
-        made = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
-        return cast(r.lifted(made), dtype)
+        indices = getattr(torch, name)(int(row), int(col), int(offset), device=r.example.device)
+        return cast(r.lifted(indices), dtype)
 
     TABLE[name] = function
 
@@ -120,32 +120,32 @@ _indices("tril_indices")
 
 @torch_function()
 def atleast_1d(*input):
-    return _each(as_vector, input)
+    return _map_tensors(as_vector, input)
 
 
 @torch_function()
 def atleast_2d(*input):
-    return _each(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
+    return _map_tensors(lambda x: x if x.ndim > 1 else reshape(x, (1, -1)), input)
 
 
 @torch_function()
 def atleast_3d(*input):
-    return _each(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
+    return _map_tensors(lambda x: x if x.ndim > 2 else unsqueeze(atleast_2d(x), -1), input)
 
 
-def _each(change: Any, tensors: tuple) -> Any:
-    """`change` of a tensor, or of each of several."""
+def _map_tensors(change: Any, tensors: tuple) -> Any:
+    """`change` applied to a tensor, or to each of several."""
     if len(tensors) == 1 and not isinstance(tensors[0], (tuple, list)):
         return change(tensors[0])
-    return tuple(change(x) for x in several(tensors))
+    return tuple(change(x) for x in varargs(tensors))
 
 
 @torch_function()
 def meshgrid(*tensors, indexing="ij"):
-    tensors = tuple(atleast_1d(x) for x in several(tensors))
+    tensors = tuple(atleast_1d(x) for x in varargs(tensors))
     shape = tuple(x.shape[0] for x in tensors)
     n = len(tensors)
-    lines = [reshape(x, tuple(-1 if k == place else 1 for place in range(n))) for k, x in enumerate(tensors)]
+    lines = [reshape(x, tuple(-1 if k == number else 1 for number in range(n))) for k, x in enumerate(tensors)]
     grids = [expand(x, *shape) for x in lines]
     return tuple(g.transpose(0, 1) for g in grids) if indexing == "xy" and n > 1 else tuple(grids)
 
@@ -173,7 +173,7 @@ def take_along_dim(input, indices, dim=None):
 
 @torch_function()
 def gather(input, dim, index, *, sparse_grad=False):
-    """index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
+    """gather; index may be shorter than input: out[i][j] = input[index[i][j]][j]."""
     if not input.ndim:
         return expand(input, tuple(index.shape))
     if not index.ndim:
@@ -195,7 +195,7 @@ def outer(input, vec2):
 
 @torch_function()
 def diagonal(input, offset=0, dim1=0, dim2=1):
-    """A view that only reads."""
+    """A read-only view of a diagonal."""
     r = recorder_of(input)
     return input.viewed(View(lambda x: r.call("diagonal", (r.tracer(x), offset, dim1, dim2), {})))
 
@@ -214,14 +214,14 @@ def diag(input, diagonal=0):
 
 @torch_function()
 def diag_embed(input, offset=0, dim1=-2, dim2=-1):
-    """Each last row as a diagonal, `offset` above the main one."""
+    """diag_embed: the last dimension as the diagonal of a matrix, `offset` above the main one."""
     before, after = max(offset, 0), max(-offset, 0)
     lead = ((0, 0),) * (input.ndim - 1)
     line = unsqueeze(language("pad", input, (*lead, (before, after)), "constant"), -2)
     r, extent = recorder_of(input), line.shape[-1]
-    places = r.apply("arange", extent)
+    indices = r.apply("arange", extent)
     nothing = r.apply("astype", 0, dtype_of(input))
-    square = language("where", unsqueeze(places, -1) + offset == places, line, nothing)
+    square = language("where", unsqueeze(indices, -1) + offset == indices, line, nothing)
     return square if (dim1, dim2) == (-2, -1) else TABLE["movedim"](square, (-2, -1), (dim1, dim2))
 
 
@@ -250,27 +250,27 @@ def rot90(input, k=1, dims=(0, 1)):
 
 @torch_function()
 def select_scatter(input, src, dim, index):
-    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), index))
+    return _write_copy(input, src, (*[slice(None)] * axis_of(input, dim), index))
 
 
 @torch_function()
 def slice_scatter(input, src, dim=0, start=None, end=None, step=1):
-    return _replaced(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
+    return _write_copy(input, src, (*[slice(None)] * axis_of(input, dim), slice(start, end, step)))
 
 
-def _replaced(input: Any, src: Any, key: tuple) -> Any:
-    """A copy with other elements at some places."""
-    found = language("copy", input)
-    found[key] = src
-    return found
+def _write_copy(input: Any, src: Any, key: tuple) -> Any:
+    """A copy of a tensor with a slice replaced."""
+    result = language("copy", input)
+    result[key] = src
+    return result
 
 
 @torch_function()
 def isin(elements, test_elements, *, assume_unique=False, invert=False):
     if not isinstance(test_elements, Tracer):
         return (elements != test_elements) if invert else (elements == test_elements)
-    found = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
-    return language("logical_not", found) if invert else found
+    result = language("any", unsqueeze(elements, -1) == reshape(test_elements, (-1,)), -1)
+    return language("logical_not", result) if invert else result
 
 
 @torch_function()
@@ -279,8 +279,8 @@ def index_fill(input, dim, index, value):
     if not input.ndim:
         return r.apply("broadcast_to", cast(r.tracer(r.node(value)), input.dtype), ())
     index = reshape(index, (-1,))
-    places = language("where", index < 0, index + input.shape[dim], index)
-    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), places)
+    positive = language("where", index < 0, index + input.shape[dim], index)
+    named = isin(language("astype", r.apply("arange", input.shape[dim]), "int64"), positive)
     return TABLE["masked_fill"](input, reshape(named, (-1, *[1] * (input.ndim - 1 - axis_of(input, dim)))), value)
 
 

@@ -13,8 +13,8 @@ from .reductions import sum_ as total
 from .shapes import broadcast_tensors, unsqueeze
 
 
-def _chosen(reduction: str, size_average: Any, reduce: Any) -> str:
-    """The reduction, which torch's two older arguments choose too."""
+def _reduction_name(reduction: str, size_average: Any, reduce: Any) -> str:
+    """The reduction's name, also from torch's deprecated size_average and reduce."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
     if reduction not in ("none", "mean", "sum"):
@@ -22,19 +22,19 @@ def _chosen(reduction: str, size_average: Any, reduce: Any) -> str:
     return reduction
 
 
-def reduced(x: Any, reduction: str, size_average: Any = None, reduce: Any = None) -> Any:
-    """The mean, the sum, or all of it."""
-    reduction = _chosen(reduction, size_average, reduce)
+def reduce_loss(x: Any, reduction: str, size_average: Any = None, reduce: Any = None) -> Any:
+    """The loss reduced by mean or sum, or unreduced."""
+    reduction = _reduction_name(reduction, size_average, reduce)
     return x if reduction == "none" else mean(x) if reduction == "mean" else total(x)
 
 
 def _weighted(loss: Any, weight: Any, reduction: str, size_average: Any, reduce: Any) -> Any:
-    """A loss whose mean counts each element by its weight."""
-    reduction = _chosen(reduction, size_average, reduce)
+    """A weighted loss; its mean divides by the sum of weights."""
+    reduction = _reduction_name(reduction, size_average, reduce)
     if weight is None:
-        return reduced(loss, reduction)
-    found = reduced(loss * weight, "sum" if reduction == "mean" else reduction)
-    return found / total(weight) if reduction == "mean" else found
+        return reduce_loss(loss, reduction)
+    result = reduce_loss(loss * weight, "sum" if reduction == "mean" else reduction)
+    return result / total(weight) if reduction == "mean" else result
 
 
 @torch_function()
@@ -51,20 +51,20 @@ def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", wei
 def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     gap = abs(input - target)
     loss = gap if beta == 0 else where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta)
-    return reduced(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, reduction, size_average, reduce)
 
 
 @torch_function()
 def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
     gap = abs(input - target)
     loss = where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
 @torch_function()
 def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
     loss = -(target * clamp(log(input), -100) + (1 - target) * clamp(log(1 - input), -100))
-    return reduced(loss if weight is None else loss * weight, reduction, size_average, reduce)
+    return reduce_loss(loss if weight is None else loss * weight, reduction, size_average, reduce)
 
 
 @torch_function()
@@ -73,7 +73,7 @@ def binary_cross_entropy_with_logits(
 ):
     log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
     loss = (1 - target) * input - log_weight * logsigmoid(input)
-    return reduced(loss if weight is None else loss * weight, reduction, size_average, reduce)
+    return reduce_loss(loss if weight is None else loss * weight, reduction, size_average, reduce)
 
 
 @torch_function()
@@ -81,24 +81,24 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     loss = exp(target) * (target - input) if log_target else language("xlogy", target, target) - target * input
     if reduction == "batchmean" and size_average is None and reduce is None:
         return total(loss) / input.shape[0]
-    return reduced(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, reduction, size_average, reduce)
 
 
 @torch_function()
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    return _picked(input, target, weight, ignore_index, _chosen(reduction, size_average, reduce))
+    return _nll(input, target, weight, ignore_index, _reduction_name(reduction, size_average, reduce))
 
 
-def _picked(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """-log p of the target class (dimension 1, or 0 of a vector), weighted, without the ignored."""
+def _nll(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
+    """nll_loss: -log p of the target class (dimension 1, or 0 of a vector), weighted, without ignored targets."""
     classes = 1 if log.ndim > 1 else 0
-    kept = target != ignore_index
-    safe = where(kept, target, 0)
+    counts = target != ignore_index
+    safe = where(counts, target, 0)
     picked = language("take_along_axis", log, unsqueeze(safe, classes), classes)
     each = -(picked.squeeze(classes))
-    scale = cast(kept, log.dtype) if weight is None else where(kept, language("take", weight, safe), 0)
-    each = where(kept, each if weight is None else each * scale, 0)
-    return total(each) / total(scale) if reduction == "mean" else reduced(each, reduction)
+    scale = cast(counts, log.dtype) if weight is None else where(counts, language("take", weight, safe), 0)
+    each = where(counts, each if weight is None else each * scale, 0)
+    return total(each) / total(scale) if reduction == "mean" else reduce_loss(each, reduction)
 
 
 @torch_function()
@@ -106,32 +106,32 @@ def cross_entropy(
     input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
 ):
     need_float("cross_entropy", input)
-    reduction = _chosen(reduction, size_average, reduce)
+    reduction = _reduction_name(reduction, size_average, reduce)
     classes = 1 if input.ndim > 1 else 0
     log = language("log_softmax", input, classes)
     if dtype_of(target).kind == "f":
         return _soft_targets(log, target, weight, classes, reduction, label_smoothing)
-    sharp = _picked(log, target, weight, ignore_index, reduction)
+    sharp = _nll(log, target, weight, ignore_index, reduction)
     if isinstance(label_smoothing, (int, float)) and label_smoothing == 0:
         return sharp
-    kept = target != ignore_index
+    counts = target != ignore_index
     scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    spread = where(kept, -total(scaled, classes), 0)
+    smoothed = where(counts, -total(scaled, classes), 0)
     if reduction == "mean":
-        share = cast(kept, log.dtype) if weight is None else where(
-            kept, language("take", weight, where(kept, target, 0)), 0)  # fmt: skip
-        smooth = total(spread) / total(share)
+        share = cast(counts, log.dtype) if weight is None else where(
+            counts, language("take", weight, where(counts, target, 0)), 0)  # fmt: skip
+        smooth = total(smoothed) / total(share)
     else:
-        smooth = reduced(spread, reduction)
+        smooth = reduce_loss(smoothed, reduction)
     return (1 - label_smoothing) * sharp + label_smoothing / input.shape[classes] * smooth
 
 
 def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: str, smoothing: Any) -> Any:
-    """Cross entropy against probabilities."""
+    """Cross entropy with probabilities as targets."""
     target = target * (1 - smoothing) + smoothing / log.shape[classes]
     scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
     each = -total(target * scaled, classes)
-    return total(each) / (each.numel()) if reduction == "mean" else reduced(each, reduction)
+    return total(each) / (each.numel()) if reduction == "mean" else reduce_loss(each, reduction)
 
 
 @torch_function()

@@ -86,7 +86,7 @@ def _scaled(x: Any, factor: Any) -> Any:
 
 
 def _with_scaled(name: str, input: Any, other: Any, alpha: Any) -> Any:
-    """`input` and alpha times `other`, in the dtype that the two have in common, which alpha has no part in."""
+    """add or subtract `alpha * other`, in the common dtype of `input` and `other`, without alpha's."""
     r = recorder_of(input, other)
     if _is_one(alpha):
         return operate(r, name, input, other)
@@ -134,11 +134,11 @@ def frac(input):
 
 @torch_function("sgn")
 def sign(input):
-    """torch's sign of NaN is 0."""
+    """sign; that of NaN is 0 in torch."""
     if dtype_of(input) is BOOL:
         return input
-    found = language("sign", input)
-    return where(input == input, found, 0) if dtype_of(input).kind == "f" else found
+    result = language("sign", input)
+    return where(input == input, result, 0) if dtype_of(input).kind == "f" else result
 
 
 @torch_function()
@@ -148,7 +148,7 @@ def round_(input, *, decimals=0):
 
 @torch_function()
 def angle(input):
-    """0, pi where negative; NaN stays."""
+    """angle: 0, pi for negative numbers, NaN for NaN."""
     x = cast(input, default_float()) if dtype_of(input).kind != "f" else input
     return language("where", x == x, language("where", x < 0, math.pi, 0.0), x)
 
@@ -180,7 +180,7 @@ def clamp(input, min=None, max=None):
 
 @cache
 def _nan_is_a_bound() -> bool:
-    """Whether elements are NaN where NaN is their one bound: some releases of torch take it for none."""
+    """True if clamp with NaN as its only bound gives NaN: some releases of torch ignore such a bound."""
     import torch
 
     return bool(torch.clamp(torch.zeros(1), min=math.nan).isnan())
@@ -194,10 +194,10 @@ def _clamped(input, min, max):
         raise DTypeError("torch has no clamp of bools", code="dtype.clamp", help="cast it first")
     bounds = [checked(r, bound, dtype) if is_number(r, bound) else b for bound, b in zip(given, bounds)]
     low, high = (bounds[0], bounds[-1]) if len(given) == 2 else (bounds[0], None) if max is None else (None, bounds[0])
-    found = r.tracer(x)
+    result = r.tracer(x)
     for name, bound in (("maximum", low), ("minimum", high)):
-        found = found if bound is None else language(name, found, r.tracer(bound))
-    return found
+        result = result if bound is None else language(name, result, r.tracer(bound))
+    return result
 
 
 @torch_function()
@@ -226,7 +226,7 @@ TABLE["Tensor.where"] = lambda input, condition, other: where(condition, input, 
 
 
 def is_number(r: Any, x: Any) -> bool:
-    """Whether it is, or stands for, one of Python's numbers."""
+    """True for a Python number, traced or not."""
     node = r.node(x)
     return not node.type.shape and (node.type.weak or type(x) is bool)
 
@@ -258,7 +258,7 @@ def special_xlog1py(input, other):
 
 @torch_function()
 def special_entr(input):
-    """-x log x, 0 at 0, and -inf below."""
+    """entr: -x log x, 0 at 0, -inf for negative x."""
     return where(input < 0, -math.inf, -operate(recorder_of(input), "xlogy", input, input))
 
 
@@ -289,9 +289,9 @@ def heaviside(input, values):
 @torch_function()
 def lerp(input, end, weight):
     need_float("lerp", input)
-    found = language("lerp", input, end, weight)
+    result = language("lerp", input, end, weight)
     number = isinstance(weight, Tracer) and not weight.ndim  # has no part in the result's dtype
-    return cast(found, common(recorder_of(input, end), input, end)[1]) if number else found
+    return cast(result, common(recorder_of(input, end), input, end)[1]) if number else result
 
 
 @torch_function()

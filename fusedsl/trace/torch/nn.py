@@ -104,13 +104,13 @@ def threshold(input, threshold, value):
 
 @torch_function()
 def glu(input, dim=-1):
-    place = axis_of(input, dim)
-    half, odd = divmod(int(input.shape[place]), 2)
+    axis = axis_of(input, dim)
+    half, odd = divmod(int(input.shape[axis]), 2)
     if odd:
         raise ShapeError(
             f"glu halves a dimension of {2 * half + 1}", code="shape.split", help="pad it: F.pad(x, (0, 1))"
         )
-    cut = [slice(None)] * place
+    cut = [slice(None)] * axis
     return input[(*cut, slice(None, half))] * language("sigmoid", input[(*cut, slice(half, 2 * half))])
 
 
@@ -146,7 +146,7 @@ def _row(name: str, input: Any, dim: Any, dtype: Any) -> Any:
 
 @torch_function("alpha_dropout", "feature_dropout", "native_dropout")
 def dropout(input, p=0.5, training=True, *, train=None):
-    """The identity; with randomness in it a trace would draw once for all calls. `train` is torch.dropout's name."""
+    """dropout: the identity; TraceError if it would be random. `train` is torch.dropout's name of `training`."""
     if (training if train is None else train) and not (isinstance(p, (int, float)) and p == 0):
         raise TraceError("dropout draws random numbers", code="trace.random",
                          help="pass the mask as an argument, or use fd.kernel's uniform(seed, x)")  # fmt: skip
@@ -157,7 +157,7 @@ def dropout(input, p=0.5, training=True, *, train=None):
 
 
 def _trailing(input: Any, shape: Any) -> tuple[int, ...]:
-    """The last axes, which have these extents."""
+    """The last axes, checked to have these extents."""
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     axes = tuple(range(-len(shape), 0))
     if len(shape) > input.ndim or any(input.shape[a] != extent for a, extent in zip(axes, shape)):
@@ -182,13 +182,13 @@ def rms_norm(input, normalized_shape, weight=None, eps=None):
     if eps is None:
         eps = _epsilon(input)
     axes = _trailing(input, normalized_shape)
-    found = language("rms_norm", input, weight, axes, eps=eps)
+    result = language("rms_norm", input, weight, axes, eps=eps)
     kind = dtype_of(input) if weight is None else result_type([input.node, weight.node])
-    return cast(found, kind)
+    return cast(result, kind)
 
 
 def _epsilon(input: Any) -> float:
-    """torch's default: the machine epsilon of what it computes in, float32 for narrower ones."""
+    """torch's default epsilon: the machine epsilon of the computation dtype, float32 for narrower ones."""
     import torch
 
     return torch.finfo(getattr(torch, dtype_of(input).compute.name)).eps
@@ -207,14 +207,14 @@ def batch_norm(
     need_float("batch_norm", input)
     if training or running_mean is None or running_var is None:
         axes = tuple(k for k in range(input.ndim) if k != 1)
-        middle, spread = mean(input, axes, True), var(input, axes, False, True)
+        middle, variance = mean(input, axes, True), var(input, axes, False, True)
         for running, now in ((running_mean, lambda: mean(input, axes)), (running_var, lambda: var(input, axes))):
             if training and running is not None:
                 running[...] = (1 - momentum) * running + momentum * now()
     else:
-        middle, spread = _channels(input, running_mean), _channels(input, running_var)
-    found = (input - middle) * operate(recorder_of(input), "rsqrt", spread + eps)
-    return _affine(found, _channels(input, weight), _channels(input, bias))
+        middle, variance = _channels(input, running_mean), _channels(input, running_var)
+    result = (input - middle) * operate(recorder_of(input), "rsqrt", variance + eps)
+    return _affine(result, _channels(input, weight), _channels(input, bias))
 
 
 @torch_function()
@@ -228,14 +228,14 @@ def instance_norm(
             help="leave them out, with use_input_stats=True",
         )
     axes = tuple(range(2, input.ndim))
-    found = (input - mean(input, axes, True)) * operate(
+    result = (input - mean(input, axes, True)) * operate(
         recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
     )
-    return _affine(found, _channels(input, weight), _channels(input, bias))
+    return _affine(result, _channels(input, weight), _channels(input, bias))
 
 
 def _channels(input: Any, values: Any) -> Any:
-    """One value a channel (dimension 1), shaped to broadcast."""
+    """One value per channel (dimension 1), reshaped to broadcast."""
     return None if values is None else values.reshape(-1, *[1] * (input.ndim - 2))
 
 
@@ -255,7 +255,7 @@ def normalize(input, p=2.0, dim=1, eps=1e-12):
 
 @torch_function()
 def pad(input, pad, mode="constant", value=None):
-    """torch counts from the last dimension, in pairs; a negative amount cuts."""
+    """pad: pairs from the last dimension on; a negative amount crops."""
     if len(pad) % 2 or len(pad) > 2 * input.ndim:
         raise ArgumentError(
             f"pad has {len(pad)} widths", code="argument.pad", help="two for each dimension, from the last backwards"

@@ -1,4 +1,4 @@
-"""Python numbers in a tensor's dtype: in arithmetic beside a tensor they wrap, elsewhere torch refuses misfits.
+"""Python numbers converted to a tensor's dtype: arithmetic with a tensor wraps them, other functions check the range.
 
 Source: c10/core/Scalar.h (Scalar::to) and c10/util/TypeCast.h (overflows) of PyTorch.
 """
@@ -17,25 +17,25 @@ from ...ir.types import BOOL, DType, numpy_dtype
 if TYPE_CHECKING:
     from ..recorder import Recorder
 
-LOWEST, BEYOND = -(1 << 63), 1 << 64  # what torch's own numbers hold: int64, and uint64 above it
+LOWEST, BEYOND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and uint64 above it
 
 
 def wrapped(value: int, to: DType) -> int:
-    """An integer in two's complement of a width."""
-    low = held(value) % (1 << to.bits)
+    """An integer wrapped to a width in two's complement."""
+    low = check_scalar(value) % (1 << to.bits)
     return low - (1 << to.bits) if to.kind == "i" and low >> (to.bits - 1) else low
 
 
-def held(value: int) -> int:
-    """The integer, if torch has it as a number at all."""
+def check_scalar(value: int) -> int:
+    """The integer, if it is in the range of torch's scalars."""
     if not LOWEST <= value < BEYOND:
         raise _refused(value, "64 bits")
     return value
 
 
 def checked(r: Recorder, x: Any, to: DType) -> Node:
-    """A number in the dtype of a tensor, for functions that refuse one that does not fit. Floats are truncated to
-    integers; of an unsigned dtype, negative integers within its width wrap. What is known only at the call must fit."""
+    """A number in the dtype of a tensor, for functions that check its range. Floats are truncated to integers; for
+    unsigned dtypes, negative integers within the width wrap. Run-time numbers must fit."""
     number = x if isinstance(x, Node) else r.node(x)
     if not number.type.weak or number.type.shape:
         return r.builder.convert(number, to) if to.kind == "f" else r.builder.cast(number, to)
@@ -43,7 +43,7 @@ def checked(r: Recorder, x: Any, to: DType) -> Node:
         narrows = number.type.dtype.kind == "f" and to.kind != "f"
         return r.builder.cast(number, to) if narrows else r.builder.coerce(number, to)
     value = value_of(number)
-    if not _holds(value, to):
+    if not _fits(value, to):
         raise _refused(value, str(to))
     if to is BOOL or to.kind == "f":
         return constant(bool(value) if to is BOOL else float(value), to)
@@ -51,16 +51,16 @@ def checked(r: Recorder, x: Any, to: DType) -> Node:
 
 
 def checked_integer(r: Recorder, x: Any, to: DType) -> Node:
-    """The same for functions that refuse integers alone: of floats, what is too large is infinite."""
+    """The same for functions that check integers only: floats out of range become infinite."""
     number = x if isinstance(x, Node) else r.node(x)
     if number.op == "const" and number.type.dtype.kind == "i":
-        held(int(value_of(number)))
+        check_scalar(int(value_of(number)))
     return r.builder.coerce(number, to) if to.kind == "f" and number.type.weak else checked(r, number, to)
 
 
-def _holds(value: bool | int | float, to: DType) -> bool:
+def _fits(value: bool | int | float, to: DType) -> bool:
     if type(value) is int:
-        held(value)
+        check_scalar(value)
     if to is BOOL:
         return True
     if to.kind == "f":

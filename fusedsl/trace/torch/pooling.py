@@ -1,4 +1,4 @@
-"""torch.nn.functional's pooling, and what else has windows, on tracers: as many strided slices as it has elements."""
+"""torch.nn.functional's pooling and other window functions on tracers: one strided slice for each window element."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...errors import ArgumentError, ShapeError, Unsupported
 from .functions import TABLE, language, torch_function
 from .reductions import amax, mean
 
-LARGEST = 256  # elements of a window, each a read of its own
+LARGEST = 256  # most elements of a window; each is a separate read
 
 
 def _each(value: Any, axes: int) -> tuple[int, ...]:
@@ -25,7 +25,7 @@ def _each(value: Any, axes: int) -> tuple[int, ...]:
 
 
 def _padded(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
-    """`x` with so many more elements before and behind its last axes."""
+    """`x` padded before and behind its last axes."""
     if not any(map(any, widths)):
         return x
     return language("pad", x, (*[(0, 0)] * (x.ndim - len(widths)), *widths), "constant", constant_values=value)
@@ -34,18 +34,18 @@ def _padded(x: Any, widths: Sequence[tuple[int, int]], value: float) -> Any:
 def _surplus(
     x: Any, kernel: tuple[int, ...], steps: tuple[int, ...], padding: tuple[int, ...], dilation: tuple[int, ...]
 ) -> list[tuple[int, int]]:
-    """ceil_mode: what is missing behind each axis for a last window that begins inside or before its end."""
-    found = []
+    """ceil_mode: the padding behind each axis that completes a last, partial window."""
+    results = []
     for extent, k, s, p, d in zip(x.shape[-len(kernel) :], kernel, steps, padding, dilation):
         n, reach = int(extent), d * (k - 1) + 1
         starts = -((n + 2 * p - reach) // -s)
         starts -= starts * s >= n + p
-        found.append((0, max(0, starts * s + reach - n - 2 * p)))
-    return found
+        results.append((0, max(0, starts * s + reach - n - 2 * p)))
+    return results
 
 
 def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[Any]:
-    """The slices of `x` that hold the first, the second … element of every window of its last axes."""
+    """Slices of `x` with the first, second, … element of every window of its last axes."""
     if math.prod(kernel) > LARGEST:
         raise Unsupported(f"windows of {math.prod(kernel)} elements are not there yet", code="unsupported.pool",
                           help=f"at most {LARGEST}; for all of a dimension use mean or amax")  # fmt: skip
@@ -56,18 +56,18 @@ def _windows(x: Any, kernel: tuple[int, ...], stride: tuple[int, ...], dilation:
             raise ShapeError(f"a window of {reach + 1} over {int(extent)} elements", code="shape.pool",
                              help="choose a smaller kernel_size, or pad")  # fmt: skip
         counts.append((extent - reach - 1) // s)
-    found = []
-    for place in itertools.product(*map(range, kernel)):
-        parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(place, dilation, counts, stride)]
-        found.append(x[(..., *parts)])
-    return found
+    results = []
+    for offset in itertools.product(*map(range, kernel)):
+        parts = [slice(i * d, i * d + c * s + 1, s) for i, d, c, s in zip(offset, dilation, counts, stride)]
+        results.append(x[(..., *parts)])
+    return results
 
 
 def _joined(parts: list[Any], join: Callable[[Any, Any], Any]) -> Any:
-    found = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        found = join(found, part)
-    return found
+        result = join(result, part)
+    return result
 
 
 def _check(input: Any, axes: int) -> None:
@@ -118,7 +118,7 @@ def _largest(axes: int) -> Callable[..., Any]:
 
 
 def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
-    """Pooling to a given number of windows, by a reduction of each."""
+    """Adaptive pooling: a given number of windows, each reduced."""
 
     def pool(input, output_size, return_indices=False):
         if return_indices:
@@ -135,7 +135,7 @@ def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _adapted(x: Any, axis: int, n: int, reduce: Callable[..., Any]) -> Any:
-    """`x` with an axis, counted from the last, in `n` windows, which overlap where they do not divide it."""
+    """`x` with an axis, counted from the last, reduced to `n` windows, which overlap if `n` does not divide it."""
     extent = int(x.shape[axis])
     if n and extent % n == 0:
         parts = x.reshape(*x.shape[:axis], n, extent // n, *x.shape[x.ndim + axis + 1 :])
@@ -165,20 +165,20 @@ def local_response_norm(input, size, alpha=1e-4, beta=0.75, k=1.0):
 
 @torch_function()
 def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
-    """Of (batch, channels, height, width): each window as a column of the result."""
+    """unfold (im2col), of (batch, channels, height, width): each window as a column of the result."""
     _check(input, 2)
     if input.ndim == 3:
         return unfold(input[None], kernel_size, dilation, padding, stride)[0]
     kernel, dilations, steps = _each(kernel_size, 2), _each(dilation, 2), _each(stride, 2)
     padded = _padded(input, [(p, p) for p in _each(padding, 2)], 0)
-    found = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
-    batch, channels, _, high, wide = found.shape
-    return found.reshape(batch, channels * math.prod(kernel), high * wide)
+    result = language("stack", tuple(_windows(padded, kernel, steps, dilations)), 2)
+    batch, channels, _, high, wide = result.shape
+    return result.reshape(batch, channels * math.prod(kernel), high * wide)
 
 
 @torch_function("Tensor.unfold", "unfold_copy")
 def unfolded(input, dimension, size, step):
-    """All slices of `size` elements, `step` apart, of a dimension; a new last one holds their elements."""
+    """Tensor.unfold: all slices of `size` elements, `step` apart, along a dimension, with a new last dimension."""
     return language("stack", tuple(_windows_of_one(input, dimension, size, step)), -1)
 
 

@@ -1,4 +1,4 @@
-"""torch's promotion: which element type an operation on tensors, numbers and 0-d tensors computes in."""
+"""torch's type promotion: the common dtype of tensors, 0-d tensors and numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...errors import DTypeError
 from ...ir.builder import fits
 from ...ir.graph import Node, constant, value_of, walk
 from ...ir.types import BOOL, DTYPES, INT64, DType, promote
-from .numbers import checked, held, wrapped
+from .numbers import check_scalar, checked, wrapped
 
 if TYPE_CHECKING:
     from ..recorder import Recorder
@@ -18,20 +18,22 @@ CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2}
 
 
 def default_float() -> DType:
-    """torch's default dtype, which numbers and integers take where a float is needed."""
+    """torch's default dtype, to which numbers and integers promote if a float is needed."""
     import torch
 
     return DTYPES[str(torch.get_default_dtype()).removeprefix("torch.")]
 
 
 def result_type(operands: Sequence[Node]) -> DType:
-    """The common dtype: of tensors, then 0-d tensors, then numbers, where only a higher category (bool, integer,
-    float) of the latter counts. Source: torch.result_type, aten/src/ATen/native/TypeProperties.cpp."""
+    """The common dtype of tensors; 0-d tensors, then numbers, count only in a higher category (bool, integer, float).
+
+    Source: torch.result_type, aten/src/ATen/native/TypeProperties.cpp.
+    """
     levels: dict[int, DType] = {}
     for x in operands:
         level = 0 if x.type.weak else 1 if not x.type.shape else 2
-        found = x.type.dtype if not x.type.weak else default_float() if x.type.dtype.kind == "f" else INT64
-        levels[level] = promoted_dtype(levels[level], found) if level in levels else found
+        dtype = x.type.dtype if not x.type.weak else default_float() if x.type.dtype.kind == "f" else INT64
+        levels[level] = promoted_dtype(levels[level], dtype) if level in levels else dtype
     result: DType | None = None
     for level in (2, 1, 0):
         if level in levels:
@@ -43,22 +45,22 @@ def result_type(operands: Sequence[Node]) -> DType:
 
 
 def promoted_dtype(a: DType, b: DType) -> DType:
-    """torch.promote_types: a float beside an integer stays as narrow as it is."""
+    """torch.promote_types: a float keeps its width with any integer."""
     if (a.kind == "f") != (b.kind == "f"):
         return a if a.kind == "f" else b
     return promote(a, b)
 
 
 def can_cast(a: DType, to: DType) -> bool:
-    """Whether a result of dtype `a` may be written to a tensor of dtype `to`."""
+    """torch.can_cast: True if a result of dtype `a` may be written to a tensor of dtype `to`."""
     return CATEGORY[a.kind] <= CATEGORY[to.kind]
 
 
 def converted(r: Recorder, x: Node, to: DType) -> Node:
-    """An operand in the common dtype; numbers that do not fit wrap, as torch's do."""
+    """An operand converted to the common dtype; numbers out of range wrap, as in torch."""
     if x.type.weak:
         if x.op == "const" and x.type.dtype.kind == "i":
-            value = held(int(value_of(x)))
+            value = check_scalar(int(value_of(x)))
             if to.kind in "iu" and not fits(value, to):
                 return constant(wrapped(value, to), to)
         if x.type.dtype.kind == "i" and to.kind in "iu" and any(n.op == "scalar" for n in walk([x])):
@@ -68,7 +70,7 @@ def converted(r: Recorder, x: Node, to: DType) -> Node:
 
 
 def common(r: Recorder, *values: Any, floating: bool = False) -> tuple[list[Node], DType]:
-    """The operands in their common dtype, and that; `floating` makes floats of integers."""
+    """(operands converted to their common dtype, that dtype); `floating` promotes integers to floats."""
     nodes = [r.node(v) for v in values]
     dtype = result_type(nodes)
     if floating and dtype.kind != "f":
@@ -91,8 +93,8 @@ REFUSED = {
 
 
 def operate(r: Recorder, name: str, *operands: Any) -> Any:
-    """An elementwise function of the language under torch's promotion."""
-    with r.here():
+    """Call an elementwise function of the language with torch's promotion."""
+    with r.at_user_line():
         nodes = [r.node(x) for x in operands]
         if all(x.type.weak for x in nodes):
             return r.wrap(r.call(name, tuple(map(r.tracer, nodes)), {}))
@@ -111,7 +113,7 @@ def operate(r: Recorder, name: str, *operands: Any) -> Any:
 
 
 def _remainder(r: Recorder, x: Node, y: Node) -> Node:
-    """The sign follows the divisor, but that of 0 the dividend. Source: c10/util/generic_math.h of PyTorch."""
+    """remainder, with the divisor's sign; 0 has the dividend's. Source: c10/util/generic_math.h of PyTorch."""
     b, zero = r.builder, r.builder.literal(0.0)
     rest = b.elementwise("fmod", x, y)
     negative = (b.elementwise("less", n, zero) for n in (rest, y))

@@ -1,4 +1,4 @@
-"""torch's reductions, scans and sorting, with torch's signatures, defaults and result types."""
+"""torch's reductions and scans on tracers, with torch's signatures, defaults and result types."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of,
 from .promotion import default_float, operate
 
 
-def named(kind: str, *parts: Any) -> Any:
-    """torch's named tuple of several results."""
+def named_tuple(kind: str, *parts: Any) -> Any:
+    """A named tuple of torch.return_types."""
     import torch
 
     return getattr(torch.return_types, kind)(parts)
 
 
-def _wide(input: Any, dtype: Any) -> Any:
-    """What a sum or product adds: `dtype`, or int64 for integers and bools."""
+def _accumulation_dtype(input: Any, dtype: Any) -> Any:
+    """The input of a sum or product: cast to `dtype`, or to int64 for integers and bools."""
     if dtype is not None:
         return cast(input, dtype)
     return input if dtype_of(input).kind == "f" else cast(input, INT64)
 
 
 def axes_of(dim: Any) -> Any:
-    """torch's dim as the language's axis: an empty tuple means all."""
+    """torch's dim as an axis of the language; an empty tuple means all dimensions."""
     return tuple(dim) if isinstance(dim, (tuple, list)) and dim else None if isinstance(dim, (tuple, list)) else dim
 
 
 @torch_function()
 def sum_(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("sum", _wide(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
+    return cast(language("sum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim), dtype)
 
 
 @torch_function()
 def nansum(input, dim=None, keepdim=False, *, dtype=None):
-    return language("nansum", _wide(input, dtype), axes_of(dim), keepdims=keepdim)
+    return language("nansum", _accumulation_dtype(input, dtype), axes_of(dim), keepdims=keepdim)
 
 
 @torch_function()
 def prod(input, dim=None, keepdim=False, *, dtype=None):
-    return cast(language("prod", _wide(input, dtype), dim, keepdims=keepdim), dtype)
+    return cast(language("prod", _accumulation_dtype(input, dtype), dim, keepdims=keepdim), dtype)
 
 
 @torch_function()
@@ -59,8 +59,8 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     return language("nanmean", input, axes_of(dim), keepdims=keepdim)
 
 
-def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
-    """var or std; `var(x, False)` is `unbiased=False` over all."""
+def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
+    """var or std; `var(x, False)` means unbiased=False over all elements."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     need_float(name, input)
@@ -70,24 +70,24 @@ def _spread(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correc
 
 @torch_function()
 def var(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _spread("var", input, dim, unbiased, keepdim, correction)
+    return _variance("var", input, dim, unbiased, keepdim, correction)
 
 
 @torch_function()
 def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    return _spread("std", input, dim, unbiased, keepdim, correction)
+    return _variance("std", input, dim, unbiased, keepdim, correction)
 
 
 @torch_function()
 def cov(input, *, correction=1, fweights=None, aweights=None):
-    """Of the rows, each a variable."""
+    """cov, with rows as variables."""
     if fweights is not None or aweights is not None:
         raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
     rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
     rows = rows.reshape(1, -1) if input.ndim < 2 else rows
-    apart = rows - mean(rows, 1, True)
-    found = language("matmul", apart, apart.mT) / (rows.shape[1] - correction)
-    return found if int(rows.shape[0]) > 1 else found[0, 0]
+    centered = rows - mean(rows, 1, True)
+    result = language("matmul", centered, centered.mT) / (rows.shape[1] - correction)
+    return result if int(rows.shape[0]) > 1 else result[0, 0]
 
 
 @torch_function()
@@ -113,13 +113,13 @@ def std_mean(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 def _extreme(name: str, input: Any, dim: Any, keepdim: bool, other: Any) -> Any:
-    """max or min: of all, of two tensors, or (values, indices) along a dimension."""
+    """max or min: of all elements, of two tensors, or (values, indices) along a dimension."""
     if other is not None or (hasattr(dim, "ndim") and not dim.is_number):
         return operate(recorder_of(input), name + "imum", input, dim if other is None else other)
     if dim is None:
         return language(name, input)
     values = language(name, input, axis=dim, keepdims=keepdim)
-    return named(name, values, language("arg" + name, input, dim, keepdims=keepdim))
+    return named_tuple(name, values, language("arg" + name, input, dim, keepdims=keepdim))
 
 
 @torch_function()
@@ -144,8 +144,8 @@ def amin(input, dim=(), keepdim=False):
 
 @torch_function()
 def aminmax(input, *, dim=None, keepdim=False):
-    found = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
-    return named("aminmax", *found)
+    result = (language(name, input, axis=dim, keepdims=keepdim) for name in ("min", "max"))
+    return named_tuple("aminmax", *result)
 
 
 @torch_function()
@@ -158,19 +158,19 @@ def argmin(input, dim=None, keepdim=False):
     return language("argmin", input, dim, keepdims=keepdim)
 
 
-def _truth(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
-    found = language(name, input, axes_of(dim), keepdims=keepdim)
-    return cast(found, UINT8) if dtype_of(input) is UINT8 else found
+def _any_all(name: str, input: Any, dim: Any, keepdim: bool) -> Any:
+    result = language(name, input, axes_of(dim), keepdims=keepdim)
+    return cast(result, UINT8) if dtype_of(input) is UINT8 else result
 
 
 @torch_function()
 def any_(input, dim=None, keepdim=False):
-    return _truth("any", input, dim, keepdim)
+    return _any_all("any", input, dim, keepdim)
 
 
 @torch_function()
 def all_(input, dim=None, keepdim=False):
-    return _truth("all", input, dim, keepdim)
+    return _any_all("all", input, dim, keepdim)
 
 
 @torch_function()
@@ -199,7 +199,7 @@ def frobenius_norm(input, dim=None, keepdim=False):
 
 @torch_function()
 def linalg_norm(input, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """Of vectors, of matrices where two dimensions are meant, and of everything where nothing is said."""
+    """linalg.norm: a vector norm, a matrix norm for two dimensions; without ord and dim the 2-norm of all elements."""
     count = len(dim) if isinstance(dim, (tuple, list)) else 1 if dim is not None else input.ndim
     if ord is None or count == 1:
         return norm(input, 2 if ord is None else ord, dim, keepdim, dtype)
@@ -217,10 +217,10 @@ def linalg_matrix_norm(input, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=N
     input = cast(input, dtype)
     need_float("norm", input)
     rows, columns = recorder_of(input).axes(input, dim)
-    added, kept = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    added, other_axis = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = language("sum", abs(input), added, keepdims=True)
-    found = language("max" if ord > 0 else "min", sums, axis=kept, keepdims=True)
-    return found if keepdim else language("squeeze", found, (rows, columns))
+    result = language("max" if ord > 0 else "min", sums, axis=other_axis, keepdims=True)
+    return result if keepdim else language("squeeze", result, (rows, columns))
 
 
 def p_norm(input: Any, p: Any, dim: Any, keepdim: bool) -> Any:
@@ -245,9 +245,9 @@ def dist(input, other, p=2):
 
 
 def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
-    """A reduction of the elements that a mask picks."""
+    """A reduction of the elements that a mask selects."""
     if name in ("sum", "prod"):
-        return cast(language(name, _wide(input, dtype), dim, where=mask), dtype)
+        return cast(language(name, _accumulation_dtype(input, dtype), dim, where=mask), dtype)
     if name in ("mean", "var", "std"):
         need_float(name, input)
         ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
@@ -260,39 +260,39 @@ def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, 
 
 @torch_function()
 def cumsum(input, dim, *, dtype=None):
-    return cast(language("cumsum", _wide(input, dtype), dim), dtype)
+    return cast(language("cumsum", _accumulation_dtype(input, dtype), dim), dtype)
 
 
 @torch_function()
 def cumprod(input, dim, *, dtype=None):
-    return cast(language("cumprod", _wide(input, dtype), dim), dtype)
+    return cast(language("cumprod", _accumulation_dtype(input, dtype), dim), dtype)
 
 
-def _running(name: str, input: Any, dim: int) -> Any:
-    """(values, indices): of equal values the last, and of what follows a NaN the last NaN."""
+def _scan_with_indices(name: str, input: Any, dim: int) -> Any:
+    """cummax or cummin, (values, indices): the last of equal values; after a NaN, the last NaN."""
     values = language(name, input, dim)
-    here = (input == values) | (input != input)
-    place = cast(recorder_of(input).apply("iota", input, dim), INT64)
-    return named(name, values, language("cummax", language("where", here, place, 0), dim))
+    is_extreme = (input == values) | (input != input)
+    index = cast(recorder_of(input).apply("iota", input, dim), INT64)
+    return named_tuple(name, values, language("cummax", language("where", is_extreme, index, 0), dim))
 
 
 @torch_function()
 def cummax(input, dim):
-    return _running("cummax", input, dim)
+    return _scan_with_indices("cummax", input, dim)
 
 
 @torch_function()
 def cummin(input, dim):
-    return _running("cummin", input, dim)
+    return _scan_with_indices("cummin", input, dim)
 
 
 @torch_function("trapz")
 def trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("sum", _areas(y, x, dx, dim), dim) * 0.5
+    return language("sum", _trapezoids(y, x, dx, dim), dim) * 0.5
 
 
-def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
-    """Twice the area below each two neighbours."""
+def _trapezoids(y: Any, x: Any, dx: Any, dim: int) -> Any:
+    """The trapezoid areas between neighbours, times two."""
     step = dx if x is None else diff(x, dim=-1 if x.ndim == 1 else dim)
     if x is not None and x.ndim == 1 and y.ndim > 1:
         step = step.reshape(-1, *[1] * (y.ndim - 1 - dim % y.ndim))
@@ -302,7 +302,7 @@ def _areas(y: Any, x: Any, dx: Any, dim: int) -> Any:
 
 @torch_function()
 def cumulative_trapezoid(y, x=None, *, dx=1, dim=-1):
-    return language("cumsum", _areas(y, x, dx, dim), dim) * 0.5
+    return language("cumsum", _trapezoids(y, x, dx, dim), dim) * 0.5
 
 
 @torch_function()

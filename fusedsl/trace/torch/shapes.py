@@ -1,4 +1,4 @@
-"""torch's views of tensors, and what it says of them, with torch's signatures."""
+"""torch's views and shape queries on tracers, with torch's signatures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .functions import dtype_of, language, recorder_of, torch_function
 from .promotion import result_type
 
 
-def several(parts: tuple) -> tuple:
+def varargs(parts: tuple) -> tuple:
     """`(2, 3)` or `((2, 3),)` as a tuple."""
     return tuple(parts[0]) if len(parts) == 1 and isinstance(parts[0], (tuple, list)) else tuple(parts)
 
@@ -24,18 +24,18 @@ def several(parts: tuple) -> tuple:
 
 @torch_function()
 def reshape(input, *shape):
-    return viewed(recorder_of(input), "reshape", (input, several(shape)), {})
+    return viewed(recorder_of(input), "reshape", (input, varargs(shape)), {})
 
 
 @torch_function()
 def view(input, *shape, size=None, dtype=None):
-    shape = several(shape) if size is None else tuple(size)
+    shape = varargs(shape) if size is None else tuple(size)
     if dtype is not None or any(type(part).__name__ == "dtype" for part in shape):
         raise Unsupported(
             "view as another dtype is not there yet", code="unsupported.view", help="x.to(dtype) converts"
         )
     r = recorder_of(input)
-    wanted = r.settled(shape)
+    wanted = r.specialized(shape)
 
     def read(x: Any) -> Any:
         return r.call("reshape", (r.tracer(x), wanted), {})
@@ -82,14 +82,14 @@ def unflatten(input, dim, sizes):
 
 @torch_function()
 def permute(input, *dims):
-    axes = several(dims)
+    axes = varargs(dims)
     if len(axes) != input.ndim:
         raise ShapeError(
             f"permute takes {input.ndim} dimensions, not {len(axes)}",
             code="shape.transpose",
             help="name each dimension once",
         )
-    return input.permuted(tuple(recorder_of(input).settled(axes)))
+    return input.permuted(tuple(recorder_of(input).specialized(axes)))
 
 
 @torch_function("swapaxes", "swapdims")
@@ -123,16 +123,16 @@ def mH(input):
 def movedim(input, source, destination):
     if not input.ndim and {source, destination} <= {0, -1}:
         return input
-    moved, places = (recorder_of(input).axes(input, part) for part in (source, destination))
-    if len(moved) != len(places):
+    moved, targets = (recorder_of(input).axes(input, part) for part in (source, destination))
+    if len(moved) != len(targets):
         raise ShapeError(
-            f"{len(moved)} dimensions move to {len(places)} places",
+            f"{len(moved)} dimensions move to {len(targets)} places",
             code="shape.transpose",
             help="give a place for each dimension",
         )
     order = [k for k in range(input.ndim) if k not in moved]
-    for place, axis in sorted(zip(places, moved)):
-        order.insert(place, axis)
+    for target, axis in sorted(zip(targets, moved)):
+        order.insert(target, axis)
     return input.permuted(tuple(order))
 
 
@@ -143,7 +143,7 @@ def unsqueeze(input, dim):
 
 @torch_function()
 def squeeze(input, dim=None):
-    """Unlike NumPy, torch leaves dimensions that are not 1."""
+    """squeeze; dimensions that are not 1 are kept, unlike in NumPy."""
     if dim is None:
         return viewed(recorder_of(input), "squeeze", (input,), {})
     dims = dim if isinstance(dim, (tuple, list)) else (dim,)
@@ -153,7 +153,7 @@ def squeeze(input, dim=None):
 
 
 def axis_of(input: Any, dim: int) -> int:
-    """The dimension, counted from 0; refuses one that there is not."""
+    """The dimension, counted from 0; ShapeError if it is out of range."""
     return recorder_of(input).axis(input, dim)
 
 
@@ -164,7 +164,7 @@ def _checked(input: Any, dim: int) -> int:
 
 @torch_function()
 def expand(input, *size):
-    size = several(size)
+    size = varargs(size)
     new = len(size) - input.ndim
     if new < 0:
         raise ShapeError(
@@ -200,13 +200,13 @@ def broadcast_shapes(*shapes):
 
 @torch_function()
 def broadcast_tensors(*tensors):
-    tensors = several(tensors)
+    tensors = varargs(tensors)
     shape = common_shape(tensors)
     return tuple(viewed(recorder_of(x), "broadcast_to", (x, shape), {}) for x in tensors)
 
 
 def common_shape(tensors: Any) -> tuple:
-    """The shape that tensors broadcast to, as extents."""
+    """The broadcast shape of tensors, as extents."""
     total: Any = 0
     for x in tensors:
         total = language("add", language("zeros_like", x), total)

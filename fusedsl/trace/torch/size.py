@@ -1,11 +1,11 @@
-"""A tensor's shape while a function is traced: torch.Size, whose extents may be tracers."""
+"""The shape of a traced tensor: torch.Size with extents that may be tracers."""
 
 from __future__ import annotations
 
 from typing import Any
 
 
-class Size(tuple):
+class TorchSize(tuple):
     """A tensor's shape, whose extents may be tracers."""
 
     def numel(self) -> Any:
@@ -15,15 +15,15 @@ class Size(tuple):
         return total
 
     def __getitem__(self, key: Any) -> Any:
-        found = tuple.__getitem__(self, key)
-        return Size(found) if isinstance(key, slice) else found
+        part = tuple.__getitem__(self, key)
+        return TorchSize(part) if isinstance(key, slice) else part
 
     @staticmethod
-    def settled(extents: Any) -> Any:
-        """torch's own, of extents that are numbers now."""
+    def of_extents(extents: Any) -> Any:
+        """A torch.Size of concrete extents."""
         import torch
 
         return torch.Size(extents)
 
-    def __add__(self, other: Any) -> Size:
-        return Size(tuple(self) + tuple(other))
+    def __add__(self, other: Any) -> TorchSize:
+        return TorchSize(tuple(self) + tuple(other))

@@ -1,4 +1,4 @@
-"""torch's functions of order, with torch's signatures: sorting, the largest, medians, places among sorted edges."""
+"""torch's sorting functions on tracers: sort, topk, kthvalue, median, quantile, searchsorted, bucketize."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 from typing import Any
 
 from ...errors import Unsupported
-from ..sorting import length_of, missing, ordered, quantiles, search
+from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .functions import cast, language, need_float, recorder_of, torch_function
-from .reductions import named
+from .reductions import named_tuple
 
 
 def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
-    """A function of rows, along any dimension."""
+    """A row function of the language along any dimension."""
     if dim in (-1, input.ndim - 1):
         return language(name, input, -1, **named)
     turned = language(name, language("swapaxes", input, dim, -1), -1, **named)
@@ -23,7 +23,7 @@ def _along(name: str, input: Any, dim: int, **named: Any) -> Any:
 @torch_function()
 def sort(input, dim=-1, descending=False, stable=False):
     order = {"descending": descending}
-    return named("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
+    return named_tuple("sort", _along("sort", input, dim, **order), _along("argsort", input, dim, **order))
 
 
 @torch_function()
@@ -39,37 +39,37 @@ def argsort(input, dim=-1, descending=False, stable=False):
 @torch_function()
 def topk(input, k, dim=-1, largest=True, sorted=True):
     if largest and dim in (-1, input.ndim - 1):
-        return named("topk", *language("topk", input, k))
-    found = sort(input, dim, largest)
+        return named_tuple("topk", *language("topk", input, k))
+    result = sort(input, dim, largest)
     cut = (*[slice(None)] * (dim % input.ndim), slice(None, k))
-    return named("topk", found[0][cut], found[1][cut])
+    return named_tuple("topk", result[0][cut], result[1][cut])
 
 
-def _place(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
-    """The k-th smallest element of each row and where it stands; with `nan` the first NaN of a row that has one."""
+def _kth(input: Any, dim: Any, k: int, keepdim: bool, nan: bool) -> tuple[Any, Any]:
+    """(k-th smallest element of each row, its index); with `nan`, the first NaN of a row that has one."""
     r = recorder_of(input)
-    rows, places = ordered(r, input, dim), ordered(r, input, dim, "argsort")
-    value, place = rows[..., k], places[..., k]
-    if nan and (gone := missing(r, rows)) is not None:
+    rows, indices = sorted_rows(r, input, dim), sorted_rows(r, input, dim, "argsort")
+    value, index = rows[..., k], indices[..., k]
+    if nan and (gone := has_nan(r, rows)) is not None:
         value = language("where", gone, math.nan, value)
-        place = language("where", gone, language("argmax", input, dim), place)
+        index = language("where", gone, language("argmax", input, dim), index)
     if not keepdim:
-        return value, place
+        return value, index
     shape = [1 if a == dim % input.ndim else n for a, n in enumerate(input.shape)]
-    return value.reshape(shape), place.reshape(shape)
+    return value.reshape(shape), index.reshape(shape)
 
 
 @torch_function()
 def kthvalue(input, k, dim=-1, keepdim=False):
-    return named("kthvalue", *_place(input, dim, k - 1, keepdim, nan=False))
+    return named_tuple("kthvalue", *_kth(input, dim, k - 1, keepdim, nan=False))
 
 
 @torch_function()
 def median(input, dim=None, keepdim=False):
-    """The lower one of the two in the middle."""
+    """median: the lower of the two middle elements."""
     if dim is None:
-        return _place(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
-    return named("median", *_place(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
+        return _kth(input.reshape(-1), 0, (length_of(input.reshape(-1), "a median") - 1) // 2, False, nan=True)[0]
+    return named_tuple("median", *_kth(input, dim, (int(input.shape[dim]) - 1) // 2, keepdim, nan=True))
 
 
 @torch_function()
@@ -79,10 +79,10 @@ def quantile(input, q, dim=None, keepdim=False, *, interpolation="linear"):
         help = "interpolation='linear' at numbers is there: torch.stack([x.quantile(0.1), x.quantile(0.9)])"
         message = "quantile at tensors or by other rules is not there yet"
         raise Unsupported(message, code="unsupported.order", help=help)
-    (found,) = quantiles(recorder_of(input), ordered(recorder_of(input), input, dim), [float(q)])
+    (result,) = quantiles(recorder_of(input), sorted_rows(recorder_of(input), input, dim), [float(q)])
     if not keepdim:
-        return found
-    return found.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
+        return result
+    return result.reshape([1 if dim is None or a == dim % input.ndim else n for a, n in enumerate(input.shape)])
 
 
 @torch_function()
@@ -91,8 +91,8 @@ def searchsorted(sorted_sequence, input, *, out_int32=False, right=False, side=N
         raise Unsupported("searchsorted(sorter=) is not there yet", code="unsupported.order", help="pass x[sorter]")
     r = recorder_of(sorted_sequence, input)
     values = r.tracer(r.builder.strong(r.node(input)))
-    found = search(r, sorted_sequence, values, right or side == "right")
-    return cast(found, "int32") if out_int32 else found
+    result = search(r, sorted_sequence, values, right or side == "right")
+    return cast(result, "int32") if out_int32 else result
 
 
 @torch_function()

@@ -1,4 +1,4 @@
-"""torch's parts of tensors, with torch's signatures."""
+"""torch's splits and slices of tensors on tracers: chunk, split, unbind, narrow and others."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from ...errors import ShapeError
 from .functions import TABLE, torch_function
 from .reductions import sum_ as total
-from .shapes import axis_of, reshape, several
+from .shapes import axis_of, reshape, varargs
 
 
 @torch_function()
 def narrow(input, dim, start, length):
-    place = axis_of(input, dim)
-    extent = input.shape[place]
+    axis = axis_of(input, dim)
+    extent = input.shape[axis]
     start = start + extent if start < 0 else start
     if not 0 <= start <= start + length <= extent:
         raise ShapeError(
@@ -22,7 +22,7 @@ def narrow(input, dim, start, length):
             code="shape.narrow",
             help="a slice stops at the end: x[start:stop]",
         )
-    return input[(*[slice(None)] * place, slice(start, start + length))]
+    return input[(*[slice(None)] * axis, slice(start, start + length))]
 
 
 @torch_function()
@@ -76,7 +76,7 @@ def _split_along(name: str, dim: Any) -> None:
     def function(input, *indices_or_sections):
         if not input.ndim:
             raise ShapeError(f"{name} of a number", code="shape.split", help="give it a dimension: x[None]")
-        pieces = several(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
+        pieces = varargs(indices_or_sections) if len(indices_or_sections) > 1 else indices_or_sections[0]
         extent = int(input.shape[axis_of(input, dim(input))])
         if isinstance(pieces, int) and extent % pieces:
             raise ShapeError(
@@ -96,8 +96,8 @@ _split_along("dsplit", lambda x: 2)
 
 @torch_function()
 def sum_to_size(input, *size):
-    """The sum over the dimensions that `size` lacks, or has one element of."""
-    size = several(size)
+    """sum_to_size: the sum over dimensions that are missing or 1 in `size`."""
+    size = varargs(size)
     new = input.ndim - len(size)
     added = tuple(k for k, n in enumerate(input.shape) if k < new or int(size[k - new]) != int(n))
     return reshape(total(input, added) if added or not input.ndim else input, size)

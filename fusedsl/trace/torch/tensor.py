@@ -1,4 +1,4 @@
-"""The stand-in for a torch tensor while a function is traced: torch's operators, attributes and methods."""
+"""The tracer of a torch tensor: torch's operators, attributes and methods."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from ..operators import BINARY, COMPARE
 from ..tracer import Tracer, recorder_in
 from . import promotion
 from .numbers import checked_integer
-from .size import Size
+from .size import TorchSize
 
 OPERATORS = frozenset([*BINARY.values(), *COMPARE.values()])
 
 
 class Tensor(Tracer):
-    """A tracer with torch's manners. It must not pass for torch.Tensor in C, which would read its memory."""
+    """A tracer with torch's semantics. It is no subclass of torch.Tensor: C code would read its memory."""
 
     @property
-    def rebound(self) -> bool:
+    def rebinds(self) -> bool:
         return not self.mutable or self.is_number
 
     @property  # type: ignore[misc]
@@ -37,8 +37,8 @@ class Tensor(Tracer):
     # -- what it is
 
     @property
-    def shape(self) -> Size:
-        return Size(super().shape)
+    def shape(self) -> TorchSize:
+        return TorchSize(super().shape)
 
     def size(self, dim: int | None = None) -> Any:  # type: ignore[override]
         return self.shape if dim is None else self.shape[int(dim)]
@@ -115,7 +115,7 @@ class Tensor(Tracer):
     stride = storage_offset = data_ptr = is_contiguous
 
     def numpy(self, *args: Any, **named: Any) -> Any:
-        with self.recorder.here():
+        with self.recorder.at_user_line():
             raise TraceError(
                 "a traced tensor has no elements yet",
                 code="trace.array",
@@ -124,14 +124,14 @@ class Tensor(Tracer):
 
     # -- operators
 
-    def _number(self, value: Node) -> Node:
+    def _from_number(self, value: Node) -> Node:
         return checked_integer(self.recorder, value, self.node.type.dtype) if value.type.weak else value
 
     def _is_scalar(self, key: tuple) -> bool:
         return False  # torch's subscripts of one element are views
 
     def _indexed(self, key: tuple) -> Node:
-        """Unlike NumPy, torch selects at integers and at tensors of no dimension first: they split nothing."""
+        """Advanced indexing; torch applies integers and 0-d tensors first, unlike NumPy: they separate no indices."""
         b = self.recorder.builder
         full = [part for _, part in shapes.full_key(b, self.node, key)]
         alone = tuple(part if _is_one(part) else shapes.WHOLE for part in full if part is not None)
@@ -165,7 +165,7 @@ class Tensor(Tracer):
         return _call(recorder, name_of(function), args, kwargs or {})
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """An operator whose left operand is NumPy's scalar is torch's, for which that is a number."""
+        """An operator with a NumPy scalar on the left, which torch treats as a number."""
         if method == "__call__" and isinstance(inputs[0], np.generic) and ufunc.__name__ in OPERATORS and not kwargs:
             return self._operate(ufunc.__name__, inputs[0].item(), self)
         return super().__array_ufunc__(ufunc, method, *inputs, **kwargs)
@@ -174,8 +174,8 @@ class Tensor(Tracer):
         if not self.is_number:
             from .functions import method_name
 
-            if (found := method_name(name)) is not None:
-                return lambda *args, **kwargs: _call(self.recorder, found, (self, *args), kwargs)
+            if (method := method_name(name)) is not None:
+                return lambda *args, **kwargs: _call(self.recorder, method, (self, *args), kwargs)
         elif not name.startswith("__") and hasattr(self.__class__, name):
             return getattr(self._known("a number"), name)
         raise AttributeError(f"a traced tensor has no attribute {name}")
@@ -184,12 +184,12 @@ class Tensor(Tracer):
         return _call(self.recorder, "sort", (self, *args), named)
 
     def permuted(self, axes: tuple[int, ...] | None) -> Any:
-        """A view with the axes in another order."""
+        """A view with permuted axes."""
         return self.viewed(views.transposed(self.recorder.builder, axes))
 
 
 def _is_one(part: Any) -> bool:
-    """Whether a part of a subscript is a single position."""
+    """True for a subscript part that selects a single index."""
     return isinstance(part, Dim) or (isinstance(part, Node) and not part.type.shape)
 
 

@@ -1,11 +1,11 @@
-"""Functions of NumPy, SciPy, torch and JAX that no text has and that no line of one replaces: what to do about each."""
+"""Unavailable functions of NumPy, SciPy, torch and JAX, which no text can replace, with help for each family."""
 
 from __future__ import annotations
 
 import sys
 
-OUTSIDE = "it is not available in fusedsl: compute it outside, and pass the result"
-# (what to do, names)
+UNAVAILABLE = "it is not available in fusedsl: compute it outside, and pass the result"
+# (help, names)
 FAMILIES: tuple[tuple[str, str], ...] = (
     (
         "there are no complex numbers: compute it outside, and pass the result",
@@ -23,7 +23,7 @@ FAMILIES: tuple[tuple[str, str], ...] = (
         "scan associative_scan fori_loop while_loop cond ema ewm ewma lfilter sosfilt filtfilt rnn lstm gru",
     ),
     (
-        OUTSIDE,
+        UNAVAILABLE,
         "beta factorial comb perm binom gamma digamma polygamma psi zeta erfinv erfcinv ndtri gammainc gammaincc "
         "betainc betaln i0 i0e i1 i1e j0 j1 jn jv y0 y1 yn yv iv kv kn k0 k1 bessel_j0 airy ellipk ellipe hyp2f1 expi "
         "exp1 lambertw gcd lcm bitwise_count frexp interp interp1d spline cdist pdist vmap grad jacobian hessian",
@@ -32,20 +32,20 @@ FAMILIES: tuple[tuple[str, str], ...] = (
 HELP = {name: help for help, names in reversed(FAMILIES) for name in names.split()}
 
 
-def outside(name: str) -> str | None:
-    """What to do about a function of another library that fusedsl does not have; None for a name that none has.
+def unavailable_help(name: str) -> str | None:
+    """The help for a function that fusedsl does not have; None for a name that no known library has.
 
-    >>> outside("det")
+    >>> unavailable_help("det")
     'matrices are decomposed outside: pass the result; products, norms and traces are there'
-    >>> outside("percentileofscore") is None
+    >>> unavailable_help("percentileofscore") is None
     True
     """
-    return HELP.get(name) or (OUTSIDE if _is_elsewhere(name) else None)
+    return HELP.get(name) or (UNAVAILABLE if _is_in_a_library(name) else None)
 
 
-def _is_elsewhere(name: str) -> bool:
-    """Whether a library that is there has a function of this name."""
+def _is_in_a_library(name: str) -> bool:
+    """True if an imported library has a function of this name."""
     homes = ("numpy", "numpy.linalg", "numpy.fft", "torch", "torch.nn.functional", "torch.special", "scipy.special",
              "scipy.stats", "scipy.signal", "scipy.ndimage", "jax.numpy", "jax.nn", "jax.lax")  # fmt: skip
-    found = (getattr(sys.modules.get(home), name, None) for home in homes)
-    return any(callable(one) and not isinstance(one, type) for one in found)
+    members = (getattr(sys.modules.get(module), name, None) for module in homes)
+    return any(callable(member) and not isinstance(member, type) for member in members)
