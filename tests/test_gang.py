@@ -34,15 +34,15 @@ def test_shared_rows_compile_without_spills(text, shape, dtype):
 
 def test_the_last_block_finishes_what_is_over_after_the_folds():
     text = source("sum(x)", x=((1 << 26,), "float32"))
-    assert "if not is_last_block(semaphores, gang, parts):" in text
-    assert "meet(" not in text
+    assert "if not is_last_block(semaphores, row_group, blocks_per_row):" in text
+    assert "grid_barrier_wait(" not in text
 
 
 def test_blocks_meet_where_elements_need_the_result():
     text = source("softmax(x)", max_kernels=1, x=((4, 10_000_000), "float32"))
     assert text.count("grid_barrier_wait(semaphores") == 1  # the largest and the sum are one state
     assert "grid_barrier_reset(semaphores" in text
-    assert "meet(" not in source("softmax(x)", x=((4, 10_000_000), "float32"))  # a second kernel reads them again
+    assert "grid_barrier_wait(" not in source("softmax(x)", x=((4, 10_000_000), "float32"))  # a second kernel reads them again
 
 
 def test_a_new_length_compiles_nothing():
@@ -51,8 +51,8 @@ def test_a_new_length_compiles_nothing():
 
 
 def test_rows_that_fill_the_machine_alone_have_a_block_each():
-    assert "meet(" in source("softmax(x)", x=((20, 1_000_000), "float32"))
-    assert "meet(" not in source("softmax(x)", x=((1000, 1_000_000), "float32"))
+    assert "grid_barrier_wait(" in source("softmax(x)", x=((20, 1_000_000), "float32"))
+    assert "grid_barrier_wait(" not in source("softmax(x)", x=((1000, 1_000_000), "float32"))
 
 
 def test_gangs_are_for_few_rows():
@@ -70,7 +70,7 @@ def test_gangs_take_turns_where_single_blocks_come_to_few_waves():
     assert _in_turn(896, row // 1000, 660, 396, 99, H200) == 0  # too short for meetings
     text = ("y = group_norm(x, 8, w, b); y * sigmoid(y)", {"w": ((64,), "float32"), "b": ((64,), "float32")})
     texts = {source(text[0], max_kernels=1, x=((n, 64, 512, 512), "float32"), **text[1]) for n in range(110, 120)}
-    assert len(texts) <= 3 and all("number = int32(number + gangs)" in one for one in texts)
+    assert len(texts) <= 3 and all("number = int32(number + row_groups)" in one for one in texts)
 
 
 # -- results on a card

@@ -404,7 +404,7 @@ def test_each_fold_of_a_row_collects_in_a_state_of_its_own(columns):
     source = fd.kernel("sum(x * y, -1) / sum(y, -1), count_nonzero(x > y, axis=-1)").source(x, x, device="cuda")
     assert source.count('reduction_sum = reduction("float32"') == 1
     assert source.count('reduction_sum_1 = reduction("int64"') == 1
-    names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = empty_sum" in line]
+    names = [line.split(" = ")[0].strip() for line in source.splitlines() if " = initial_sum" in line]
     assert len(set(names)) == (3 if columns > 1000 else 0)
 
 

@@ -61,7 +61,7 @@ class CooperativeEmitter(RowEmitter):
                 "block_in_row = int32(block_idx() - int32(row_group * blocks_per_row))",
             ]
         )
-        self.code.append(f"number = {self.index}(row_group)" if self.fixed_blocks else "number = gang")
+        self.code.append(f"number = {self.index}(row_group)" if self.fixed_blocks else "number = row_group")
         if not self.fixed_blocks:
             self._row()
         else:
@@ -128,7 +128,7 @@ class CooperativeEmitter(RowEmitter):
             rule, state = self.define_reduction(use), use.accumulators[0].name
             taken = f"load_partial_{state}(records + other * {size})"
             self.code.extend(
-                [f"{accumulator_name(use)} = initial_{rule}()", "other = thread_idx()", "while other < parts:"]
+                [f"{accumulator_name(use)} = initial_{rule}()", "other = thread_idx()", "while other < blocks_per_row:"]
             )
             merged = f"{accumulator_name(use)} = merge_{rule}({accumulator_name(use)}, {taken})"
             self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
