@@ -37,9 +37,9 @@ def test_a_body_holds_what_is_still_read():
     wide = Body((a,), (b,), ("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
     assert body_registers_of(chain) == 2
     assert body_registers_of(wide) == 4
-    assert body_registers_of(Body(values("a", FLOAT64), values("b", FLOAT64), chain.instructions)) == 2 * body_registers_of(
-        chain
-    )
+    assert body_registers_of(
+        Body(values("a", FLOAT64), values("b", FLOAT64), chain.instructions)
+    ) == 2 * body_registers_of(chain)
 
 
 def adding(dtype, outputs=1):

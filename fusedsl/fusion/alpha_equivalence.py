@@ -65,7 +65,9 @@ def _nameless(attr: Any, indices: dict[Axis, int]) -> Any:
     return tuple(_nameless(part, indices) for part in attr) if isinstance(attr, tuple) else attr
 
 
-def share_equivalent(program: ScalarProgram, passes: Sequence[AttentionPattern], needed: Iterable[Node]) -> ScalarProgram:
+def share_equivalent(
+    program: ScalarProgram, passes: Sequence[AttentionPattern], needed: Iterable[Node]
+) -> ScalarProgram:
     """Program in which equivalent folds, scans and sorts of `needed` are computed once.
 
     The others are loaded from a temporary of the first one, or of the attention pattern that computes it.

@@ -117,8 +117,31 @@ CLASSES = {
     c.__name__: c
     for c in (
         *(Plan, KernelPlan, ScalarUse, ArrayUse, IterationIndex, Parameter, Type, Check, Site),
-        *(Phase, ColumnEpilogue, Reduction, MatrixProduct, ScanStep, ScanUse, Selection, Body, Value, Load, Position, Store),
-        *(DerivedAccumulators, AttentionBody, Score, WeightedSum, OutputEpilogue, BlockMask, TileBounds, PagedOperands, PagedRow),
+        *(
+            Phase,
+            ColumnEpilogue,
+            Reduction,
+            MatrixProduct,
+            ScanStep,
+            ScanUse,
+            Selection,
+            Body,
+            Value,
+            Load,
+            Position,
+            Store,
+        ),
+        *(
+            DerivedAccumulators,
+            AttentionBody,
+            Score,
+            WeightedSum,
+            OutputEpilogue,
+            BlockMask,
+            TileBounds,
+            PagedOperands,
+            PagedRow,
+        ),
     )
 }
 

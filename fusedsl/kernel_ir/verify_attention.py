@@ -67,7 +67,9 @@ def _update_row_max(stream: AttentionBody, scope: DefinedNames) -> None:
             scope.rows |= {v.name: v.dtype for v in stream.state.inputs[: len(one.results)]}
 
 
-def _verify_block_mask(stream: AttentionBody, sieve: BlockMask, given: BodyInputs, elements: Known, tile: DefinedNames) -> None:
+def _verify_block_mask(
+    stream: AttentionBody, sieve: BlockMask, given: BodyInputs, elements: Known, tile: DefinedNames
+) -> None:
     known = dict(given.elements)
     known |= {v.name: v.dtype for _, *ends in sieve.ranges for v in ends}
     for extreme in sieve.bounds:

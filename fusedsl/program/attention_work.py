@@ -87,7 +87,9 @@ def score_instructions(
     _add_tile_counts(totals, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.mask_inputs:
-        add_counts(totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole))
+        add_counts(
+            totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole)
+        )
     for ending in stream.epilogues:
         add_counts(totals, ending.body, rows * bound.extents[ending.axis])
     return totals[0], totals[1], totals[2]
@@ -96,7 +98,9 @@ def score_instructions(
 def _add_tile_counts(totals: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        add_counts(totals, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times)
+        add_counts(
+            totals, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times
+        )
         for use in phase.folds:
             add_counts(totals, use.combine, times)
 
@@ -126,7 +130,7 @@ def utilization(
 ) -> float:
     """The share of the multiprocessors' time in which they have tiles of rows: all with the same work, or (`uneven`)
     some with less, which come last."""
-    rows, parts = _tile_rows(kernel, schedule, bound), getattr(schedule, "parts", 1)
+    rows, parts = _tile_rows(kernel, schedule, bound), getattr(schedule, "num_splits", 1)
     items = prod(bound.extents[: kernel.row_axes]) // max(1, rows) * -(-rows // schedule.rows) * parts
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     slots = hardware.multiprocessors * max(1, min(fit, SATURATING_WARPS * 32 // launch.threads))

@@ -86,9 +86,7 @@ def specialization_group(name: str, options: Options, plan: Plan) -> Specializat
     if options.dynamic is False or options.tunes or options.steady:
         return None
     kinds = tuple((p.type.dtype.name, len(p.type.shape)) for p in plan.parameters)
-    twice = not plan.together or any(
-        kernel.column_epilogue for kernel in plan.kernels
-    )  # kernels of both formulations
+    twice = not plan.together or any(kernel.column_epilogue for kernel in plan.kernels)  # kernels of both formulations
     return SpecializationGroup(
         name,
         repr(options),

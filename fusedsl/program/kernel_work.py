@@ -85,7 +85,7 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
 
 def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
-    select, ranking = sort_of(kernel), getattr(schedule, "ranking", None)
+    select, ranking = sort_of(kernel), getattr(schedule, "sort_method", None)
     if select is None or ranking is None:
         return 0
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])

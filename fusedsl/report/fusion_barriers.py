@@ -105,7 +105,9 @@ def _stored_scores_limit(case: Case) -> str:
     return ""
 
 
-def _attention_limit(case: Case, plan: KernelPlan, bound: BoundKernel, stream: AttentionBody, hardware: Hardware) -> str:
+def _attention_limit(
+    case: Case, plan: KernelPlan, bound: BoundKernel, stream: AttentionBody, hardware: Hardware
+) -> str:
     """The limit that one attention kernel exceeds."""
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"

@@ -45,7 +45,9 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
             f"{names.fold(f.accumulators[0].name, f.name)}{along} of {formulas.text(f.inputs[0].name)}" for f in folds
         ]
     for use in (use for step in phase.scans for use in step.scans):
-        members.append(f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}")
+        members.append(
+            f"{names.fold(use.accumulators[0].name, f'cum{use.name}')} of {formulas.text(use.inputs[0].name)}"
+        )
     if phase.select:
         members.append(f"order of {formulas.text(phase.select.key.name)}")
     for store in (*phase.stores, *phase.row_stores):

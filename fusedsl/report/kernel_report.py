@@ -127,7 +127,7 @@ def _report_kernel(
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    in_smem = smem_copied_operands(kernel) if getattr(schedule, "shared", False) else []
+    in_smem = smem_copied_operands(kernel) if getattr(schedule, "smem", False) else []
     passes = [1 if kernel.resident or k in in_smem else _passes(kernel, k) for k in range(plan.inputs)]
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))

@@ -100,12 +100,12 @@ ScheduledKernels = Sequence[tuple[KernelIR, Any]]
 """Kernels with their schedules."""
 
 
-def schedule_combo(
+def scheduled_combo(
     members: Sequence[tuple[KernelPlan, BoundKernel]], chosen: ScheduledKernels, hardware: Hardware
 ) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None if the blocks of one of them depend on each other."""
     chosen = [
-        scheduled_cuda(bound, hardware, False) if getattr(schedule, "room", 0) else (kernel, schedule)
+        scheduled_cuda(bound, hardware, False) if getattr(schedule, "max_threads", 0) else (kernel, schedule)
         for (kernel, schedule), (_, bound) in zip(chosen, members)
     ]
     needs = (launch_config(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
@@ -200,7 +200,14 @@ def _kernel_key(kernel: KernelIR | ComboKernel) -> tuple:
     operands = tuple((o.dtype.name, o.strides, o.access, o.rank) for o in kernel.operands)
     positions = tuple(p.axis for p in kernel.positions)
     flags = (kernel.resident, kernel.index64, kernel.row_vector_width, kernel.workspace, kernel.semaphores)
-    shared = (kernel.is_subkernel, kernel.batched, kernel.constant_scalars, kernel.lengths, kernel.tma_boxes, kernel.pdl)
+    shared = (
+        kernel.is_subkernel,
+        kernel.batched,
+        kernel.constant_scalars,
+        kernel.lengths,
+        kernel.tma_boxes,
+        kernel.pdl,
+    )
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
@@ -208,7 +215,7 @@ def _schedule_key(schedule: Any) -> tuple:
     """The fields of a schedule that enter a key: all but its reason and its estimate."""
     if isinstance(schedule, ComboSchedule):
         return ("bundle", schedule.threads, schedule.blocks, *map(_schedule_key, schedule.members))
-    schedule = getattr(schedule, "binary", schedule)
+    schedule = getattr(schedule, "compiled_form", schedule)
     return (type(schedule).__name__,) + tuple(
         getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
     )

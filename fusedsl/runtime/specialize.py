@@ -16,7 +16,7 @@ from .compile import (
     ScheduledKernels,
     cuda_key,
     is_preloaded,
-    schedule_combo,
+    scheduled_combo,
     scheduled_cuda,
     shared_parameters,
     unversioned_key,
@@ -89,7 +89,7 @@ def combo_kernel(
     reserve: bool = True,
 ) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None if they cannot, or if the quota of such launches is used up."""
-    combo, group = schedule_combo(members, chosen, hardware), members[0][1].specialization_group
+    combo, group = scheduled_combo(members, chosen, hardware), members[0][1].specialization_group
     if combo is None or group is None or not any(_is_specialized_kind(*member, combo[1]) for member in members):
         return combo
     return combo if _acquire(_combo_group(group), cuda_key(*combo, digests(members), hardware.cc), reserve) else None

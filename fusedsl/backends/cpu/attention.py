@@ -69,15 +69,11 @@ class AttentionEmitter:
                 ScratchArray(f"left{k}", d, f"{width} * {ATTENTION_ROWS}"),
                 ScratchArray(score.value.name, d, f"{TILE * ATTENTION_ROWS}"),
             ]
-            arrays += (
-                [] if self.contiguous_operand(score.k, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
-            )
+            arrays += [] if self.contiguous_operand(score.k, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
         for k, w in enumerate(self.stream.weighted_sums):
             d, width = w.state.dtype, f"n{w.axis}"
             arrays += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
-            arrays += (
-                [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
-            )
+            arrays += [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
             arrays += [ScratchArray(f"kept{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.is_active else []
         arrays += [
             ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()

@@ -79,7 +79,8 @@ class MatmulEmitter:
                  for k, (kind, body) in enumerate(self.packed_operands)]  # fmt: skip
         for k, use in enumerate(self.folds):
             arrays += [
-                ScratchArray(label, use.accumulators[0].dtype, "row_most * column_most") for label in self.accumulators(k)
+                ScratchArray(label, use.accumulators[0].dtype, "row_most * column_most")
+                for label in self.accumulators(k)
             ]
         for kind in (ROW, COLUMN, STEP):
             arrays += [ScratchArray(label, INT64, f"{kind}_most") for label, _ in self.tables(kind)]

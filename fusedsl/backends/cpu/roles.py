@@ -163,7 +163,7 @@ def reassociable_merge(fold: Reduction) -> str | None:
     return {"+": "accumulate_add", "*": "accumulate_mul"}[match.group(6)]
 
 
-def is_extremum(fold: FoldUse) -> bool:
+def is_extremum(fold: Reduction) -> bool:
     """True for a single maximum or minimum: exact in any order."""
-    match = SIMPLE.match(fold.merge.lines[0]) if is_vectorisable_merge(fold) else None
+    match = SIMPLE.match(fold.combine.instructions[0]) if is_vectorisable_merge(fold) else None
     return match is not None and match.group(8) is not None

@@ -33,16 +33,21 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     phase, last = kernel.phases[0], kernel.axes - 1
     if len(kernel.phases) > 1 or kernel.column_axes != 1 or not kernel.row_axes or kernel.pointers:
         return None
-    if phase.stores or phase.cross or phase.select or phase.scans or len(phase.folds) != 1:
+    if phase.stores or phase.column_reductions or phase.select or phase.scans or len(phase.folds) != 1:
         return None
     roles, (fold,) = ValueRoles(kernel), phase.folds
-    loads, lines = roles.loads_of(0), phase.element.lines
-    if len(loads) != 2 or len(lines) != 1 or len(fold.state) != 1 or reassociable_merge(fold) != "accumulate_add":
+    loads, lines = roles.loads_of(0), phase.element.instructions
+    if (
+        len(loads) != 2
+        or len(lines) != 1
+        or len(fold.accumulators) != 1
+        or reassociable_merge(fold) != "accumulate_add"
+    ):
         return None
     a, b = loads
     code = lines[0].partition("#")[0].strip()
-    products = [f"{fold.lifted[0].name} = {x.value.name} * {y.value.name}" for x, y in ((a, b), (b, a))]
-    types = {kernel.operands[x.operand].dtype for x in loads} | {fold.state[0].dtype}
+    products = [f"{fold.inputs[0].name} = {x.value.name} * {y.value.name}" for x, y in ((a, b), (b, a))]
+    types = {kernel.operands[x.operand].dtype for x in loads} | {fold.accumulators[0].dtype}
     contiguous = all(step(kernel, x.operand, last) == "1" for x in loads)
     if code not in products or not contiguous or len(types) != 1 or types.pop().storage:
         return None

@@ -41,7 +41,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 def row_blocks(roles: ValueRoles, a: Load, b: Load) -> list[str]:
     """Sums of products by the microkernel, for blocks of rows along the last row axis; then the row body of each."""
     kernel, (fold,) = roles.kernel, roles.kernel.phases[0].folds
-    last, (state,) = kernel.row_axes - 1, fold.state
+    last, (state,) = kernel.row_axes - 1, fold.accumulators
     strides = ", ".join(step(kernel, x.operand, last) for x in (a, b))
     call = f"{row_products.PRODUCT}_{state.dtype}({state.name}_rows_at, r{a.operand}, r{b.operand}, rows, columns"
     each = [*row_bases(roles), f"{state.name} = {reduce.get(f'{state.name}_rows', 'number')}"]
@@ -214,7 +214,9 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.store_element(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
-    return lines + [line for f in phase.column_reductions for line in reduce.accumulate_column(f, f"base + flat + {index}")]
+    return lines + [
+        line for f in phase.column_reductions for line in reduce.accumulate_column(f, f"base + flat + {index}")
+    ]
 
 
 def row_epilogue(roles: ValueRoles, p: int) -> list[str]:

@@ -31,7 +31,9 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
 def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
     nothing = [
-        line for f in kernel.column_reductions for line in reduce.put_state(f, "line", "base + column", list(f.identity))
+        line
+        for f in kernel.column_reductions
+        for line in reduce.put_state(f, "line", "base + column", list(f.identity))
     ]
     roles, body = ValueRoles(kernel), []
     for p in range(len(kernel.phases)):

@@ -70,7 +70,7 @@ def in_log_steps(phase: Phase) -> bool:
     These merges are exact, so that the order does not matter.
     measured: float64 rows of 1000, with a division and a maximum: 0.3 of the time of a serial scan (Zen 5, 2026-11).
     """
-    return len(phase.scans) == 1 and not phase.element.lines and all(map(is_extremum, uses(phase)))
+    return len(phase.scans) == 1 and not phase.element.instructions and all(map(is_extremum, uses(phase)))
 
 
 def log_steps(phase: Phase) -> list[str]:
@@ -109,7 +109,7 @@ def reset_log_steps(phase: Phase) -> list[str]:
 
 def to_log_steps(use: ScanUse) -> list[str]:
     """Store the lifted element of a lane to the buffer."""
-    return reduce.put_state(use, "scan", f"lane + {reduce.LANES}", [value.name for value in use.lifted])
+    return reduce.put_state(use, "scan", f"lane + {reduce.LANES}", [value.name for value in use.inputs])
 
 
 def from_log_steps(use: ScanUse) -> list[str]:

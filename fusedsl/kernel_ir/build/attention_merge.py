@@ -23,7 +23,7 @@ class StateCombiner:
     """Builds combine bodies with the names of an AttentionBuilder."""
 
     def __init__(self, emitter: AttentionBuilder):
-        self.builder = emitter
+        self.attention = emitter
         self.builder = emitter.builder
         self.stream = emitter.pattern.reduction
         places = {w: self._state_index(w) for w in emitter.pattern.value_products}
@@ -39,7 +39,7 @@ class StateCombiner:
             if k in own:
                 self.builder.name(tile, "tile_weighed", f"state {k} of the tile")
             else:
-                self.builder.rename(tile, self.builder.tile_state[k])
+                self.builder.rename(tile, self.attention.tile_state[k])
             self.builder.rename(after, before)
         merged = list(stream.combine())
         if stream.running_reference:
@@ -66,7 +66,7 @@ class StateCombiner:
         moving = live_ins([merged[k] for k in own], lambda n: n in sides, [*a, *b])
         rows = [a[k] for k in plain] + [b[k] for k in plain]
         results = list(dict.fromkeys([merged[k] for k in plain] + moving))
-        body = self.builder.body([x for x in rows if x.op == "state"], results, [*self.builder.known(), *rows])
+        body = self.builder.body([x for x in rows if x.op == "state"], results, [*self.attention.known(), *rows])
         use = Reduction(
             name,
             tuple(self.builder.value(b[k]) for k in plain),
@@ -74,7 +74,7 @@ class StateCombiner:
             tuple(literal(stream.identity[k]) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
-        known = [*self.builder.known(), *rows, *moving, *a, *b]
+        known = [*self.attention.known(), *rows, *moving, *a, *b]
         return use, {k: self.builder.body((), [merged[k]], known) for k in own}
 
     def update_row_max(self) -> Body:
@@ -82,21 +82,21 @@ class StateCombiner:
         stream = self.stream
         joined = stream.combine_folds()
         before, tile = stream.state("a")[: len(joined)], stream.state("b")[: len(joined)]
-        own = dict(zip(tile, self.builder.tile_state))
+        own = dict(zip(tile, self.attention.tile_state))
         new = replace_nodes(joined, own)
-        folded = replace_nodes([new[n] for n in joined], self.builder.scaled_extrema)
+        folded = replace_nodes([new[n] for n in joined], self.attention.scaled_extrema)
         results = [folded[new[n]] for n in joined]
-        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.builder.lifts[0]]
-        known = [*self.builder.known(), *before, *own.values(), *(n for n in given if n is not None)]
+        given = [lift.slots[0] if len(lift.slots) == 1 else None for lift in self.attention.lifts[0]]
+        known = [*self.attention.known(), *before, *own.values(), *(n for n in given if n is not None)]
         return self.builder.body([], results, known)
 
     def choose_reference(self) -> Body:
         """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by the threshold."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
-        own = dict(zip(tile, self.builder.tile_state))
+        own = dict(zip(tile, self.attention.tile_state))
         results = [replace_nodes([n], own)[n] for n in stream.update_references()]
-        return self.builder.body([], results, [*self.builder.known(), *before, *own.values()])
+        return self.builder.body([], results, [*self.attention.known(), *before, *own.values()])
 
     def _in_order(self, body: Body, results: list[Node], states: list[Node], moving: list[Node]) -> tuple[Value, ...]:
         """The combined state in its order, then the row values that weighted sums are rescaled by."""
@@ -109,7 +109,7 @@ class StateCombiner:
         return len(stream.identity) - len(stream.components) + stream.components.index(w.component)
 
     def _weighted_sum(self, k: int, merge: Body, parts: Body | None) -> WeightedSum:
-        w, stream, emitter = self.outputs[k], self.stream, self.builder
+        w, stream, emitter = self.outputs[k], self.stream, self.attention
         before, tile = stream.state("a")[k], stream.state("b")[k]
         return WeightedSum(
             emitter.axes.index(w.axis),
@@ -127,13 +127,13 @@ class StateCombiner:
         kept = w.p.kept()
         if kept is None or self._is_infinite_alone(kept):
             return None
-        return self.builder.body((), [kept], self.builder.leaves)
+        return self.builder.body((), [kept], self.attention.leaves)
 
     def _is_infinite_alone(self, kept: Node) -> bool:
         """True if the mask is `score != -inf` and no select makes the score -inf."""
         if kept.op != "not_equal" or kept.args[1].op != "const" or value_of(kept.args[1]) != float("-inf"):
             return False
-        below = computed_nodes([kept], frozenset(self.builder.leaves))
+        below = computed_nodes([kept], frozenset(self.attention.leaves))
         return not any(n.op == "where" and not is_nan_if_invalid(n) for n in below)
 
 

@@ -186,8 +186,13 @@ class MmaEmitter(AttentionEmitter):
         assert use is not None
         rows = ", ".join(v.dtype.name for v in use.accumulators)
         shape = f'"{rows}", "{own.dtype.name}", {self.out_columns}, {self.schedule.block_threads}'
-        self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + ["comes_last = is_last_block"]
-        size, held = partial_state_bytes(self.schedule, self.kernel), ", ".join(v.name for v in (*use.accumulators, own))
+        self.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")] + [
+            "comes_last = is_last_block"
+        ]
+        size, held = (
+            partial_state_bytes(self.schedule, self.kernel),
+            ", ".join(v.name for v in (*use.accumulators, own)),
+        )
         begin = [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
         theirs = ", ".join(v.name for v in (*use.inputs, self._split_output()))
         take = [

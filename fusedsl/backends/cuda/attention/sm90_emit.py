@@ -140,7 +140,12 @@ class Sm90Emitter(Sm90Mainloop):
             "barrier()",
         ]
         if self.has_block_mask and not s.persistent_blocks:
-            self.code += ["work_tile = block_idx()", *decode_work_tile(self), *emit_smem_block_mask(self, s), "barrier()"]
+            self.code += [
+                "work_tile = block_idx()",
+                *decode_work_tile(self),
+                *emit_smem_block_mask(self, s),
+                "barrier()",
+            ]
 
     def _init_bias_barriers(self) -> list[str]:
         """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
