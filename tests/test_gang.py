@@ -44,7 +44,7 @@ def test_blocks_meet_where_elements_need_the_result():
     assert "grid_barrier_reset(semaphores" in text
     assert "grid_barrier_wait(" not in source(
         "softmax(x)", x=((4, 10_000_000), "float32")
-    )  # a second kernel reads them again
+    )  # read again by another
 
 
 def test_a_new_length_compiles_nothing():
