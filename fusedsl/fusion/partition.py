@@ -339,16 +339,16 @@ class _Partitioner(ProducerMap):
 
     def _temporary(self, f: Node) -> Node:
         """The load of a fold (or scan) from the temporary that its group stores it to."""
-        home = self.groups[self.kernel_of[f]]
-        axes, stores = home.rows, home.row_stores
-        if home.attention and (own := [a for a in home.attention.value_axes if a in self.free[f]]):
-            axes, stores = (*home.rows, *own), home.value_axis_stores
-        elif f in home.column_folds:
-            axes, stores = home.columns, home.column_stores
+        producer = self.groups[self.kernel_of[f]]
+        axes, stores = producer.rows, producer.row_stores
+        if producer.attention and (own := [a for a in producer.attention.value_axes if a in self.free[f]]):
+            axes, stores = (*producer.rows, *own), producer.value_axis_stores
+        elif f in producer.column_folds:
+            axes, stores = producer.columns, producer.column_stores
         elif f.op == "scan":
-            axes, stores = home.rows + home.columns, home.stores
+            axes, stores = producer.rows + producer.columns, producer.stores
         elif f.op == "ranked" and isinstance(f.attr[1], Axis):
-            axes, stores = (*home.rows, f.attr[1]), home.rank_stores
+            axes, stores = (*producer.rows, f.attr[1]), producer.rank_stores
         stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)

@@ -20,17 +20,23 @@ def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
     """
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
-        for home in groups if user.is_elementwise else ():
-            folds = [f for f in user.imports if f in home.folds]
+        for producer in groups if user.is_elementwise else ():
+            folds = [f for f in user.imports if f in producer.folds]
             shared = any(f in g.imports for g in groups if g is not user for f in folds)
-            if folds and home.rows and home.is_plain and not shared and not frozenset(user.columns) <= set(home.rows):
-                _move_row_values(home, user, folds, temporaries, kept)
+            if (
+                folds
+                and producer.rows
+                and producer.is_plain
+                and not shared
+                and not frozenset(user.columns) <= set(producer.rows)
+            ):
+                _move_row_values(producer, user, folds, temporaries, kept)
     return in_launch_order(groups, temporaries, cut.decisions)
 
 
-def _move_row_values(home: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
-    """Let kernel `home` store the row values that `user` reads, and only those folds that `user` reads directly."""
-    work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(home.rows)
+def _move_row_values(producer: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
+    """Let kernel `producer` store the row values that `user` reads, and only those folds that `user` reads directly."""
+    work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(producer.rows)
     free = free_axes(user.values)
     of_rows = {
         n
@@ -39,18 +45,18 @@ def _move_row_values(home: FusionGroup, user: FusionGroup, folds: list[Node], te
     }
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
     values = [n for n in dict.fromkeys(read) if n in of_rows]
-    old = [r for r in home.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
+    old = [r for r in producer.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
     old = [r for r in old if r.index >= kept]
     places = [r.index for r in old] + list(range(len(temporaries), len(temporaries) + len(values)))
     if not values:
         return
-    home.row_stores = [r for r in home.row_stores if r not in old]
+    producer.row_stores = [r for r in producer.row_stores if r not in old]
     for r in old:
         del user.imports[r.value]
     for value, place in zip(values, places):
-        root = temporary(value, home.rows, place)
+        root = temporary(value, producer.rows, place)
         temporaries[place : place + 1] = [(root.type, root.shape)]
-        home.row_stores.append(root)
+        producer.row_stores.append(root)
         user.imports[value] = load_of(root)
 
 

@@ -209,12 +209,12 @@ def substitute(dim: Dim | None, table: Mapping[Dim, Dim], found: dict[Dim | None
 def to_json(dim: Dim | None) -> list:
     """JSON form: its parts in order, each null, a number, ["n", argument, axis], or [op, places of its arguments]."""
     places: dict[Dim | None, int] = {}
-    told: list = []
+    data: list = []
 
     def tell(part: Dim | None, form: Any) -> None:
         if part not in places:
-            places[part] = len(told)
-            told.append(form)
+            places[part] = len(data)
+            data.append(form)
 
     def leaf(part: Dim | None) -> None:
         if not isinstance(part, Expression):
@@ -225,13 +225,13 @@ def to_json(dim: Dim | None) -> list:
         for a in e.args:
             leaf(a)
         tell(e, [e.op, *(places[a] for a in e.args)])
-    return told
+    return data
 
 
-def from_json(told: list) -> Dim | None:
+def from_json(data: list) -> Dim | None:
     """The inverse of `to_json`."""
     dims: list[Dim | None] = []
-    for part in told:
+    for part in data:
         if part is None or isinstance(part, int):
             dims.append(part)
         elif part[0] == "n":
