@@ -11,7 +11,7 @@ from ..phase import Body
 from ..plan import KernelPlan
 
 _OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal; integer products are inside a call of their dtype
-COMBINERS = ("combine", "merge")  # fields of Reduction and of Weighing: their bodies combine two states
+COMBINERS = ("combine", "combine_tile")  # of Reduction and of WeightedSum: their bodies combine two states
 PRODUCT = re.compile(rf"(\w+) = ({_OPERAND}) \* ({_OPERAND})(?=$|  #)")
 
 

@@ -43,7 +43,8 @@ def store_output_tma(w: Sm90Emitter, values: str) -> None:
         "tma_store_wait()",
         f"put_results(results_at + warpgroup * {ROWS * SWIZZLE_ROW_BYTES}, {values})",
         "fence_proxy_async()",
-        f"strip = warp_uniform(warpgroup * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS})",
+        f"strip = warp_uniform(warpgroup * {ROWS} "
+        f"+ (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS})",
         f"if row_from + strip + {WARP_ROWS} <= row_end:",
         "    if (reread_thread_idx() & 31) == 0:",
         *indented(send, 2),
