@@ -102,7 +102,7 @@ def _outer(steps: Sequence[int], a: int, b: int) -> int:
 def packed_strides(shape: Sequence[int], order: Sequence[int] | None = None) -> tuple[int, ...]:
     """Strides, in elements, of a packed array laid out in `order`.
 
-    >>> strides_in((2, 3), (1, 0))
+    >>> packed_strides((2, 3), (1, 0))
     (1, 2)
     """
     strides, step = [0] * len(shape), 1

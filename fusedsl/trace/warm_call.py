@@ -41,7 +41,7 @@ def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, An
         return missed
     try:
         return _ReplayBuilder(traced, again).write(args, keywords, results)
-    except _NotReplayable:
+    except _NoWarmCall:
         return missed
 
 
@@ -50,7 +50,7 @@ def missed(args: tuple, keywords: dict[str, Any]) -> Any:
     return MISSED
 
 
-class _NotReplayable(Exception):
+class _NoWarmCall(Exception):
     """Raised for an argument or result that generated code does not support."""
 
 
@@ -105,7 +105,7 @@ class _ReplayBuilder(FunctionWriter):
         attributes = attributes_of(x) or {}
         self._miss_if(f"type({name}) is not {self.name(type(x))}")
         if type(getattr(x, "__dict__", None)) is not dict or len(attributes) != len(vars(x)):
-            raise _NotReplayable  # slots
+            raise _NoWarmCall  # slots
         self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(attributes))}")
         inputs = []
         for key, part in attributes.items():
@@ -176,4 +176,4 @@ class _ReplayBuilder(FunctionWriter):
             return f"{self.name(type(template))}(({parts}))"
         if isinstance(template, COMPARED_BY_IDENTITY):
             return self.name(template)
-        raise _NotReplayable
+        raise _NoWarmCall

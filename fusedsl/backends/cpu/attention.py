@@ -26,7 +26,7 @@ TILE = 128  # keys of a tile
 
 def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
     """The source of an attention kernel whose query rows are along axis `lane`, and its scratch arrays."""
-    emitter = AttentionEmitter(kernel, lane)
+    emitter = CpuAttentionEmitter(kernel, lane)
     lines = [
         *parameters(kernel),
         *allocate(emitter.arrays),
@@ -41,7 +41,7 @@ def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
 
 
 @dataclass(frozen=True)
-class AttentionEmitter:
+class CpuAttentionEmitter:
     """Emits one unit of work."""
 
     kernel: KernelIR

@@ -29,10 +29,10 @@ def emit(kernel: KernelIR, letters: str, vectors: VectorRegisters) -> tuple[str,
 
     `letters` are the strides of each operand along the last row axis, then along the last column axis.
     """
-    return MatmulEmitter(kernel, letters, vectors).emit()
+    return CpuMatmulEmitter(kernel, letters, vectors).emit()
 
 
-class MatmulEmitter:
+class CpuMatmulEmitter:
     """Emits one matmul."""
 
     def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):

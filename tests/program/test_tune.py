@@ -16,7 +16,7 @@ from fusedsl.program import autotune
 from fusedsl.report.explain import case_of
 from fusedsl.runtime.compile import disk, scheduled_cuda
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from random_graphs import draw
 
 H200 = hardware_facts((9, 0))

@@ -7,6 +7,7 @@ import struct
 import ml_dtypes
 import numpy as np
 import pytest
+
 from ptx import Fault
 from ptx.bulk import TensorMap
 from ptx.machine import Grid, run

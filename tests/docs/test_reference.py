@@ -13,7 +13,7 @@ from fusedsl.lang import functions, prelude
 from fusedsl.report.catalogue import EXAMPLES, FAMILIES, PLAIN
 from fusedsl.report.reference import COMMAND, entry, page
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_reference_is_up_to_date():

@@ -42,9 +42,7 @@ def test_blocks_meet_where_elements_need_the_result():
     text = source("softmax(x)", max_kernels=1, x=((4, 10_000_000), "float32"))
     assert text.count("grid_barrier_wait(semaphores") == 1  # the largest and the sum are one state
     assert "grid_barrier_reset(semaphores" in text
-    assert "grid_barrier_wait(" not in source(
-        "softmax(x)", x=((4, 10_000_000), "float32")
-    )  # read again by another
+    assert "grid_barrier_wait(" not in source("softmax(x)", x=((4, 10_000_000), "float32"))  # read again by another
 
 
 def test_a_new_length_compiles_nothing():

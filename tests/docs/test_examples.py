@@ -11,7 +11,7 @@ import pytest
 
 import fusedsl as fd
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 COMPARED = ("softmax", "gelu_swiglu", "layer_norm_residual", "black_scholes")
 
 

@@ -19,7 +19,7 @@ from fusedsl.program import make_plan
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.cache import Cache
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[3]
 MADE_BY = "python -m venv .venv-cu12 && .venv-cu12/bin/pip install '.[cu12]'"
 COMPILE = """
 import json

@@ -13,7 +13,7 @@ from laws import Case, cpu
 
 import fusedsl as fd
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
 from expressions import EXPRESSIONS, PRODUCTS, array
 
 SEEDS = range(12)

@@ -11,7 +11,7 @@ import pytest
 
 import fusedsl
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "contributing.md").read_text()
 CHANGE = re.compile(
     r"### (?P<title>[^\n]+)\n(?:(?!###).)*?```diff\n(?P<diff>.*?)```\n+```python\n(?P<check>.*?)```", re.S

@@ -14,7 +14,7 @@ from oracle import call, evaluate, graph_of
 import fusedsl as fd
 from fusedsl.config import DEFAULT
 
-sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 from growth import exponent, family
 
 ALL = {f.name: f for f in (*FAMILIES, *FUNCTIONS)}

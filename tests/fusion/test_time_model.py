@@ -16,7 +16,7 @@ from fusedsl.hardware import hardware_facts
 from fusedsl.ir.op_cost import instructions, special_functions, varying
 from fusedsl.program import call_steps
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 import suite_time  # noqa: E402
 

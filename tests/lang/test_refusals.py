@@ -16,7 +16,7 @@ from fusedsl.ir.dims import Extents, Symbol, evaluate, expression, from_json, su
 from fusedsl.lang.parse import parse
 from fusedsl.specs import spec
 
-CASES = json.loads((Path(__file__).parent / "data" / "refusals.json").read_text())
+CASES = json.loads((Path(__file__).parents[1] / "data" / "refusals.json").read_text())
 ARRAYS = {name: np.ones(shape, dtype) for name, (dtype, shape) in CASES["arrays"].items()}
 SPECS = {name: spec(tuple(shape), dtype) for name, (dtype, shape) in CASES["arrays"].items()}
 
@@ -101,7 +101,7 @@ DEVIATIONS = {
     "b204": ("UnknownNameError", 23),  # an unknown keyword is an UnknownNameError; columns count from 1
     "b258": ("ShapeError", 3),  # (3, 4) and (3, 1, 4, 1) do not broadcast
 }
-with lzma.open(Path(__file__).parent / "data" / "bad_inputs.json.xz", "rt") as file:
+with lzma.open(Path(__file__).parents[1] / "data" / "bad_inputs.json.xz", "rt") as file:
     BAD = [case for case in json.load(file)["cases"] if case["category"] != "call"]
 
 
@@ -205,7 +205,7 @@ def test_keys_of_a_mapping_that_are_no_names_are_not_read(name):
 
 # ---- fuzz: pieces of programs, mutated
 
-PIECES = (Path(__file__).parent / "data" / "pieces.txt").read_text().split()
+PIECES = (Path(__file__).parents[1] / "data" / "pieces.txt").read_text().split()
 PROGRAMS = [case["text"] for case in CASES["texts"]] + [
     "mu = mean(x, axis=-1, keepdims=True); return (x - mu) * rsqrt(var(x, axis=-1, keepdims=True) + 1e-5)",
     "f(t, b=1) = t * sigmoid(b * t); f(x, b=2) + f(y)",

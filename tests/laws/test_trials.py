@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from oracle import call, evaluate
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 
 from suite_trials import SMALL, check, prepared  # noqa: E402

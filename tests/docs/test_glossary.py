@@ -8,7 +8,7 @@ import pytest
 
 import fusedsl
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGE = Path(fusedsl.__file__).parent
 ROWS = [line for line in (ROOT / "docs" / "glossary.md").read_text().splitlines() if line.startswith("| ")]
 NAMES = [name for row in ROWS for name in re.findall(r"`([^`]+)`", row.rstrip("| ").rpartition(" | ")[2])]

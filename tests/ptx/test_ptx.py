@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from ptx import Fault, Unsupported
 from ptx import numbers as n
 from ptx.machine import Grid, run

@@ -16,7 +16,7 @@ from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.kernel_ir.register_pressure import BASE, Tiling, body_registers_of, predicted_registers, required_registers
 from fusedsl.report.explain import case_of
 
-BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
 from random_graphs import draw  # noqa: E402
 from registers import quantile, study  # noqa: E402

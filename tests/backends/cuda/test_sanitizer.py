@@ -1,6 +1,7 @@
 """NVIDIA's compute-sanitizer on passes over scores: nothing out of bounds, no race in shared memory, and right values.
 
-`python tests/test_sanitizer.py` runs what is watched: small shapes of every variant, in each kernel that there is.
+`python tests/backends/cuda/test_sanitizer.py` runs what is watched: small shapes of every variant, in each kernel
+that there is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
+FOLDERS = (ROOT, ROOT / "tests", ROOT / "tests" / "attention")
 TOOLS = {"memcheck": ("--leak-check", "no"), "racecheck": ("--racecheck-report", "all"), "synccheck": ()}
 # (the kernel's file, dtype, (rows, keys), (width, width of values))
 WAYS = [
@@ -34,7 +36,7 @@ def test_variants_of_attention_are_clean(tool):
     if found is None:
         pytest.skip("compute-sanitizer is not installed")
     command = [found, "--tool", tool, *TOOLS[tool], "--error-exitcode", "9", sys.executable, __file__]
-    paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    paths = os.pathsep.join(filter(None, [*map(str, FOLDERS), os.environ.get("PYTHONPATH")]))
     told = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": paths})
     assert told.returncode == 0, (told.stdout + told.stderr)[-6000:]
     assert "launched" in told.stdout

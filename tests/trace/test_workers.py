@@ -14,7 +14,7 @@ import pytest
 
 import fusedsl as fd
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 @fd.fuse(max_kernels=3)

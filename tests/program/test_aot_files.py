@@ -19,7 +19,7 @@ from lean import saved
 import fusedsl as fd
 from fusedsl.aot import container
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 def changed(path, to, change) -> None:
