@@ -214,7 +214,7 @@ def combo_launch(
         words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
         pointers += pointer_slots(plan, bound, kernel, payload_layout, temporaries)
         scalars += scalar_slots(plan, kernel, bound, payload_layout, numbers, extents)
-    filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.slots]
+    filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.params]
     begin = len(filled) - len(scalars)
     return LaunchRecord(
         driver(),

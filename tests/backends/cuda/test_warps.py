@@ -23,7 +23,7 @@ MASKED = SCORES + f"softmax(where({CAUSAL}, s, -inf)) @ v"
 @pytest.fixture
 def warps_alone(monkeypatch):
     """Hopper's own kernel is not there: warps work on sm_90 as well."""
-    monkeypatch.setattr(schedule, "WAYS", (schedule_mma,))
+    monkeypatch.setattr(schedule, "SCHEDULERS", (schedule_mma,))
 
 
 def check(kernel, arrays, found):

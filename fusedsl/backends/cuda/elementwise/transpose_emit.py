@@ -119,10 +119,11 @@ class TransposeEmitter:
     def _define_across(self, name: str, k: int) -> None:
         """The accesses of an array that lies across the patch, and its shared memory."""
         operand, schedule = self.kernel.operands[k], self.schedule
-        whole = schedule.vectorized[schedule.transposed.index(k)]
+        vectorized = schedule.vectorized[schedule.transposed.index(k)]
         size = schedule.edge**2 * operand.dtype.itemsize
         parts = ("load", "store_smem", "load_smem") if k < self.kernel.inputs else ("store_results", "store")
-        self.scope.top.append(f'{name}_transpose = transpose_tile.via_smem("{operand.dtype.name}", vectorized={whole})')
+        access = f'"{operand.dtype.name}", vectorized={vectorized}'
+        self.scope.top.append(f"{name}_transpose = transpose_tile.via_smem({access})")
         self.scope.top += [f"{name}_{part} = {name}_transpose.{part}()" for part in parts]
         self.scope.top.append(f"{name}_allocate = shared_bytes({size})")
         self.scope.code.append(f"{name}_smem = {name}_allocate()")

@@ -129,9 +129,9 @@ class TransposeTile:
 
     # -- across them
 
-    def via_smem(self, name: str, whole: bool) -> SmemTranspose:
-        """The accesses of an array that is contiguous along the rows' axis, `whole` in vectors of 16 bytes."""
-        return SmemTranspose(self, dtype(name), whole)
+    def via_smem(self, name: str, vectorized: bool) -> SmemTranspose:
+        """Accesses of an array that is contiguous along the rows' axis, if `vectorized` in vectors of 16 bytes."""
+        return SmemTranspose(self, dtype(name), vectorized)
 
 
 @dataclass(frozen=True)
