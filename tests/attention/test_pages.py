@@ -68,7 +68,7 @@ def computed(kernel, given, cc):
     ],
 )
 def test_pages_are_read_where_they_are(dtype, cc, n, launches, monkeypatch):
-    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 2)
+    monkeypatch.setattr(split_kv_schedule, "num_splits", lambda items, tiles, slots: 2)
     given, kernel = arrays(n, dtype), fd.kernel(PAGED, fallback=False)
     (found, sums), count = computed(kernel, poisoned(given), cc)
     assert count == launches

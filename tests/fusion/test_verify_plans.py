@@ -53,7 +53,7 @@ def faulty(monkeypatch):
     """Planning forgets to store a result."""
     (fault,) = [m for m in PARTITIONS if m.name == "a result that is not stored"]
     monkeypatch.setattr(
-        partition_graph, "chained", lambda parts, chained=partition_graph.chained: fault.change(chained(parts))
+        partition_graph, "concatenate", lambda parts, real=partition_graph.concatenate: fault.change(real(parts))
     )
 
 

@@ -221,7 +221,7 @@ def test_nothing_spills_no_product_waits_and_numba_is_not_asked(name, alone):
     scheduled, schedule = case.scheduled(*members[0])
     from fusedsl.backends.cuda import compile as generate
 
-    assert type(schedule).__name__ == "AttendSchedule"
+    assert type(schedule).__name__ == "Sm90AttentionSchedule"
     found = generate.compile_source(generate.generate(scheduled, schedule), "attend.py", scheduled, schedule, (9, 0))
     assert found.spill_bytes == 0
     assert "C75" not in found.log  # ptxas on products that it serialises

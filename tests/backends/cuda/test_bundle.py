@@ -115,7 +115,7 @@ def test_rows_beside_other_kernels_are_those_of_whole_warps(threads, rows, kept)
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
     row = RowSchedule(True, 1, 4, 0, threads, rows, 1, registers=20)
     found = schedule_combo([kernel, kernel], [row, ElementwiseSchedule(4, 1, 256, 8, "a", 20)], H200)
-    assert found.members[0].rows == kept and found.members[0].block % 32 == 0
+    assert found.members[0].rows == kept and found.members[0].block_threads % 32 == 0
 
 
 def test_maps_keep_their_loads_under_way_beside_larger_kernels():

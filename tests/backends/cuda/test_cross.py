@@ -240,7 +240,7 @@ def test_what_spills_keeps_no_row_of_weights(monkeypatch, tmp_path):
 def test_a_block_on_each_multiprocessor_and_rows_ahead_of_their_use():
     text = LAYER_NORM.format(dtype="bfloat16")
     source = fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=90)
-    assert len(re.findall(r"= Ring\(tile", source)) == 2
+    assert len(re.findall(r"= CpAsyncRing\(tile", source)) == 2
     assert "grid_barrier(semaphores, grid_dim())" in source
     assert "Ring" not in fd.kernel(text).source(**specs(text, 8192, 4096, "bfloat16"), cc=75)
     (kernel,) = explained(text, 8192, 4096, "bfloat16", cc=90).kernels

@@ -272,9 +272,9 @@ def test_long_and_scattered_rows_loop(tmp_path, strides, rows, columns, extents,
 def test_wide_indices_compile(tmp_path):
     lines = ["z_9 = x_0 + y_0"]
     for strides, extents in ((["1"] * 3, (1 << 33,)), (["s1", "01", "s1"], (1 << 22, 1 << 12))):
-        *_, code = built(tmp_path, map_kernel(FLOAT32, lines, strides=strides, wide=True), extents)
+        *_, code = built(tmp_path, map_kernel(FLOAT32, lines, strides=strides, index64=True), extents)
         assert code.spill_bytes == 0
-    *_, code = built(tmp_path, softmax(wide=True), (1 << 22, 1 << 12))
+    *_, code = built(tmp_path, softmax(index64=True), (1 << 22, 1 << 12))
     assert code.spill_bytes == 0
 
 

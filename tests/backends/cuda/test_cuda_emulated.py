@@ -190,7 +190,7 @@ LINES = (
 @pytest.mark.parametrize(("text", "shape", "dtype"), LINES)
 def test_rows_on_lines_of_as_many_threads_as_they_take(text, shape, dtype):
     """Of rows that are not aligned no byte before or after them is read."""
-    assert "line=True" in fd.kernel(text).source(fd.spec(shape, np.dtype(dtype).name), device="cuda")
+    assert "dynamic=True" in fd.kernel(text).source(fd.spec(shape, np.dtype(dtype).name), device="cuda")
     with exact_gpu() as gpu:
         grid = check_twice(gpu, text, {"x": normal(*shape, dtype=dtype)})[0]
     assert grid.blocks * grid.lines >= shape[0]

@@ -54,7 +54,7 @@ def arrays(rows, heads, shared, dtype, length=333, batch=2):
 
 @pytest.mark.parametrize("case", CASES)
 def test_parts_of_a_stream_merge_to_the_whole(case, monkeypatch):
-    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 5)
+    monkeypatch.setattr(split_kv_schedule, "num_splits", lambda items, tiles, slots: 5)
     text, sizes, dtype = CASES[case]
     given, kernel = arrays(*sizes, dtype), fd.kernel(text, fallback=False)
     with emulated_gpu() as gpu:
@@ -65,7 +65,7 @@ def test_parts_of_a_stream_merge_to_the_whole(case, monkeypatch):
 
 
 def test_more_parts_than_one_block_merges(monkeypatch):
-    monkeypatch.setattr(split_kv_schedule, "parts_of", lambda items, tiles, slots: 11)
+    monkeypatch.setattr(split_kv_schedule, "num_splits", lambda items, tiles, slots: 11)
     given, kernel = arrays(1, 2, 1, BRAIN, 64 * 10 + 3, batch=1), fd.kernel("attention(q, k, v)")
     with emulated_gpu() as gpu:
         found = to_host(kernel(*(gpu.asarray(given[name]) for name in kernel.params)))
