@@ -98,7 +98,7 @@ def run(text, given):
 def test_a_formula_streams(name):
     text, kernels, streams = FORMULAS[name]
     plans = plan_of(SCORES + text, arrays(70, 70 if "doc" in text else 150))
-    assert (len(plans), sum(p.stream is not None for p in plans)) == (kernels, streams)
+    assert (len(plans), sum(p.attention is not None for p in plans)) == (kernels, streams)
 
 
 @pytest.mark.parametrize("name", RUN)
@@ -112,9 +112,9 @@ def test_what_streams_is_right(name):
 def test_a_stream_prints_and_keeps_its_rules(name):
     graph, _ = graph_of(SCORES + FORMULAS[name][0], arrays(6, 9))
     found = match_attention(lower(rewrite(graph)), lambda d, n: n > 0)
-    for one in found.passes:
-        check(one.fold)
-        assert "for each" in show(one.fold)
+    for one in found.patterns:
+        check(one.reduction)
+        assert "for each" in show(one.reduction)
     if name == "entropy of more than 0":
         assert [reason for _, reason in found.refused] == [
             "sum does not share a pass with the sum that it depends on, because of log between them"

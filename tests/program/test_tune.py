@@ -51,7 +51,7 @@ def test_neighbours_are_few_different_and_run_the_same_lengths(case):
         for other in found:
             assert type(other) is type(schedule)
             assert difference(schedule, other)
-            threads = other.block if hasattr(other, "block") else other.threads
+            threads = other.block_threads if hasattr(other, "block_threads") else other.threads
             assert 1 <= threads <= H200.block_threads
             assert 1 <= other.registers <= registers_for(H200, other.blocks, threads)
             if isinstance(other, RowSchedule) and schedule.resident:
@@ -117,18 +117,18 @@ def test_explain_tells_what_was_tried_and_uses_what_won(record):
     made, _, winner, _ = record
     told = made.explain(fd.spec((4096, 4096)), compile=False)
     (kernel,) = told.kernels
-    assert kernel.threads == winner.block
+    assert kernel.threads == winner.block_threads
     assert kernel.untuned_seconds == 3e-5
     for part in ("the first choice  30 µs", "25 µs", "threads 1 → 2  values would spill"):
         assert part in str(told)
     plain = fd.kernel("softmax(x) * 3").explain(fd.spec((4096, 4096)), compile=False)
-    assert plain.kernels[0].threads != winner.block
+    assert plain.kernels[0].threads != winner.block_threads
     assert plain.kernels[0].tried == ()
 
 
 def test_other_shapes_of_the_class_use_what_won(record):
     made, _, winner, _ = record
-    assert made.explain(fd.spec((100, 3500)), compile=False).kernels[0].threads == winner.block
+    assert made.explain(fd.spec((100, 3500)), compile=False).kernels[0].threads == winner.block_threads
 
 
 def test_on_the_cpu_nothing_is_tried():

@@ -26,7 +26,7 @@ def binaries(text, dtypes, shapes):
     made, found = fd.kernel(text), set()
     for given in shapes:
         specs = [fd.spec(shape, dtype) for shape, dtype in zip(given, dtypes)]
-        case = case_of(made._program, specs, "cuda", 90, claims=True)
+        case = case_of(made._program, specs, "cuda", 90, reserve=True)
         for plan, bound in case.kernels:
             kernel, schedule = case.scheduled(plan, bound)
             found.add(cuda_key(kernel, schedule, plan.digest, (9, 0)))
@@ -39,10 +39,10 @@ def shapes(rows, columns, count=1000):
     return [(int(rows ** draw.random()), int(columns ** draw.random())) for _ in range(count)]
 
 
-def reason_of(made, shape, claims=False):
+def reason_of(made, shape, reserve=False):
     """The reason of the schedule that a call with a matrix of this shape, and a row of it, has."""
     specs = [fd.spec(shape if name == "x" else shape[-1:], "float32") for name in made.params]
-    case = case_of(made._program, specs, "cuda", 90, claims=claims)
+    case = case_of(made._program, specs, "cuda", 90, reserve=reserve)
     return case.scheduled(*case.kernels[0])[1].reason
 
 
@@ -129,7 +129,7 @@ def listed(kernel, calls):
     for step in range(2):
         members = []
         for k, specs in enumerate(calls):
-            case = case_of(kernel._program, specs, "cuda", 90, claims=True, listed=True)
+            case = case_of(kernel._program, specs, "cuda", 90, reserve=True, listed=True)
             if step < len(case.kernels):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
@@ -142,7 +142,7 @@ def listed(kernel, calls):
 
 def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before():
     made = fd.kernel("softmax(x)")
-    seen = [reason_of(made, (64, columns), claims=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
+    seen = [reason_of(made, (64, columns), reserve=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
     general = ["general lengths" in reason for reason in seen]
     assert general == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))] + [False] * 3
 
@@ -151,8 +151,8 @@ def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_not
     made = fd.kernel("rms_norm(x, w)")
     first, (other, *_) = LENGTHS[: call_steps.SPECIALIZED_BINARIES], LENGTHS[call_steps.SPECIALIZED_BINARIES :]
     assert not any("general lengths" in reason_of(made, (64, n)) for n in LENGTHS)
-    assert not any("general lengths" in reason_of(made, (64, n), claims=True) for n in first)
-    assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), claims=True)
+    assert not any("general lengths" in reason_of(made, (64, n), reserve=True) for n in first)
+    assert "general lengths" in reason_of(made, (64, other)) == reason_of(made, (64, other), reserve=True)
     assert not any("general lengths" in reason_of(made, (64, n)) for n in first)
 
 
@@ -161,12 +161,12 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
     pytest.importorskip("numba_cuda")
     made = fd.kernel("softmax(x)")
     for n in LENGTHS:
-        reason_of(made, (64, n), claims=True)
+        reason_of(made, (64, n), reserve=True)
     made.save(tmp_path / "rows.fused", fd.spec((64, LENGTHS[-1])))
     loaded = fd.load(tmp_path / "rows.fused")
-    assert "general lengths" not in reason_of(loaded, (64, LENGTHS[-1]), claims=True)
+    assert "general lengths" not in reason_of(loaded, (64, LENGTHS[-1]), reserve=True)
     others = [
-        reason_of(loaded, (64, n), claims=True) for n in LENGTHS[: call_steps.SPECIALIZED_BINARIES + 1]
+        reason_of(loaded, (64, n), reserve=True) for n in LENGTHS[: call_steps.SPECIALIZED_BINARIES + 1]
     ]  # its calls alone count
     assert ["general lengths" in reason for reason in others] == [False] * call_steps.SPECIALIZED_BINARIES + [True]
 
@@ -174,7 +174,7 @@ def test_a_saved_kernel_finds_its_binaries_whatever_was_called_before(tmp_path):
 def test_kernels_that_share_a_launch_are_few():
     made, found = fd.kernel("max(x, axis=-1), sum(y * y, axis=-1)"), set()
     for (n, a), (m, b) in pairwise(ROWS):
-        case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, claims=True)
+        case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, reserve=True)
         for members in case.launches:
             several = len(members) > 1
             kernel, schedule = case.together(members) if several else case.scheduled(*members[0])
@@ -185,10 +185,10 @@ def test_kernels_that_share_a_launch_are_few():
 
 def test_dynamic_says_which_lengths_have_binaries_of_their_own():
     always, never = fd.kernel("softmax(x)", dynamic=False), fd.kernel("softmax(x)", dynamic=True)
-    assert not any("general lengths" in reason_of(always, (64, n), claims=True) for n in LENGTHS)
-    assert "general lengths" in reason_of(never, (64, 700), claims=True)
+    assert not any("general lengths" in reason_of(always, (64, n), reserve=True) for n in LENGTHS)
+    assert "general lengths" in reason_of(never, (64, 700), reserve=True)
     never = fd.kernel("sum(x, 0)", dynamic=True)  # of which there are few kinds
-    few = [reason_of(never, shape, claims=True) for shape in [(3, 200_001), (2, 70), (1, 77), (9, 4099)]]
+    few = [reason_of(never, shape, reserve=True) for shape in [(3, 200_001), (2, 70), (1, 77), (9, 4099)]]
     assert all("general lengths" in reason for reason in few)
 
 

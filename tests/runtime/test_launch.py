@@ -226,7 +226,7 @@ def test_a_cluster_is_an_attribute(cuda, library):
 
 
 def test_a_launch_that_follows_another_may_say_so(cuda, library):
-    launch = record(cuda, follows=True)
+    launch = record(cuda, programmatic_launch=True)
     launch.fire([1, 2], 0), launch.fire_overlapped([1, 2], 0), record(cuda).fire_overlapped([1, 2], 0)
     attributes = [found for _, _, found, *_ in library.launches]
     assert attributes == [b"", struct.pack("<I4xI60x", 6, 1), b""]  # …_PROGRAMMATIC_STREAM_SERIALIZATION

@@ -1,30 +1,14 @@
-"""Matrix-vector microkernel: sums of products of contiguous rows, four rows at a time in vector registers.
-
-A row is summed in the same order whether it is one of four or by itself, so that its bits do not depend on the number
-of rows, nor on how threads share them.
-"""
+"""Which row kernels are sums of products of two contiguous rows: a microkernel computes these."""
 
 from __future__ import annotations
 
-from functools import partial
-
-from llvmlite import ir
-
-from ...ir.types import DType
 from ...kernel_ir.kernel import KernelIR, Load
-from .attention_products import counted_loop
-from .llvm_values import LLVMValue, llvm_type
-from .matmul_microkernel import WORD, outlined_function, vector_fma
-from .memory import POINTER_TYPE, c_function
 from .roles import ValueRoles, reassociable_merge
 from .schedule import SEGMENT
 from .source_text import step
-from .vector_registers import VectorRegisters
 
-ROWS = 4  # rows in registers
 BLOCK = 64  # rows of one call at most: their sums are stored to scratch
 PRODUCT = "row_product"  # the word of the microkernel, per dtype
-PREFETCH = 2048  # bytes; measured: 0.78 of the time for rows of 64 float32 in the L3 cache (Zen 5, 2026-11)
 MOST_COLUMNS = SEGMENT  # longer rows are folded by segments
 
 
@@ -52,107 +36,3 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     if code not in products or not contiguous or len(types) != 1 or types.pop().storage:
         return None
     return a, b
-
-
-def sum_rows(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
-    """c[m] = sum over k of a[m * stride_a + k] * b[m * stride_b + k], for m < rows and k < columns.
-
-    `sizes` are rows, columns, stride_a and stride_b.
-    """
-    numbers = [size.value for size in sizes]
-    function = outlined_function(builder.module, d, PRODUCT, len(numbers), partial(_write, vectors))
-    builder.call(function, [c, a, b, *numbers])
-
-
-def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
-    """Blocks of ROWS rows, with a shared operand loaded once for all of them; then the remaining rows."""
-    c, a, b, rows, columns, across_a, across_b = function.args
-    builder = ir.IRBuilder(function.append_basic_block("entry"))
-    shared = builder.icmp_unsigned("==", across_a, WORD(0))
-    a, b = builder.select(shared, b, a), builder.select(shared, a, b)
-    across_a, across_b = builder.select(shared, across_b, across_a), builder.select(shared, across_a, across_b)
-    block = _Block(builder, d, vectors, (c, a, b), columns, (across_a, across_b))
-    end = builder.and_(rows, WORD(-ROWS))
-    shared_end = builder.select(builder.icmp_unsigned("==", across_b, WORD(0)), end, WORD(0))
-    for begin, stop, count, is_shared in ((WORD(0), shared_end, ROWS, True), (shared_end, end, ROWS, False)):
-        with counted_loop(builder, begin, stop, count) as (first, _, _):
-            block.write(first, count, is_shared)
-    with counted_loop(builder, end, rows, 1) as (first, _, _):
-        block.write(first, 1, False)
-    builder.ret_void()
-
-
-class _Block:
-    """Emits the reduction of some rows."""
-
-    def __init__(self, builder: ir.IRBuilder, d: DType, vectors: VectorRegisters, pointers, columns, across):
-        self.builder, self.d, self.columns, self.across = builder, d, columns, across
-        self.vector = ir.VectorType(llvm_type(d), vectors.bytes // d.itemsize)
-        self.sums = 4 if vectors.registers == 32 else 2  # accumulators of a row: independent fma chains
-        self.c, self.a, self.b = (builder.bitcast(p, llvm_type(d).as_pointer()) for p in pointers)
-
-    def write(self, first, count: int, shared: bool) -> None:
-        """Rows first … first + count: `sums` vectors per iteration, then one vector, then one element."""
-        builder, kind = self.builder, llvm_type(self.d)
-        rows = [builder.add(first, WORD(m)) for m in range(count)]
-        left, right = (
-            [self._address(base, builder.mul(m, across), kind) for m in rows]
-            for base, across in zip((self.a, self.b), self.across)
-        )
-        tops = left, right[:1] if shared else right
-        end, totals = self._loop(tops, WORD(0), self.sums, [ir.Constant(self.vector, None)] * (count * self.sums))
-        while len(totals) > count:
-            totals = [builder.fadd(x, y) for x, y in zip(totals[::2], totals[1::2])]
-        end, totals = self._loop(tops, end, 1, totals)
-        _, totals = self._loop(tops, end, 1, _lane_sums(builder, totals))
-        for m, total in zip(rows, totals):
-            builder.store(total, self._address(self.c, m, kind), align=self.d.itemsize)
-
-    def _loop(self, tops: tuple[list, list], begin, width: int, totals: list) -> tuple:
-        """A loop with `width` vectors, or elements, of each row per iteration: (end index, totals)."""
-        builder, kind = self.builder, totals[0].type
-        lanes = kind.count if isinstance(kind, ir.VectorType) else 1
-        end = builder.and_(self.columns, WORD(-width * lanes))
-        with counted_loop(builder, begin, end, width * lanes, totals) as (k, sums, following):
-            places = [builder.add(k, WORD(v * lanes)) for v in range(width)]
-            left, right = ([[self._load(top, at, kind) for at in places] for top in side] for side in tops)
-            for top in tops[0] if lanes > 1 else ():
-                for at in places:
-                    self._prefetch(self._address(top, builder.add(at, WORD(PREFETCH // self.d.itemsize)), kind))
-            for n, total in enumerate(sums):
-                x, y = left[n // width][n % width], right[n // width % len(right)][n % width]
-                following.append(vector_fma(builder, self.d, x, y, total, kind))
-        return end, sums
-
-    def _address(self, base, index, target):
-        address = self.builder.gep(base, [index], source_etype=llvm_type(self.d))
-        return self.builder.bitcast(address, target.as_pointer())
-
-    def _prefetch(self, address) -> None:
-        name, flag = "llvm.prefetch.p0i8", ir.IntType(32)
-        function = c_function(self.builder.module, name, ir.VoidType(), POINTER_TYPE, flag, flag, flag)
-        self.builder.call(function, [self.builder.bitcast(address, POINTER_TYPE), flag(0), flag(3), flag(1)])
-
-    def _load(self, base, index, kind):
-        return self.builder.load(self._address(base, index, kind), typ=kind, align=self.d.itemsize)
-
-
-def _lane_sums(builder: ir.IRBuilder, vectors: list) -> list:
-    """Horizontal sums: halves of the lanes are added, for two vectors at once."""
-    segments, width = 1, vectors[0].type.count  # (sums per vector, lanes per sum)
-    while width > 1:
-        half, lanes = width // 2, segments * width
-        pairs = list(zip(vectors[::2], vectors[1::2])) if len(vectors) > 1 else [(vectors[0], vectors[0])]
-        segments = 2 * segments if len(vectors) > 1 else segments
-        low = [s * width + j for s in range(segments) for j in range(half)]
-        high = [k + half for k in low]
-        assert max(high) < 2 * lanes
-        vectors = [builder.fadd(*(_shuffled(builder, *pair, mask) for mask in (low, high))) for pair in pairs]
-        width = half
-    number = ir.IntType(32)
-    return [builder.extract_element(v, number(s)) for v in vectors for s in range(segments)]
-
-
-def _shuffled(builder: ir.IRBuilder, x, y, lanes: list[int]):
-    kind = ir.VectorType(ir.IntType(32), len(lanes))
-    return builder.shuffle_vector(x, y, ir.Constant(kind, lanes))

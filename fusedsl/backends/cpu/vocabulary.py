@@ -35,7 +35,8 @@ from .memory import (
 )
 from .processor import host
 from .roles import ScratchArray
-from .row_products import PRODUCT, sum_rows
+from .row_product_microkernel import sum_rows
+from .row_products import PRODUCT
 from .trip_counts import until_less, until_within, until_wrap
 from .vector_registers import TILE_PRODUCT, VectorRegisters
 
