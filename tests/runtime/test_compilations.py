@@ -177,7 +177,7 @@ def test_kernels_that_share_a_launch_are_few():
         case = case_of(made._program, [fd.spec((n + 1, a + 1)), fd.spec((m + 1, b + 1))], "cuda", 90, reserve=True)
         for members in case.launches:
             several = len(members) > 1
-            kernel, schedule = case.together(members) if several else case.scheduled(*members[0])
+            kernel, schedule = case.combo(members) if several else case.scheduled(*members[0])
             found.add(cuda_key(kernel, schedule, specialize.digests(members), (9, 0)))
     shared = [key for key in found if " " in key[2]]
     assert 0 < len(shared) <= call_steps.SPECIALIZED_BINARIES and len(found) - len(shared) <= 2 * MOST
