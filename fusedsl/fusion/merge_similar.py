@@ -16,6 +16,7 @@ from ..ir.types import INT64
 from ..rewrite.scalar_builder import replace_nodes
 from .cost_model import computed_nodes
 from .fusion_group import FusionGroup
+from .scalar_program import ScalarStore
 
 ALIKE = 3  # kernels at least: a literal may save a register
 READS = ("load", "fetch", "pointer", "stride")
@@ -39,25 +40,38 @@ class NamedGroup:
 def merge_similar(groups: Sequence[FusionGroup], parameters: Sequence[Parameter]) -> list[NamedGroup]:
     """The groups, where similar ones differ only in scalar arguments."""
     named = [NamedGroup(g, tuple(parameters)) for g in groups]
-    alike: dict[tuple, list[int]] = {}
+    alike: dict[tuple, list[_Kernel]] = {}
     for k, g in enumerate(groups):
         if g.attention is None:
-            alike.setdefault(_shape(g), []).append(k)
+            nodes = computed_nodes(g.values, frozenset(g.imports))
+            kernel = _Kernel(k, nodes, list(_literals(g, nodes)))
+            alike.setdefault(_shape(g, kernel), []).append(kernel)
     for members in alike.values():
         if len(members) < ALIKE:
             continue
-        literals = [list(_literals(groups[k])) for k in members]
-        differ = [place for place, column in enumerate(zip(*literals)) if len(set(column)) > 1]
-        first = _arguments(groups[members[0]])
-        for k, own in zip(members, literals):
-            group = _with_numbers(groups[k], [own[place] for place in differ]) if differ else groups[k]
-            named[k] = NamedGroup(group, _named(parameters, dict(zip(_arguments(groups[k]), first))))
+        columns = zip(*(kernel.literals for kernel in members))
+        differ = [place for place, column in enumerate(columns) if len(set(column)) > 1]
+        first = _arguments(members[0].nodes)
+        for kernel in members:
+            g = groups[kernel.number]
+            group = _with_numbers(g, [kernel.literals[place] for place in differ]) if differ else g
+            names = dict(zip(_arguments(kernel.nodes), first))
+            named[kernel.number] = NamedGroup(group, _named(parameters, names))
     return named
 
 
-def _arguments(g: FusionGroup) -> list[int]:
+@dataclass(frozen=True)
+class _Kernel:
+    """A group by its number, what it computes, and the literals that it could take as arguments."""
+
+    number: int
+    nodes: list[Node]
+    literals: list[Node]
+
+
+def _arguments(nodes: Sequence[Node]) -> list[int]:
     """Arguments that a kernel reads, in order."""
-    sources = [n.attr if n.op == "scalar" else n.attr[0] for n in _nodes(g) if n.op in (*READS, "scalar")]
+    sources = [n.attr if n.op == "scalar" else n.attr[0] for n in nodes if n.op in (*READS, "scalar")]
     indices = [s if isinstance(s, int) else s.index for s in sources if isinstance(s, int) or s.kind == "argument"]
     return list(dict.fromkeys(indices))
 
@@ -73,16 +87,11 @@ def bits_of(n: Node) -> int:
     return int.from_bytes(packed.ljust(8, b"\0"), "little", signed=True)
 
 
-def _nodes(g: FusionGroup) -> list[Node]:
-    return list(computed_nodes(g.values, frozenset(g.imports)))
-
-
-def _literals(g: FusionGroup) -> Iterator[Node]:
+def _literals(g: FusionGroup, nodes: Sequence[Node]) -> Iterator[Node]:
     """Literals that a kernel could take as arguments, in order.
 
     They are read by ordinary operations only, or are 64-bit integers of index arithmetic that are cast.
     """
-    nodes = _nodes(g)
     special = {a for n in nodes if n.op not in (*ORDINARY, *CASTS) for a in n.args} | set(g.values)
     placed = {a for n in nodes if n.op not in CASTS for a in n.args if a.type.dtype.compute is INT64}
     for n in nodes:
@@ -90,10 +99,10 @@ def _literals(g: FusionGroup) -> Iterator[Node]:
             yield n
 
 
-def _shape(g: FusionGroup) -> tuple:
+def _shape(g: FusionGroup, kernel: _Kernel) -> tuple:
     """Key that similar groups share: everything but literals and the arrays that are read."""
-    free = set(_literals(g))
-    places = {n: place for place, n in enumerate(_nodes(g))}
+    free = set(kernel.literals)
+    places = {n: place for place, n in enumerate(kernel.nodes)}
     parts = []
     for n in places:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)
@@ -109,14 +118,23 @@ def _word(attr) -> str | None:
 
 
 def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
+    """The group with some of its literals as scalar arguments."""
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
-    stores = [g.stores, g.row_stores, g.rank_stores, g.column_stores]
-    folds = [g.folds, g.scans, g.ranked, g.column_folds]
-    roots = [*(n for part in folds for n in part), *(r.value for part in stores for r in part)]
-    new = replace_nodes([*roots, *g.imports], number)
-    f, s, r, c = ([new[n] for n in part] for part in folds)
-    kept = [[replace(root, value=new[root.value]) for root in part] for part in stores]
-    return FusionGroup(
-        g.rows, g.columns, f, s, r, kept[0], kept[1], kept[2], None, [], c, kept[3],
-        {new[n]: load for n, load in g.imports.items()}, g.waits_for,
-    )  # fmt: skip
+    folds = [*g.folds, *g.scans, *g.ranked, *g.column_folds]
+    new = replace_nodes([*folds, *(r.value for r in g.all_stores), *g.imports], number)
+
+    def stored(stores: Sequence[ScalarStore]) -> list[ScalarStore]:
+        return [replace(store, value=new[store.value]) for store in stores]
+
+    return replace(
+        g,
+        folds=[new[n] for n in g.folds],
+        scans=[new[n] for n in g.scans],
+        ranked=[new[n] for n in g.ranked],
+        column_folds=[new[n] for n in g.column_folds],
+        stores=stored(g.stores),
+        row_stores=stored(g.row_stores),
+        rank_stores=stored(g.rank_stores),
+        column_stores=stored(g.column_stores),
+        imports={new[n]: load for n, load in g.imports.items()},
+    )

@@ -100,7 +100,7 @@ def predicted_registers(kernel: KernelIR, hardware: Hardware, need: int, blocks:
     return min(registers_for(hardware, blocks, threads), useful)
 
 
-def kept_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bool:
+def stays_packed(kernel: KernelIR, dtype: DType, width: int, vectors: int) -> bool:
     """Whether resident rows of this type stay packed in pairs between phases, which widen them again.
 
     That takes instructions, of which rows that are not aligned have none to spare, and short ones better uses: on an
@@ -208,7 +208,7 @@ class _Values:
         return wide
 
     def _widened_again(self, name: str) -> bool:
-        return name in self.loads and kept_packed(
+        return name in self.loads and stays_packed(
             self.kernel, self.loads[name].dtype, self.tiling.width, self.tiling.vectors
         )
 

@@ -4,4 +4,4 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-sys.path += [str(ROOT / folder) for folder in ("tests", "benchmarks", "examples")]
+sys.path += [str(ROOT / folder) for folder in ("tests", "tests/attention", "benchmarks", "examples")]

@@ -35,7 +35,7 @@ def launch_config(schedule: Any, kernel: KernelIR, extents: Extents) -> LaunchCo
     )
 
 
-def _map(schedule: ElementwiseSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _elementwise(schedule: ElementwiseSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     return LaunchConfig(elementwise_grid(schedule, extents), schedule.threads)
 
 
@@ -43,16 +43,16 @@ def _transpose(schedule: TransposeSchedule, kernel: KernelIR, extents: Extents) 
     return LaunchConfig(transpose_grid(schedule, extents), schedule.threads)
 
 
-def _contract(schedule: MatmulSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _matmul(schedule: MatmulSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     return LaunchConfig(matmul_grid(kernel, extents), schedule.threads, exclusive=True)
 
 
-def _attend(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _sm90_attention(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = sm90_grid(schedule, kernel, extents), sm90_smem_bytes(schedule, kernel, extents)
     return LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
 
 
-def _warps(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _mma_attention(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = mma_grid(schedule, kernel, extents), mma_smem_bytes(schedule, kernel, extents)
     found = LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
     if not schedule.is_split_kv:
@@ -60,7 +60,7 @@ def _warps(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -
     return replace(found, workspace=split_kv_workspace(schedule, kernel, extents), semaphores=blocks)
 
 
-def _cross(schedule: MixedReductionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _rows_and_columns(schedule: MixedReductionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     blocks, shared = mixed_grid(schedule, _rows(kernel, extents)), mixed_smem_bytes(schedule, kernel)
     workspace = mixed_workspace_bytes(kernel, blocks, extents[-1])
     return LaunchConfig(blocks, schedule.block_threads, shared, cooperative=True, workspace=workspace, semaphores=2)
@@ -81,7 +81,7 @@ def _column(schedule: ColumnSchedule, kernel: KernelIR, extents: Extents) -> Lau
     return replace(found, block_dim_y=lines)
 
 
-def _gang(schedule: CooperativeSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _cooperative(schedule: CooperativeSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
     rows = _rows(kernel, extents)
     gangs, together = row_groups_of(schedule, rows), schedule.grid_sync
     size, semaphores = workspace_bytes(schedule, kernel, rows), 2 * gangs if together else gangs
@@ -113,13 +113,13 @@ def _rows(kernel: KernelIR, extents: Extents) -> int:
 
 
 LAUNCHES: dict[type, Callable[[Any, KernelIR, Extents], LaunchConfig]] = {
-    ElementwiseSchedule: _map,
+    ElementwiseSchedule: _elementwise,
     RowSchedule: _row,
     ColumnSchedule: _column,
-    CooperativeSchedule: _gang,
+    CooperativeSchedule: _cooperative,
     TransposeSchedule: _transpose,
-    MixedReductionSchedule: _cross,
-    MatmulSchedule: _contract,
-    Sm90AttentionSchedule: _attend,
-    MmaAttentionSchedule: _warps,
+    MixedReductionSchedule: _rows_and_columns,
+    MatmulSchedule: _matmul,
+    Sm90AttentionSchedule: _sm90_attention,
+    MmaAttentionSchedule: _mma_attention,
 }

@@ -91,7 +91,10 @@ class AttentionMatches:
 
 
 def match_attention(program: ScalarProgram, fits: Fits, level: bool = False) -> AttentionMatches:
-    """The passes over scores of a lowered program. What is refused stays as it was. For `level` see OnlineReduction."""
+    """Attention patterns of a scalar program; what is refused stays as it was.
+
+    `level`: OnlineReduction.running_reference.
+    """
     roots = list(program.stores)
     if level:
         roots = [replace(r, value=v) for r, v in zip(roots, distribute_sums([r.value for r in roots]))]

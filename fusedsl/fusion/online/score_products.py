@@ -97,7 +97,7 @@ def factors_of(root: Node, whole: Callable[[Node], bool] = lambda n: False) -> F
         elif (
             n.op in CASTS
             and n.args[0].type.dtype.compute is n.type.dtype.compute
-            and not (_is_kept_rounding(n) or whole(n))
+            and not (_is_required_rounding(n) or whole(n))
         ):
             stack.append((n.args[0], n.type.dtype if is_rounding(n) else rounded))
         elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # that is a number, 1 or 0
@@ -135,7 +135,7 @@ def _is_number(n: Node) -> bool:
     return all(m.op in ("const", "scalar", "size") if not m.args else m.op not in BOUND for m in walk([n]))
 
 
-def _is_kept_rounding(n: Node) -> bool:
+def _is_required_rounding(n: Node) -> bool:
     """Whether a value is rounded to a dtype that only stores, or to float16 one that is no product and not folded."""
     if n.op != "cast" or n.type.dtype.storage:
         return n.op == "cast"

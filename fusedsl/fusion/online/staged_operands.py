@@ -34,19 +34,19 @@ def stage_operands(
     `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
     stored: dict[StagedOperand, ScalarStore] = {}
 
-    def kept(operand: StagedOperand) -> Node:
+    def stored_load(operand: StagedOperand) -> Node:
         if operand not in stored:
             stored[operand] = _root(operand, len(program.temporaries) + len(stored))
         return load_of(stored[operand])
 
     def left(operand: StagedOperand) -> Node:
         wanted = _is_converted(operand) or is_rounding(operand.value) or (computed and operand.value.op != "load")
-        return kept(operand) if wanted else operand.value
+        return stored_load(operand) if wanted else operand.value
 
     def right(operand: StagedOperand, users: Iterable[AttentionPattern]) -> Node:
         if not computed or operand.value.op == "load":
             return left(operand)
-        return kept(replace(operand, value=_masked_load(operand.value, users)))
+        return stored_load(replace(operand, value=_masked_load(operand.value, users)))
 
     products, weighed = {}, {}
     for one in passes:

@@ -110,7 +110,7 @@ class AttentionBuilder(PhaseBuilder):
         found = [n for p in one.score_products for n in (p.q, p.k)] + [w.v for w in one.value_products]
         found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
         found += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
-        found += [k for w in one.value_products if (k := w.p.kept()) is not None] + self.paged.nodes
+        found += [k for w in one.value_products if (k := w.p.active_condition()) is not None] + self.paged.nodes
         if any(FOLDS[f.attr[0]].positional for f in one.reduction.folds):
             found.append(position(one.reduction.stream[0]))
         self.values = found

@@ -124,7 +124,7 @@ class StateCombiner:
 
     def _is_active(self, w: ValueProduct) -> Body | None:
         """The element mask of a weighted sum; None if elements are masked by a score of -inf alone (0 * NaN is NaN then)."""
-        kept = w.p.kept()
+        kept = w.p.active_condition()
         if kept is None or self._is_infinite_alone(kept):
             return None
         return self.builder.body((), [kept], self.attention.leaves)

@@ -21,7 +21,7 @@ def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     one, free = emitter.pattern, emitter.free
     stream, lanes = set(one.reduction.stream), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
-    conditions = [k for w in one.value_products if (k := w.p.kept()) is not None]
+    conditions = [k for w in one.value_products if (k := w.p.active_condition()) is not None]
     ends = {p.fold for p in one.score_products}
     roots = [*lifts, *emitter.weights.values(), *conditions]
     varying = [n for n in computed(roots, ends) if n.op in ("load", "fetch") and free[n] & lanes]

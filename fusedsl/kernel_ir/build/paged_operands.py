@@ -158,7 +158,7 @@ def weight_if_valid(w: ValueProduct, weight: Node, places: PagedLoads) -> Node:
     """The weight of an element: NaN if it is active and its row of v is invalid."""
     if places.v is None or places.v.valid is None or _propagates_from_score(weight, places):
         return weight
-    nan, kept = constant(float("nan"), weight.type.dtype), w.p.kept()
+    nan, kept = constant(float("nan"), weight.type.dtype), w.p.active_condition()
     absent = nan if kept is None else pick(kept, nan, constant(0.0, weight.type.dtype))
     return pick(places.v.valid, weight, absent)
 

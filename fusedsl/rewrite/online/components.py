@@ -67,7 +67,7 @@ class Component:
         beside = [r.value for r in self.powers] + ([] if self.weight is None else [self.weight])
         return self.vanishes or not any(n is e.reference.value or _is_infinite(n) for n in walk(beside))
 
-    def kept(self) -> Node | None:
+    def active_condition(self) -> Node | None:
         """Condition that an element adds anything; None: always.
 
         The guard and conditions of the weight hold, and the exponential is not exp(-inf).

@@ -64,7 +64,7 @@ class Masks:
             return None  # remains an exponent, or a factor
         select = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
         select = None if select is None else select.with_other(nothing)
-        drawn = select is not None and is_number(select.value, 1.0) and _is_drawn(select.condition)
+        drawn = select is not None and is_number(select.value, 1.0) and _is_random_mask(select.condition)
         if select is None or select.condition.op == "const" or drawn:
             return None
         return {n: select_node(Select(select.condition, select.value, constant(nothing, n.type.dtype)))}
@@ -78,14 +78,14 @@ class Masks:
         for x, y in (n.args, n.args[::-1]):
             one = self.choices.of(y)
             select = None if one is None else one.with_other(0.0)
-            if select is None or not is_number(select.value, 1.0) or _is_drawn(select.condition):
+            if select is None or not is_number(select.value, 1.0) or _is_random_mask(select.condition):
                 continue
             if x.type == n.type and self.choices.finite(x):
                 return replace(select, value=x)
         return None
 
 
-def _is_drawn(condition: Node) -> bool:
+def _is_random_mask(condition: Node) -> bool:
     """Whether a condition depends on random numbers, which cannot be evaluated per tile."""
     return any(m.op.startswith("philox") for m in walk([condition]))
 

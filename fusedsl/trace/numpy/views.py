@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -83,7 +84,12 @@ def moveaxis(recorder: Recorder, a: Any, source: Any, destination: Any) -> Any:
             code="argument.axis",
             help="give one place for each axis",
         )
-    order = [k for k in range(a.ndim) if k not in moved]
+    return permuted(recorder, a, moved_axes(a.ndim, moved, targets))
+
+
+def moved_axes(rank: int, moved: Sequence[int], targets: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that moves some axes to these positions and keeps the order of the others."""
+    order = [k for k in range(rank) if k not in moved]
     for target, axis in sorted(zip(targets, moved)):
         order.insert(target, axis)
-    return permuted(recorder, a, tuple(order))
+    return tuple(order)

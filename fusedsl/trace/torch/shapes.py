@@ -7,7 +7,7 @@ from typing import Any
 from ...errors import ArgumentError, ShapeError, Unsupported
 from ...ir import shapes as ir_shapes
 from ...ir.types import BOOL
-from ..numpy.views import viewed
+from ..numpy.views import moved_axes, viewed
 from ..tracer import Tracer
 from ..views import View
 from .functions import dtype_of, language, recorder_of, torch_function
@@ -130,10 +130,7 @@ def movedim(input, source, destination):
             code="shape.transpose",
             help="give a place for each dimension",
         )
-    order = [k for k in range(input.ndim) if k not in moved]
-    for target, axis in sorted(zip(targets, moved)):
-        order.insert(target, axis)
-    return input.permuted(tuple(order))
+    return input.permuted(moved_axes(input.ndim, moved, targets))
 
 
 @torch_function()

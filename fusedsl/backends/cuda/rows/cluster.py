@@ -46,9 +46,14 @@ def schedule_cluster(
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in full_operands(kernel))
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
-    ends = reach > columns and width < 8 and columns >= APART_FROM and not (_dear(kernel) or has_gathers(kernel))
+    ends = (
+        reach > columns
+        and width < 8
+        and columns >= APART_FROM
+        and not (_is_expensive_to_recompute(kernel) or has_gathers(kernel))
+    )
     apart = 2 * width - 2 if ends else 0
-    if reach > columns and not apart and not _dear(kernel):
+    if reach > columns and not apart and not _is_expensive_to_recompute(kernel):
         return None
     if apart:
         reach = columns
@@ -95,7 +100,7 @@ def _denser(found: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSche
     )
 
 
-def _dear(kernel: KernelIR) -> bool:
+def _is_expensive_to_recompute(kernel: KernelIR) -> bool:
     """True if a later phase reads a held value that special functions computed: expensive to recompute."""
     for number, phase in enumerate(kernel.phases[:-1]):
         made = {value.name for value in phase.element.results} - {value.name for value in phase.element.args}

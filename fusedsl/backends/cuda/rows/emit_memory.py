@@ -8,7 +8,7 @@ from ....kernel_ir.kernel import Load, Operand
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Value
-from ....kernel_ir.register_pressure import kept_packed
+from ....kernel_ir.register_pressure import stays_packed
 from ..emit.source_text import access_kind
 from .emit_index import RowIndexEmitter
 
@@ -114,7 +114,7 @@ class RowMemoryEmitter(RowIndexEmitter):
         plan = self.schedule
         if stored is None or value.name not in self.scope.ready:
             return
-        if not kept_packed(self.kernel, stored, plan.width, plan.vectors):
+        if not stays_packed(self.kernel, stored, plan.width, plan.vectors):
             return
         define = f"again = tile.slice(0, {plan.vectors}, rematerialize=True)"
         if define not in self.scope.top:

@@ -101,13 +101,13 @@ def schedule_persistent_cluster(
     threads, teams = PAIR if instead is not None else SINGLE
     for cluster in cluster_sizes(hardware.cluster)[1:]:
         enough = rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
-        found = _made(kernel, columns, width, cluster, threads, teams, hardware)
+        found = _persistent_clusters(kernel, columns, width, cluster, threads, teams, hardware)
         if found and enough and cluster <= hardware.multiprocessors:
             return found
     return None
 
 
-def _made(
+def _persistent_clusters(
     kernel: KernelIR,
     columns: int,
     width: int,

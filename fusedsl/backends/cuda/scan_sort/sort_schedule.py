@@ -80,7 +80,7 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _made(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
+def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
     """The schedule with what a thread takes: its entries, and what it loads."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     rows = row_loads(kernel)
@@ -107,7 +107,9 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     reason = f"the best {count} of {columns} columns are taken out one by one by {threads} threads, that hold the row"
     rank = SortMethod("rounds", -(-count // threads))
     rows = TEAMS * WARP // threads
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, sort_method=rank))
+    return _with_registers(
+        kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, sort_method=rank)
+    )
 
 
 def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
@@ -116,7 +118,9 @@ def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Ha
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
     rank = SortMethod("sort", size // threads, size)
-    return _made(kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, sort_method=rank))
+    return _with_registers(
+        kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, sort_method=rank)
+    )
 
 
 def _chosen(
@@ -135,7 +139,9 @@ def _chosen(
         f"a tile of {threads * width * vectors} at a time"
     )
     rank = SortMethod("choose", -(-count // threads), slots, keep, limit)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
+    return _with_registers(
+        kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank)
+    )
 
 
 def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
@@ -146,7 +152,9 @@ def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Ha
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
     rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)
-    return _made(kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank))
+    return _with_registers(
+        kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank)
+    )
 
 
 def merge_bytes(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> int:

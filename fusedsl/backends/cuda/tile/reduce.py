@@ -123,15 +123,15 @@ def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bo
 def _vector(e: Emitter, rule_of: ReduceOp, elements: list[State], room: ValidElements | None, empty: State) -> State:
     """The state of a vector's elements that are there; one that is there or not as a whole is checked once."""
 
-    def kept(state: State, element: int) -> State:
+    def masked(state: State, element: int) -> State:
         assert room is not None
         there = room.has(e.builder, element)
         return [e.builder.select(there, one, none) for one, none in zip(state, empty)]
 
     if room is not None and room.partial:
-        return rule_of.tree(e, [kept(state, k) for k, state in enumerate(elements)], room.skip is None)
+        return rule_of.tree(e, [masked(state, k) for k, state in enumerate(elements)], room.skip is None)
     state = rule_of.tree(e, elements, ordered=True)
-    return state if room is None else kept(state, 0)
+    return state if room is None else masked(state, 0)
 
 
 def from_first(rooms: Sequence[ValidElements | None]) -> bool:
