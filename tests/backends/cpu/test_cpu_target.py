@@ -497,13 +497,27 @@ def test_sums_are_as_exact_as_pairwise(tmp_path):
         assert abs(float(case.run(kind)[0]) / exact - 1) < 3e-7
 
 
+@pytest.fixture
+def use_pool(monkeypatch):
+    """Makes the pool of so many threads the process's; the threads end with the test."""
+    pools = []
+
+    def use(threads):
+        pools.append(pool.Pool(threads))
+        monkeypatch.setattr(pool, "_pool", pools[-1])
+
+    yield use
+    for made in pools:
+        made.close()
+
+
 @pytest.mark.parametrize("kind", ["rows", "split", "strips:ss"])
-def test_bits_do_not_depend_on_the_number_of_threads(kind, tmp_path, monkeypatch):
+def test_bits_do_not_depend_on_the_number_of_threads(kind, tmp_path, use_pool):
     x = normal(5, 300_001)
     case = softmax(tmp_path, x, np.empty_like(x))
     found = []
     for threads in (1, 2, 3, 8):
-        monkeypatch.setattr(pool, "_pool", pool.Pool(threads))
+        use_pool(threads)
         found.append(case.run(kind).copy())
     assert all((one == found[0]).all() for one in found)
 
@@ -623,8 +637,8 @@ def test_the_source_names_what_it_computes(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_child_has_its_own_threads(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "_pool", pool.Pool(2))
+def test_a_forked_child_has_its_own_threads(tmp_path, use_pool):
+    use_pool(2)
     x = normal(400_000)
     case = mapped(tmp_path, ["y_0 = x_0 + x_0"], np.empty_like(x), x)
     case.run()
@@ -655,8 +669,8 @@ def test_many_threads_may_launch_at_once(tmp_path):
         assert set(threads.map(once, range(64))) == {expected}
 
 
-def test_an_error_in_a_piece_leaves_no_thread_behind(monkeypatch):
-    monkeypatch.setattr(pool, "_pool", pool.Pool(3))
+def test_an_error_in_a_piece_leaves_no_thread_behind(use_pool):
+    use_pool(3)
     running = []
 
     def piece(slots, begin, end):
