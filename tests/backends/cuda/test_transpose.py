@@ -38,7 +38,7 @@ def crossed(dtypes=(FLOAT32, FLOAT32, FLOAT32), strides=("s1", "ss", "s1"), near
 def test_arrays_across_the_others_turn_in_patches():
     found = choose(crossed(), (8192, 4096), H200)
     assert isinstance(found, TransposeSchedule)
-    assert (found.axis, found.edge, found.width, found.across, found.whole) == (0, 64, 4, (1,), (True,))
+    assert (found.axis, found.edge, found.width, found.transposed, found.vectorized) == (0, 64, 4, (1,), (True,))
     assert "b is contiguous across" in found.reason
     assert launch_config(found, crossed(), (8192, 4096)).blocks == 128 * 64
     assert magic_divisors(found, crossed(), (8191, 4097)) == (65,)
@@ -69,7 +69,7 @@ def test_a_patch_fits_its_types(dtype, edge, width):
 
 def test_arrays_that_begin_anywhere_go_element_by_element():
     found = choose(crossed((BFLOAT16,) * 3, access="element"), (8192, 8192), H200)
-    assert (found.edge, found.width, found.whole) == (64, 1, (False,))
+    assert (found.edge, found.width, found.vectorized) == (64, 1, (False,))
     assert "down to 2 bytes" in found.reason
 
 
@@ -117,7 +117,7 @@ def test_both_sides_move_16_bytes(dtype):
     assert told.figures.spill_bytes == 0
     assert told.figures.shared_bytes in (4 << 10, 8 << 10, 16 << 10)
     source = kernel.source(**given, cc=90)
-    assert "whole=True" in source and "barrier()" in source
+    assert "vectorized=True" in source and "barrier()" in source
     (odd,) = kernel.resources(x=fd.spec((1023, 2047), dtype), y=fd.spec((2047, 1023), dtype), cc=90)
     assert odd.figures.spill_bytes == 0
 
