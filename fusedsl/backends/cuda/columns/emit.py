@@ -9,7 +9,6 @@ from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import (
-    Names,
     SourceBuilder,
     accumulator_name,
     function,
@@ -31,7 +30,7 @@ def emit_columns(kernel: KernelIR, schedule: ColumnSchedule) -> str:
     team = f"{schedule.threads_x} threads side by side, {schedule.threads_y} deep on columns {where}"
     team = "lines of threads on columns that they loop over" if schedule.max_threads else team
     opening = header(kernel, f"a column kernel; {team}", "")
-    writer = ColumnEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
+    writer = ColumnEmitter(SourceBuilder(kernel), schedule)
     writer.write()
     return writer.scope.text(opening, "A strip of neighbouring rows for each block, or for each few blocks.")
 

@@ -1,1 +1,30 @@
-"""Elementwise kernels and transposes."""
+"""Elementwise kernels and transposes: schedules, emitters, intrinsics."""
+
+from ..emit.intrinsic import File, Made, Method, Named
+
+_FILE = File("elementwise.transpose_intrinsics")
+
+
+class SmemTransposeIntrinsics(Named):
+    """Intrinsics of an array that is contiguous along the other axis: by way of shared memory."""
+
+    load = Method("", "base, stride, rows, columns")
+    store_smem = Method("", "smem, values")
+    load_smem = Method("", "smem")
+    store_results = Method("", "smem, values")
+    store = Method("", "smem, base, stride, rows, columns")
+
+
+class TransposeTileIntrinsics(Named):
+    """Intrinsics of a square tile of two axes."""
+
+    load = Method("name, letter", "base, row_stride, column_stride, rows, columns")
+    store = Method("name, letter", "base, row_stride, column_stride, rows, columns, values")
+    positions = Method("name, along", "origin")
+
+    def via_smem(self, name: str, vectorized: bool) -> Made[SmemTransposeIntrinsics]:
+        return Made(f'{self}.via_smem("{name}", vectorized={vectorized})', SmemTransposeIntrinsics)
+
+
+TransposeTile = _FILE.type("TransposeTile", "edge, width, threads", TransposeTileIntrinsics)
+shared_bytes = _FILE.maker("shared_bytes", "size", "")

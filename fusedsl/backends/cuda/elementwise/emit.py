@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import Names, SourceBuilder, access_kind, either, header
+from ..emit.source_text import SourceBuilder, access_kind, either, header
 from ..peephole.low_precision_stores import narrow_body
 from .schedule import ElementwiseSchedule
 
 
 def emit_elementwise(kernel: KernelIR, schedule: ElementwiseSchedule) -> str:
     """The generated file of a map kernel."""
-    scope = SourceBuilder(kernel, Names(kernel))
+    scope = SourceBuilder(kernel)
     opening = header(kernel, f"a map; each thread computes {schedule.vectors} × {schedule.width} elements", "")
     scope.read_scalars()
     if kernel.axes == 1:

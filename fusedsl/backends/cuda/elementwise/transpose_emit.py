@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import Names, SourceBuilder, access_kind, header
+from ..emit.source_text import SourceBuilder, access_kind, header
 from ..peephole.low_precision_stores import narrow_body
 from .transpose_schedule import TransposeSchedule
 
@@ -23,7 +23,7 @@ def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
 class TransposeEmitter:
     def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
-        self.scope = SourceBuilder(kernel, Names(kernel))
+        self.scope = SourceBuilder(kernel)
         self.last = kernel.axes - 1
         edge, width, threads = schedule.edge, schedule.width, schedule.threads
         self.scope.top += [

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
 from ....kernel_ir.parameters import kernel_params
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
+from .intrinsic import Made
 
+T = TypeVar("T")
 INDENT = "    "
 BLOCK_NUMBER = "block_number"  # what a part is told of its place
 
@@ -148,10 +152,14 @@ def accumulator_name(use: Reduction) -> str:
 
 @dataclass
 class SourceBuilder:
-    """The file being emitted: top-level lines, kernel statements, and the values that have a name."""
+    """The file being emitted: top-level lines, kernel statements, and the values that have a name.
+
+    `with src.while_(…):` nests what is emitted inside; `load = src.bind("load_x", tile.load("float32"))` defines an
+    intrinsic and returns it; `src.assign("x", load(base, start, limit))` emits a statement.
+    """
 
     kernel: KernelIR
-    names: Names
+    names: Names = field(init=False)
     top: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     code: list[str] = field(default_factory=list)
@@ -160,6 +168,58 @@ class SourceBuilder:
     wide: dict[str, str] = field(default_factory=dict)  # the variable that holds such a tile's elements
     ready: set[str] = field(default_factory=set)  # names that have a value
     defined: set[tuple[str, ...]] = field(default_factory=set)  # functions, by their lines
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.kernel)
+
+    def emit(self, *lines: str) -> None:
+        """Statements of the kernel."""
+        self.code += lines
+
+    def assign(self, targets: str, value: object) -> None:
+        self.code.append(f"{targets} = {value}")
+
+    @contextmanager
+    def collected(self) -> Iterator[list[str]]:
+        """What is emitted inside, as a list that is filled at the end and not part of the code."""
+        start, lines = len(self.code), list[str]()
+        yield lines
+        lines += self.code[start:]
+        del self.code[start:]
+
+    @contextmanager
+    def _nested(self, head: str) -> Iterator[None]:
+        with self.collected() as lines:
+            yield
+        self.code += [head, *indented(lines)] if lines else []
+
+    def while_(self, test: str) -> AbstractContextManager[None]:
+        """The body of a loop."""
+        return self._nested(f"while {test}:")
+
+    def if_(self, test: str) -> AbstractContextManager[None]:
+        """A branch, unless it is empty; without a test, no branch."""
+        return self._nested(f"if {test}:") if test else nullcontext()
+
+    @contextmanager
+    def if_else(self, test: str) -> Iterator[tuple[AbstractContextManager, AbstractContextManager]]:
+        """Both branches, `with src.if_else(test) as (then, otherwise):`; either may be empty."""
+        branches: list[list[str]] = [[], []]
+        yield self._branch(branches[0]), self._branch(branches[1])
+        self.code += either(test, *branches)
+
+    @contextmanager
+    def _branch(self, lines: list[str]) -> Iterator[None]:
+        with self.collected() as collected:
+            yield
+        lines += collected
+
+    def bind(self, name: str, made: Made[T], section: list[str] | None = None) -> T:
+        """Define an intrinsic or an object under a name, among the top lines or in another section, once."""
+        section, line = self.top if section is None else section, f"{name} = {made}"
+        if line not in section:
+            section.append(line)
+        return made.defines(name)
 
     @property
     def block(self) -> str:

@@ -11,7 +11,7 @@ from ....ir.types import BOOL
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.matmul_axes import matmul_axes
 from ....kernel_ir.phase import Body, Value
-from ..emit.source_text import Names, SourceBuilder, header, indented
+from ..emit.source_text import SourceBuilder, header, indented
 from .schedule import CHAIN, DEPTH, EDGE, PADDED, MatmulSchedule, unique_factors
 
 PARTS = 4  # columns of a thread, which are finished one after another
@@ -28,7 +28,7 @@ class MatmulEmitter:
         found = matmul_axes(kernel)
         assert found is not None
         self.kernel, self.schedule, self.sides = kernel, schedule, found
-        self.scope = SourceBuilder(kernel, Names(kernel))
+        self.scope = SourceBuilder(kernel)
         steps = tuple(range(kernel.row_axes, kernel.axes))
         self.axes = {ROW: found.rows, COLUMN: found.columns, STEP: steps}
         self.packed = unique_factors(found)

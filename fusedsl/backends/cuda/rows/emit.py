@@ -8,7 +8,7 @@ from functools import cached_property
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction
-from ..emit.source_text import Names, SourceBuilder, accumulator_name, header, indented, reduction_source, signature
+from ..emit.source_text import SourceBuilder, accumulator_name, header, indented, reduction_source, signature
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.narrow_compares import CLAMPED, SHORT, narrow_positions
 from ..peephole.packed_absmax import min_max_of, packed_magnitudes, without_values
@@ -34,7 +34,7 @@ def emit_rows(kernel: KernelIR, schedule: RowSchedule) -> str:
     opening = header(kernel, f"a row kernel; {team} to a row {where}, {shared}", "")
     held = with_recomputed_values(kernel) if schedule.rematerialize else kernel
     assert held is not None
-    writer = RowEmitter(SourceBuilder(held, Names(held)), schedule)
+    writer = RowEmitter(SourceBuilder(held), schedule)
     writer.write()
     return writer.scope.text(opening, "A row for each team of threads.")
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
-from ..emit.source_text import Names, SourceBuilder, accumulator_name, header, indented
+from ..emit.source_text import SourceBuilder, accumulator_name, header, indented
 from ..split_heuristics import exchange_count
 from .cooperative import ALIGNMENT, CooperativeSchedule, record_bytes
 from .emit import RowEmitter
@@ -16,7 +16,7 @@ def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.grid_sync else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
-    writer = CooperativeEmitter(SourceBuilder(kernel, Names(kernel)), schedule)  # type: ignore[arg-type]
+    writer = CooperativeEmitter(SourceBuilder(kernel), schedule)  # type: ignore[arg-type]
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
 

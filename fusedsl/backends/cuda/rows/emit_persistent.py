@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import Names, SourceBuilder, header, indented
+from ..emit.source_text import SourceBuilder, header, indented
 from .emit import RowEmitter
 from .emit_prefetch import begin_gathers_early
 from .persistent_cluster import prefetched_loads, smem_operands
@@ -16,7 +16,7 @@ def emit_persistent(kernel: KernelIR, schedule: RowSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
-    writer = PersistentEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
+    writer = PersistentEmitter(SourceBuilder(kernel), schedule)
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
-from ..emit.source_text import KernelEmitter, Names, SourceBuilder, access_kind, header, indented, signature
+from ..emit.source_text import KernelEmitter, SourceBuilder, access_kind, header, indented, signature
 from ..peephole.low_precision_stores import narrow_body
 from .schedule import LINE, MixedReductionSchedule, smem_row_layout, state_layout
 
@@ -18,7 +18,7 @@ PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
 def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
-    writer = MixedReductionEmitter(SourceBuilder(kernel, Names(kernel)), schedule)
+    writer = MixedReductionEmitter(SourceBuilder(kernel), schedule)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
 

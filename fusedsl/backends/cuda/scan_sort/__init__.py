@@ -1,1 +1,37 @@
-"""Scans, sorts and the best k of rows."""
+"""Prefix sums, sorts and the best k of a row: schedules, emitters, intrinsics."""
+
+from ..emit.intrinsic import File, Named
+
+scan_tile = File("scan_sort.scan_intrinsics").maker(
+    "scan_tile", "tile, group, op, reverse=False, blocked=False", "*lifted, start, limit, before"
+)
+
+_FILE = File("scan_sort.decoupled_lookback")
+scan_with_lookback = _FILE.maker(
+    "scan_with_lookback",
+    "tile, group, op, reverse=False",
+    "lifted, start, limit, semaphores, offset, row, turn, tiles, slots",
+)
+take_tile = _FILE.function("take_tile", "semaphores")
+tile_row = _FILE.function("tile_row", "number, tiles")
+reset_lookback = _FILE.function("reset_lookback", "semaphores, tiles, bytes")
+
+key_codec = File("scan_sort.sort_keys").type("key_codec", "name, descending, tile, group", Named)
+
+_FILE = File("scan_sort.topk_intrinsics")
+make_entries = _FILE.maker("make_entries", "codec", "values, start, limit")
+values_of = _FILE.maker("values_of", "codec, count", "entries")
+columns_of = _FILE.maker("columns_of", "codec, count", "entries")
+select_best = _FILE.maker("select_best", "codec, count, each, places=()", "entries")
+sort_smem = _FILE.maker("sort_smem", "codec, size, groups=1", "")
+sort_tile = _FILE.maker("sort_tile", "codec, size", "room, entries")
+load_entries = _FILE.maker("load_entries", "codec, each, space=3", "room, first, limit")
+load_entry = _FILE.maker("load_entry", "codec, place, space=3", "room")
+
+_FILE = File("scan_sort.external_sort")
+topk_buffer = _FILE.type("topk_buffer", "codec, count, keep, size, limit", Named)
+reset = _FILE.maker("reset", "buffer", "room")
+insert = _FILE.maker("insert", "buffer", "room, entries, bound, first")
+flush = _FILE.maker("flush", "buffer", "room")
+store_run = _FILE.maker("store_run", "codec, size", "room, work, at")
+merge_runs = _FILE.maker("merge_runs", "codec, size", "work, total")

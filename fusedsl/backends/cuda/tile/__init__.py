@@ -1,1 +1,81 @@
-"""Intrinsics that all families use: tiles, thread groups, reductions, cp.async, DSMEM, grid synchronisation."""
+"""Intrinsics that all families use: tiles, thread groups, reductions, element access, cp.async, grid barriers."""
+
+from ..emit.intrinsic import File, Method, Named
+
+_FILE = File("tile.thread_index")
+thread_idx, thread_idx_y = _FILE.function("thread_idx"), _FILE.function("thread_idx_y")
+block_dim_x, block_dim_y = _FILE.function("block_dim_x"), _FILE.function("block_dim_y")
+reread_thread_idx, block_idx = _FILE.function("reread_thread_idx"), _FILE.function("block_idx")
+barrier, cluster_wait = _FILE.function("barrier"), _FILE.function("cluster_wait")
+griddepcontrol = _FILE.function("griddepcontrol")
+udiv, divide = _FILE.function("udiv", "number, parts"), _FILE.function("divide", "number, divisor, magic")
+word, half = _FILE.function("word", "words, number"), _FILE.function("half", "words, number")
+scalar, subkernel = _FILE.maker("scalar", "name", "word"), _FILE.maker("subkernel", "work")
+
+_FILE = File("tile.tile")
+smem_base, cp_async_wait_all = _FILE.function("smem_base"), _FILE.function("cp_async_wait_all")
+
+
+class TileIntrinsics(Named):
+    """Intrinsics of a tile: the elements that a thread holds."""
+
+    load = Method("name, letter='1'", "address, start, limit, stride=None")
+    store = Method("name, letter='1'", "address, begins, values, start, limit, stride=None")
+    load_shared = Method("name, threads, offset", "place")
+    copy_async = Method("name, threads, offset", "address, start, limit, place")
+    elementwise = Method("signature")
+    positions = Method("name, along=True", "start")
+    gather = Method("name", "addresses, wanted")
+    random = Method("name", "positions, seed, stream")
+    slice = Method("first, vectors, rematerialize=False", "values")
+    vectors_from = Method("", "first, limit")
+
+
+Tile = _FILE.type("Tile", "width, vectors, checks, step=0, exact=True, along_y=False", TileIntrinsics)
+uniform = File("tile.scalar").maker("uniform", "signature")
+
+_FILE = File("tile.element")
+load_value = _FILE.maker("load_value", "name", "address")
+store_value = _FILE.maker("store_value", "name", "address, value, wanted")
+concat_tiles = _FILE.function("concat_tiles", "first, rest")
+
+
+class ThreadGroupIntrinsics(Named):
+    """Intrinsics of the threads that reduce a row."""
+
+    all_reduce = Method("op")
+    cluster_init = Method("", "")
+
+
+ThreadGroup = File("tile.thread_group").type(
+    "ThreadGroup",
+    "threads, rows_across=0, cluster=1, reductions=0, dynamic=False, groups=1, persistent=False",
+    ThreadGroupIntrinsics,
+)
+
+_FILE = File("tile.reduce")
+reduction = _FILE.type("reduction", "state, merge, empty, follow=None", Named)
+reduce_tile = _FILE.maker("reduce_tile", "tile, op", "*lifted, start, limit")
+reduce_pairs = _FILE.maker("reduce_pairs", "tile, op, order, name, magnitudes=False", "words, start, limit")
+combine_states = _FILE.maker("combine_states", "op", "a, b")
+identity_state = _FILE.maker("identity_state", "op", "")
+
+
+class CpAsyncRingIntrinsics(Named):
+    """Intrinsics of the tiles of an operand in rows of shared memory."""
+
+    copy_async = Method("", "address, start, limit, row")
+    load = Method("", "row")
+
+
+_FILE = File("tile.cp_async")
+CpAsyncRing = _FILE.type("CpAsyncRing", "tile, name, begin, threads", CpAsyncRingIntrinsics)
+wait_group, commit_group = _FILE.maker("wait_group", "groups", ""), _FILE.function("commit_group")
+dynamic_smem_base = _FILE.function("dynamic_smem_base")
+
+_FILE = File("tile.grid_sync")
+is_last_block = _FILE.function("is_last_block", "semaphores, index, blocks")
+grid_barrier_wait = _FILE.function("grid_barrier_wait", "semaphores, index, count")
+grid_barrier_reset = _FILE.function("grid_barrier_reset", "semaphores, index, blocks")
+store_partial = _FILE.maker("store_partial", "op, begin", "address, state")
+load_partial = _FILE.maker("load_partial", "op, begin", "address")

@@ -1,0 +1,60 @@
+"""Intrinsics are declared as their code takes them, and emitters cannot misspell them."""
+
+import inspect
+from importlib import import_module
+
+import pytest
+
+from fusedsl.backends.cuda.compiler.namespace import namespace
+from fusedsl.backends.cuda.emit.intrinsic import FILES, Function, Maker, Method, Named
+from fusedsl.backends.cuda.tile import Tile, load_value, udiv
+
+
+def shape(parameters):
+    """Of each parameter: whether it is one of many, whether it has a default."""
+    return [(name.startswith("*"), "=" in name) for name in parameters.split(", ") if name]
+
+
+def shape_of(function, skipped=0):
+    found = [p for p in inspect.signature(function).parameters.values() if p.kind is not p.KEYWORD_ONLY][skipped:]
+    return [(p.kind is p.VAR_POSITIONAL, p.default is not p.empty) for p in found]
+
+
+def declared():
+    return [(file, name, one) for file, names in FILES.items() for name, one in names.items()]
+
+
+@pytest.mark.parametrize(("file", "name", "one"), declared(), ids=lambda value: str(value))
+def test_an_intrinsic_is_declared_as_its_code_takes_it(file, name, one):
+    code = namespace()[name]
+    assert code is getattr(import_module(f"fusedsl.backends.cuda.{file}"), name)
+    if isinstance(one, Function):
+        assert shape(one.takes) == shape_of(code, skipped=1)  # without the context
+        return
+    assert shape(one.parameters) == shape_of(code)
+
+
+def makers_with_methods():
+    return [
+        (name, one.defines) for _, name, one in declared() if isinstance(one, Maker) and inspect.isclass(one.defines)
+    ]
+
+
+@pytest.mark.parametrize(("name", "defines"), makers_with_methods(), ids=lambda value: str(value))
+def test_a_method_is_declared_as_its_code_takes_it(name, defines):
+    for method, one in vars(defines).items():
+        if isinstance(one, Method):
+            assert shape(one.parameters) == shape_of(getattr(namespace()[name], method), skipped=1)
+
+
+def test_what_is_misspelt_is_not_emitted():
+    tile = Tile(width=4, vectors=1, checks=".").defines("tile")
+    assert str(tile.load("float32", "1")) == 'tile.load("float32", "1")'
+    assert udiv("n", 4) == "udiv(n, 4)"
+    with pytest.raises(AttributeError):
+        tile.lood("float32")
+    with pytest.raises(TypeError, match="udiv"):
+        udiv("n")
+    with pytest.raises(TypeError, match="load_value"):
+        load_value()
+    assert isinstance(tile, Named)
