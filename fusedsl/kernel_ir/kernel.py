@@ -1,4 +1,4 @@
-"""Kernel IR: one fused kernel as data: its axes, operands, and phases or attention body."""
+"""Kernel IR: one fused kernel as data: its axes, operands, and phases; attention and column epilogues as subclasses."""
 
 from __future__ import annotations
 
@@ -94,9 +94,6 @@ class KernelIR:
     semaphores: bool = False  # arrival counters of blocks
     is_subkernel: bool = False  # shares a launch: block number and parameters are arguments
     batched: BatchedCalls | None = None  # shares a launch with other calls of itself
-    column_epilogue: ColumnEpilogue | None = None  # per column, after reductions over rows
-    attention: AttentionBody | None = None  # an attention body instead of phases
-    tma_boxes: tuple[TmaBox, ...] = ()  # TMA boxes of operands
     fastmath: bool = False  # hardware approximations of functions, divisions and roots
     batch_invariant_width: int = 0  # vector elements if a row's schedule may not depend on other rows; else 0
     pdl: bool = False  # programmatic dependent launch among the launches of a call
@@ -118,10 +115,8 @@ class KernelIR:
     @property
     def products(self) -> tuple[MatrixProduct, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        if self.attention is not None or self.batch_invariant_width:
-            return ()
-        (first, *others) = self.phases
-        return () if others or first.stores or self.column_epilogue is not None else first.products
+        first, *others = self.phases
+        return () if others or first.stores or self.batch_invariant_width else first.products
 
     @property
     def shifted(self) -> bool:
@@ -129,6 +124,34 @@ class KernelIR:
         return any(operand.access == "shifted" for operand in self.operands)
 
     @property
+    def tma_boxes(self) -> tuple[TmaBox, ...]:
+        """The boxes of operands that TMA moves."""
+        return ()
+
+    @property
     def vector_axis(self) -> int:
         """The axis that vectors lie along."""
         return self.row_axes - 1 if self.row_vector_width else self.axes - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixedReductionKernel(KernelIR):
+    """A kernel that reduces rows and columns in one reading: its phases, then the column epilogue."""
+
+    column_epilogue: ColumnEpilogue
+
+    @property
+    def products(self) -> tuple[MatrixProduct, ...]:
+        return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionKernel(KernelIR):
+    """An attention kernel: the attention body instead of phases; the columns are the key axis and those behind it."""
+
+    attention: AttentionBody
+    tma_boxes: tuple[TmaBox, ...] = ()
+
+    @property
+    def products(self) -> tuple[MatrixProduct, ...]:
+        return ()

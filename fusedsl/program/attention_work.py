@@ -13,7 +13,7 @@ from ..backends.cuda.schedule import LaunchConfig
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.phase import Phase
 from ..runtime.bind_shapes import BoundKernel
 from .instruction_counts import SHARED_READS, add_counts
@@ -27,7 +27,7 @@ SATURATING_WARPS = 8  # warps that saturate a multiprocessor
 
 
 def attention_work(
-    kernel: KernelIR,
+    kernel: AttentionKernel,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: BoundKernel,
     launch: LaunchConfig,
@@ -38,7 +38,6 @@ def attention_work(
 ) -> Work:
     """The work of a launch that reads and writes so many bytes; `numbers` are scalars of known value."""
     stream = kernel.attention
-    assert stream is not None
     active, full = mask_density(kernel, schedule, bound.extents, numbers)
     busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, active < 1)
     shown = busy * EXPOSED_SCORE_SHARE
@@ -62,23 +61,21 @@ def attention_work(
     )
 
 
-def multiply_adds(kernel: KernelIR, bound: BoundKernel) -> float:
+def multiply_adds(kernel: AttentionKernel, bound: BoundKernel) -> float:
     """Multiply-adds of the matmuls of all rows and scores."""
     stream = kernel.attention
-    assert stream is not None
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     return prod(bound.extents[: kernel.row_axes + 1]) * sum(bound.extents[axis] for axis in axes)
 
 
 def score_instructions(
-    kernel: KernelIR, bound: BoundKernel, masked: float = 1, whole: float = 0
+    kernel: AttentionKernel, bound: BoundKernel, masked: float = 1, whole: float = 0
 ) -> tuple[float, float, float]:
     """(instructions, special functions, float64 instructions) for scores and results.
 
     `masked` and `whole` are the shares of all scores in tiles with element masks and in full tiles.
     """
     stream = kernel.attention
-    assert stream is not None
     totals = [0.0, 0.0, 0.0]
     rows = prod(bound.extents[: kernel.row_axes])
     every = rows * bound.extents[kernel.row_axes]
@@ -95,7 +92,7 @@ def score_instructions(
     return totals[0], totals[1], totals[2]
 
 
-def _add_tile_counts(totals: list[float], kernel: KernelIR, phases: Sequence[Phase], times: float) -> None:
+def _add_tile_counts(totals: list[float], kernel: AttentionKernel, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
         add_counts(
@@ -105,7 +102,9 @@ def _add_tile_counts(totals: list[float], kernel: KernelIR, phases: Sequence[Pha
             add_counts(totals, use.combine, times)
 
 
-def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel) -> int:
+def _tile_rows(
+    kernel: AttentionKernel, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel
+) -> int:
     """The rows that query tiles lie along."""
     operands = operands_of(kernel)
     assert operands is not None
@@ -113,7 +112,9 @@ def _tile_rows(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionS
     return bound.extents[operands.query_axis] * (1 if packed is None else bound.extents[packed])
 
 
-def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel) -> float:
+def _padding(
+    kernel: AttentionKernel, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel
+) -> float:
     """Computed rows per row that exists: tiles are padded to whole warps, or to groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
     unit = ROWS if isinstance(schedule, Sm90AttentionSchedule) else WARP_ROWS
@@ -121,7 +122,7 @@ def _padding(kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSch
 
 
 def utilization(
-    kernel: KernelIR,
+    kernel: AttentionKernel,
     schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
     bound: BoundKernel,
     launch: LaunchConfig,
@@ -139,7 +140,7 @@ def utilization(
     return max(1, items) / (-(-max(1, items) // slots) * slots)
 
 
-def _q_bytes(kernel: KernelIR, bound: BoundKernel) -> int:
+def _q_bytes(kernel: AttentionKernel, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
     operands = operands_of(kernel)
     assert operands is not None

@@ -17,6 +17,7 @@ from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
 from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
+from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..runtime import compile as compiler
 from ..runtime.arrays import ArrayFacts, Weak
@@ -154,14 +155,14 @@ def bind_kernels(
 
 def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every kernel that reduces rows and columns has a schedule at these extents; None is the CPU."""
-    crossed = [b for b in bounds if b.kernel.column_epilogue is not None]
-    return hardware is None or all(has_mixed_schedule(b.kernel, b.extents, hardware) for b in crossed)
+    crossed = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, MixedReductionKernel)]
+    return hardware is None or all(has_mixed_schedule(*one, hardware) for one in crossed)
 
 
 def has_attention_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every attention kernel has a schedule at these extents; None stands for the CPU."""
-    streams = [b for b in bounds if b.kernel.attention is not None]
-    return hardware is None or all(schedule_attention(b.kernel, b.extents, hardware) is not None for b in streams)
+    streams = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, AttentionKernel)]
+    return hardware is None or all(schedule_attention(*one, hardware) is not None for one in streams)
 
 
 def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
@@ -169,7 +170,7 @@ def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware)
 
     Never for batch-invariant kernels: their choice must not depend on other rows.
     """
-    passes = [b for b in bounds if b.kernel.attention is not None and not b.kernel.batch_invariant_width]
+    passes = [b for b in bounds if isinstance(b.kernel, AttentionKernel) and not b.kernel.batch_invariant_width]
     if not passes:
         return False
     from .occupancy_fallback import stored_scores_are_faster

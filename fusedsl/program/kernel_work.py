@@ -13,7 +13,7 @@ from ..backends.cuda.schedule import ElementwiseSchedule, LaunchConfig, RowSched
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import EXCHANGE, ordering, varying
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ..runtime.bind_shapes import BoundKernel
@@ -32,7 +32,7 @@ def kernel_work(
     numbers: Mapping[str, int],
 ) -> Work:
     """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars of known value."""
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         return attention_work(
             kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers
         )
@@ -59,7 +59,7 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     elements = rows * columns
     totals = [0.0, 0.0, 0.0]
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         issued, special, double = score_instructions(kernel, bound)
         return issued + multiply_adds(kernel, bound), special, double
     products = matmul_axes(kernel)

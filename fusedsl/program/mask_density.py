@@ -13,7 +13,7 @@ from ..backends.cuda.attention.sm90_schedule import AttentionTiling, operands_of
 from ..ir.ops import OPS
 from ..ir.types import DTYPES
 from ..kernel_ir.attention import BlockMask
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import AttentionKernel
 
 MAX_TILES = 1 << 20  # tiles to evaluate: beyond that, every so many rows of tiles
 
@@ -25,13 +25,13 @@ NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_
 
 
 def mask_density(
-    kernel: KernelIR, schedule: AttentionTiling, extents: tuple[int, ...], numbers: Mapping[str, int]
+    kernel: AttentionKernel, schedule: AttentionTiling, extents: tuple[int, ...], numbers: Mapping[str, int]
 ) -> tuple[float, float]:
     """(share of tiles with some active element, share of full tiles): (1, 0) if neither is known.
 
     `numbers` are scalars of the kernel with known values. Masks from arrays count as active.
     """
-    sieve, operands = kernel.attention.block_mask if kernel.attention else None, operands_of(kernel)
+    sieve, operands = kernel.attention.block_mask, operands_of(kernel)
     if sieve is None or operands is None:
         return 1.0, 0.0
     rows, columns = extents[operands.query_axis], extents[kernel.row_axes]

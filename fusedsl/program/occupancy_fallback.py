@@ -14,7 +14,7 @@ from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
 from ..ir.types import FLOAT64
 from ..kernel_ir.attention import Score
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import AttentionKernel
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cuda
 from .attention_work import attention_work, score_instructions, utilization
@@ -39,14 +39,17 @@ def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) 
 
 def _scheduled(
     bound: BoundKernel, hardware: Hardware
-) -> tuple[KernelIR, Sm90AttentionSchedule | MmaAttentionSchedule, BoundKernel]:
+) -> tuple[AttentionKernel, Sm90AttentionSchedule | MmaAttentionSchedule, BoundKernel]:
     kernel, schedule = scheduled_cuda(bound, hardware)
-    assert isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
+    assert isinstance(kernel, AttentionKernel) and isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
     return kernel, schedule, bound
 
 
 def pass_seconds(
-    kernel: KernelIR, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel, hardware: Hardware
+    kernel: AttentionKernel,
+    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
+    bound: BoundKernel,
+    hardware: Hardware,
 ) -> float:
     """The predicted seconds of an attention kernel, if nothing is masked."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
@@ -55,13 +58,12 @@ def pass_seconds(
     return seconds(attention_work(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 
-def stored_seconds(kernel: KernelIR, bound: BoundKernel, hardware: Hardware, known: set[tuple]) -> float:
+def stored_seconds(kernel: AttentionKernel, bound: BoundKernel, hardware: Hardware, known: set[tuple]) -> float:
     """The predicted seconds of matmuls that store their scores, with a row kernel between them.
 
     Scores that are `known` are stored by another attention kernel of the call.
     """
     stream = kernel.attention
-    assert stream is not None
     rows = prod(bound.extents[a] for a in stream.query_axes)
     batch = prod(bound.extents[: kernel.row_axes]) // max(1, rows)
     size = max(score.value.dtype.itemsize for score in stream.scores)
@@ -89,7 +91,7 @@ def _weighted_product_seconds(sides: tuple[int, int, int, int], wide: bool, weig
     return min(inside, seconds(stored, hardware) + seconds(_product(sides, wide, weights.read), hardware))
 
 
-def _score_key(score: Score, kernel: KernelIR, bound: BoundKernel) -> tuple:
+def _score_key(score: Score, kernel: AttentionKernel, bound: BoundKernel) -> tuple:
     """The key under which scores of two attention kernels are the same: bodies, arrays, extents."""
     lines = (*score.q.instructions, *score.k.instructions, *score.q.results, *score.k.results)
     names = {value.name for value in (*score.q.args, *score.k.args)}
@@ -108,7 +110,7 @@ def _product(sides: tuple[int, int, int, int], wide: bool, moved: float, other: 
     return Work(moved, 0, issued, other.special * times, double + other.double * times, chain=chain)
 
 
-def _bytes(kernel: KernelIR, bound: BoundKernel, operand: int) -> int:
+def _bytes(kernel: AttentionKernel, bound: BoundKernel, operand: int) -> int:
     """The bytes of an array's elements that a kernel reads or writes."""
     places = prod(n for n, stride in zip(bound.extents, bound.strides[operand]) if stride)
     return kernel.operands[operand].dtype.itemsize * places

@@ -10,7 +10,7 @@ from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.attention.sm90_schedule import ABSENT, operands_of
 from ..fusion.messages import STORED
 from ..hardware import Hardware
-from ..kernel_ir.attention import AttentionBody
+from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import fusion_decisions
 from ..runtime.bind_shapes import BoundKernel
@@ -99,21 +99,21 @@ def _stored_scores_limit(case: Case) -> str:
     hardware = case.target.hardware
     for plan, bound in case.without_stored_scores() if hardware is not None else ():
         assert hardware is not None
-        stream = bound.kernel.attention
-        if stream is not None and schedule_attention(bound.kernel, bound.extents, hardware) is None:
-            return _attention_limit(case, plan, bound, stream, hardware)
+        kernel = bound.kernel
+        if isinstance(kernel, AttentionKernel) and schedule_attention(kernel, bound.extents, hardware) is None:
+            return _attention_limit(case, plan, bound, kernel, hardware)
     return ""
 
 
 def _attention_limit(
-    case: Case, plan: KernelPlan, bound: BoundKernel, stream: AttentionBody, hardware: Hardware
+    case: Case, plan: KernelPlan, bound: BoundKernel, kernel: AttentionKernel, hardware: Hardware
 ) -> str:
     """The limit that one attention kernel exceeds."""
+    stream, operands = kernel.attention, operands_of(kernel)
     if len(stream.scores) > 1:
         return f"its scores are sums of {len(stream.scores)} products, and a pass over scores multiplies two arrays"
     if len(stream.weighted_sums) > 1:
         return f"scores weigh {len(stream.weighted_sums)} arrays at once, and a pass over scores weighs one"
-    kernel, operands = bound.kernel, operands_of(bound.kernel)
     if operands is None:
         return "what is multiplied is no array of one dtype as it lies"
     rows, row = bound.extents[operands.query_axis], sorted({kernel.operands[k].dtype.name for k in operands.multiplied})

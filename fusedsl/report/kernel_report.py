@@ -14,7 +14,7 @@ from ..errors import singular
 from ..fusion.roofline import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
-from ..kernel_ir.kernel import KernelIR
+from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial
 from ..program.kernel_work import instruction_totals, kernel_work
@@ -142,7 +142,7 @@ def _report_kernel(
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
     work = kernel_work(kernel, schedule, bound, launch, hardware, read, written, numbers)
-    issued = issued if kernel.attention is None else round(work.instructions)  # tensor cores do the rest
+    issued = round(work.instructions) if isinstance(kernel, AttentionKernel) else issued  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _schedule_reason(schedule, launch.threads, built, hardware)
@@ -154,14 +154,14 @@ def _report_kernel(
 
 def _mask_note(kernel: KernelIR) -> str:
     """The note on how the block mask is evaluated."""
-    return (
-        f"; {kernel.attention.mask_summary}" if kernel.attention is not None and kernel.attention.mask_summary else ""
-    )
+    summary = kernel.attention.mask_summary if isinstance(kernel, AttentionKernel) else ""
+    return f"; {summary}" if summary else ""
 
 
 def _unknown_note(kernel: KernelIR) -> str:
     """The note on what the time model does not know."""
-    if kernel.attention is None or kernel.attention.block_mask is None or not kernel.attention.block_mask.bounds:
+    mask = kernel.attention.block_mask if isinstance(kernel, AttentionKernel) else None
+    if mask is None or not mask.bounds:
         return ""
     return "; which ones arrays leave out is not known here: the time is that of all the others"
 
@@ -246,7 +246,7 @@ def _passes(kernel: KernelIR, operand: int) -> int:
 
 def _iteration(bound: BoundKernel, kernel: KernelIR) -> str:
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         columns, wide = bound.extents[kernel.row_axes], sorted({s.axis for s in kernel.attention.scores})
         products = " and ".join(f"{bound.extents[axis]:,}" for axis in wide)
         return f"{rows:,} rows × {columns:,} scores of {products} products"

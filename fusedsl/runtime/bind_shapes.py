@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ..backends.cuda.batch_invariant import batch_invariant_width
 from ..backends.cuda.split_heuristics import state_words
 from ..ir.dims import Symbol, evaluate
 from ..ir.types import INT64, DType
 from ..kernel_ir.attention import AttentionBody
-from ..kernel_ir.kernel import KernelIR, Operand, Position
+from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     MergedAxes,
@@ -61,9 +62,9 @@ class BoundKernel:
     @property
     def empty(self) -> bool:
         """Whether nothing is stored: no launch."""
-        if self.kernel.column_epilogue is not None:
+        if isinstance(self.kernel, MixedReductionKernel):
             return False
-        if self.kernel.attention is not None:
+        if isinstance(self.kernel, AttentionKernel):
             return 0 in self.extents[: self.kernel.row_axes]
         rows_only = self.kernel.phases[-1].folds or self.looped
         outputs = self.kernel.row_axes if rows_only else len(self.extents)
@@ -118,7 +119,7 @@ def bind_kernel(
     columns = tuple(evaluate(d, extents) for d in plan.columns)
     placed = _bind_arrays(plan, layouts, extents)
     if plan.attention is not None:
-        return _bind_stream(plan, rows + columns, placed, symbolic_units)
+        return _bind_attention(plan, plan.attention, rows + columns, placed, symbolic_units)
     merged, row_axes = _merged(plan, rows, columns, placed, symbolic_units)
     lines = tuple(line + rank for line, rank in zip(merged.strides, placed.ranks))
     places = tuple(evaluate(d, extents) for d in plan.ranks)
@@ -149,7 +150,7 @@ def bind_general(
     placed = _bind_arrays(plan, layouts, extents)
     uses = [{c.axis for c in use.at} for use in plan.arrays]
     if plan.attention is not None:
-        bound = _bind_stream(plan, (*rows, *columns), placed, True)
+        bound = _bind_attention(plan, plan.attention, (*rows, *columns), placed, True)
         operands = [
             operand if use.gathered is not None else _any_strides(operand, range(len(rows + columns)), axes)
             for operand, use, axes in zip(bound.kernel.operands, plan.arrays, uses)
@@ -204,7 +205,9 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
         Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)
     )
-    return KernelIR(
+    finish = plan.column_epilogue
+    make = KernelIR if finish is None else partial(MixedReductionKernel, column_epilogue=finish)
+    return make(
         plan.name,
         plan.header,
         row_axes,
@@ -218,7 +221,6 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
         index64=wide,
         pointers=plan.pointers,
         constant_scalars=_literals(plan, placed),
-        column_epilogue=plan.column_epilogue,
         fastmath=plan.fastmath,
         batch_invariant_width=steady,
     )
@@ -248,22 +250,23 @@ def _literals(plan: KernelPlan, placed: _BoundArrays) -> tuple[tuple[str, int], 
     return tuple(literals)
 
 
-def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool) -> BoundKernel:
+def _bind_attention(
+    plan: KernelPlan, attention: AttentionBody, extents: tuple[int, ...], placed: _BoundArrays, symbolic_units: bool
+) -> BoundKernel:
     """An attention kernel: its axes are not merged, and a unit stride is recognised on any axis."""
-    assert plan.attention is not None
     lines = [tuple(0 if n == 1 and not symbolic_units else s for n, s in zip(extents, line)) for line in placed.strides]
     access = [
-        _access(line, use.dtype.itemsize, address) if plan.attention.running_reference else "element"
+        _access(line, use.dtype.itemsize, address) if attention.running_reference else "element"
         for use, line, address in zip(plan.arrays, lines, placed.addresses)
     ]
-    for k, axis, whole in _paged_arrays(plan, plan.attention, placed):
+    for k, axis, whole in _paged_arrays(plan, attention, placed):
         lines[k] = (*lines[k][:axis], 1, *lines[k][axis + 1 :])
         access[k] = "vector" if whole else "element"
     operands = tuple(
         Operand(use.name, use.dtype, "".join("s" if s not in (0, 1) else str(s) for s in line), how)
         for use, line, how in zip(plan.arrays, lines, access)
     )
-    kernel = KernelIR(
+    kernel = AttentionKernel(
         plan.name,
         plan.header,
         len(plan.rows),
@@ -276,7 +279,7 @@ def _bind_stream(plan: KernelPlan, extents: tuple[int, ...], placed: _BoundArray
         (),
         pointers=plan.pointers,
         lengths=_lengths(plan),
-        attention=plan.attention,
+        attention=attention,
         fastmath=plan.fastmath,
         batch_invariant_width=int(plan.batch_invariant),
     )

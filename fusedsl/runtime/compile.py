@@ -22,7 +22,7 @@ from ..backends.cuda.rows_and_columns.schedule import MixedReductionSchedule
 from ..backends.cuda.schedule import LaunchConfig, Schedule, choose, launch_config
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, hardware_facts
-from ..kernel_ir.kernel import KernelIR, Operand
+from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
 from .bind_shapes import BoundKernel
@@ -66,7 +66,7 @@ def scheduled_cuda(bound: BoundKernel, hardware: Hardware, flexible: bool = True
 
 
 def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[KernelIR, Schedule]:
-    if bound.kernel.attention is not None:
+    if isinstance(bound.kernel, AttentionKernel):
         attending = schedule_attention(bound.kernel, bound.extents, hardware)
         assert attending is not None
         if not isinstance(attending, Sm90AttentionSchedule):
@@ -79,7 +79,7 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
     if looped is not None and 0 in bound.extents:  # an empty row is not held in registers
         kernel = looped
     extents = bound.extents
-    if kernel.column_epilogue is None:  # without rows there is no launch: schedule one row
+    if not isinstance(kernel, MixedReductionKernel):  # without rows there is no launch: schedule one row
         extents = (*(max(1, n) for n in extents[: kernel.row_axes]), *extents[kernel.row_axes :])
     if looped is not None and prefers_looped(looped, extents, hardware):
         kernel = looped

@@ -10,6 +10,7 @@ from ..backends.cuda.combo import ComboKernel, ComboSchedule
 from ..backends.cuda.dynamic_shapes import schedule_dynamic_shapes
 from ..backends.cuda.rows.dynamic_threads import has_common_length
 from ..hardware import Hardware
+from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
 from .bind_shapes import BoundKernel, SpecializationGroup
 from .compile import (
@@ -123,7 +124,7 @@ def _quota_group(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> Special
 
 def _is_specialized_kind(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> bool:
     """Whether the binary of a schedule serves one class of lengths alone."""
-    few = plan.is_elementwise or bound.kernel.attention is not None or getattr(schedule, "max_threads", 0) > 0
+    few = plan.is_elementwise or isinstance(bound.kernel, AttentionKernel) or getattr(schedule, "max_threads", 0) > 0
     return bound.specialization_group is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 
@@ -133,7 +134,7 @@ def acquire_both_axis_kernels(
     """Whether kernels that reduce rows and columns may be used: they are always specialised."""
     for kernel, bound in zip(plan.kernels, bounds):
         if (
-            bound.kernel.column_epilogue is not None
+            isinstance(bound.kernel, MixedReductionKernel)
             and bound.specialization_group is not None
             and not has_common_length(bound.kernel, bound.extents)
         ):

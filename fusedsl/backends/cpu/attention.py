@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ...ir.types import BOOL, DType
 from ...kernel_ir.attention import AttentionBody, BlockMask
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import AttentionKernel
 from ...kernel_ir.phase import Body, Phase, Value
 from . import reduce
 from .roles import ScratchArray
@@ -24,7 +24,7 @@ from .source_text import decode, header, indented, parameters, step, store_line,
 TILE = 128  # keys of a tile
 
 
-def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
+def emit(kernel: AttentionKernel, lane: int) -> tuple[str, list[ScratchArray]]:
     """The source of an attention kernel whose query rows are along axis `lane`, and its scratch arrays."""
     emitter = CpuAttentionEmitter(kernel, lane)
     lines = [
@@ -44,12 +44,11 @@ def emit(kernel: KernelIR, lane: int) -> tuple[str, list[ScratchArray]]:
 class CpuAttentionEmitter:
     """Emits one unit of work."""
 
-    kernel: KernelIR
+    kernel: AttentionKernel
     lane: int
 
     @property
     def stream(self) -> AttentionBody:
-        assert self.kernel.attention is not None
         return self.kernel.attention
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from . import attention, columns, elementwise, matmul, rows, rows_and_columns, short_rows, split_rows
 from .processor import Processor, host
 from .roles import ScratchArray
@@ -35,9 +35,9 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
             return matmul.emit(kernel, letters, (processor or host()).vectors)
         case "split":
             return split_rows.emit(kernel)
-        case "cross":
+        case "cross" if isinstance(kernel, MixedReductionKernel):
             return rows_and_columns.emit(kernel)
-        case "stream":
+        case "stream" if isinstance(kernel, AttentionKernel):
             return attention.emit(kernel, int(letters))
         case "short":
             return short_rows.emit(kernel, letters), []

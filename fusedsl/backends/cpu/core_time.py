@@ -11,7 +11,7 @@ from math import log2, prod
 
 from ...ir.op_cost import instructions
 from ...ir.types import DType
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, Reduction
 from ..cuda.scan_sort.sort_method import sort_of
@@ -48,7 +48,7 @@ def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
 def _compute_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     rows, elements = prod(extents[: kernel.row_axes]), prod(extents)
     width = _width(kernel)
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         return _attention_seconds(kernel, extents, width)
     matmul = matmul_axes(kernel)
     if matmul is not None and worth_tiling(kernel, matmul, tuple(extents)):
@@ -69,10 +69,9 @@ def _sort_seconds(kernel: KernelIR, columns: int) -> float:
     return SORT_STEP * log2(max(2, columns)) if select.count is None or select.count > 64 else TOP_K_STEP
 
 
-def _attention_seconds(kernel: KernelIR, extents: Sequence[int], width: int) -> float:
+def _attention_seconds(kernel: AttentionKernel, extents: Sequence[int], width: int) -> float:
     """Attention time: both matmuls, and the element work of each score."""
     stream = kernel.attention
-    assert stream is not None
     every = prod(extents[: kernel.row_axes + 1])
     axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
     uses: Iterable[Reduction] = [use for phase in stream.tile_phases for use in phase.folds]

@@ -7,7 +7,7 @@ kernel's own hold the address of the workspace and the number of parts.
 
 from __future__ import annotations
 
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import MixedReductionKernel
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .rows import column_loop, fold_arrays, free, row_epilogue, row_prologue
@@ -16,7 +16,7 @@ from .split_rows import prologue
 from .workspace import cross_arrays
 
 
-def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
+def emit(kernel: MixedReductionKernel) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel that reduces rows and columns, and its scratch arrays."""
     roles, shared = ValueRoles(kernel), cross_arrays(kernel)
     scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
@@ -28,7 +28,7 @@ def emit(kernel: KernelIR) -> tuple[str, list[ScratchArray]]:
     return "\n".join([*lines, ""]), [*shared, *private, *trees]
 
 
-def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
+def _rows(kernel: MixedReductionKernel, shared: list[ScratchArray], private: list[ScratchArray]) -> list[str]:
     """Stage 1: all phases of the rows of a part; each element is merged into the state of its column."""
     nothing = [
         line
@@ -49,10 +49,9 @@ def _rows(kernel: KernelIR, shared: list[ScratchArray], private: list[ScratchArr
     return [*prologue(kernel, shared, private), each, "for part in range(begin, end):", *indented(part), *free(private)]
 
 
-def _columns(kernel: KernelIR, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
+def _columns(kernel: MixedReductionKernel, shared: list[ScratchArray], trees: list[ScratchArray]) -> list[str]:
     """Stage 2: merge the partial states of a column, finish, store."""
     finish, axes = kernel.column_epilogue, range(kernel.row_axes, kernel.axes)
-    assert finish is not None
     names = {a: f"i{a}" for a in axes}
     read = [
         f"{name} = {text}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from ...config import num_threads
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .work import CpuLaunch, CpuStage
@@ -61,7 +61,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "products:" and letters: matmuls
     - "stream:" and the axis of a tile's query rows: attention
     """
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         return f"stream:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.select for phase in kernel.phases):
@@ -70,7 +70,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
         return f"short:{short}"
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _reads_transposed(extents, strides) else _map(kernel, strides)
-    if kernel.column_epilogue is not None:
+    if isinstance(kernel, MixedReductionKernel):
         return "cross"
     if (matmul := _matmul_sides(kernel, extents)) is not None:
         ends = (matmul.rows[-1], matmul.columns[-1])
@@ -90,7 +90,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int, ...], ...]) -> ShortRows | None:
     """The unrolled rows of a kernel, or the unrolled innermost axes of a map; None if they are too long."""
-    if kernel.column_epilogue is not None or kernel.batch_invariant_width:
+    if isinstance(kernel, MixedReductionKernel) or kernel.batch_invariant_width:
         return None
     first = kernel.row_axes
     if not first and not any(phase.folds or phase.scans for phase in kernel.phases):
@@ -109,9 +109,9 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 
 def general(kernel: KernelIR) -> str:
     """The schedule that is valid for any extents and strides, if slower than the chosen one."""
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         return f"stream:{min(kernel.attention.query_axes)}"
-    if kernel.column_epilogue is not None:
+    if isinstance(kernel, MixedReductionKernel):
         return "cross"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
@@ -153,7 +153,7 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
 
 def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
     """The number of units of work of one stage: rows, or blocks of rows and columns."""
-    if kernel.attention is not None:
+    if isinstance(kernel, AttentionKernel):
         lane = int(schedule.partition(":")[2])
         return prod(extents[: kernel.row_axes]) // max(1, extents[lane]) * -(-extents[lane] // ATTENTION_ROWS)
     if schedule.startswith("map"):

@@ -38,7 +38,7 @@ from .schedule import (
     TransposeSchedule,
 )
 
-WRITERS: dict[type, Callable[[KernelIR, Any], str]] = {
+WRITERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
     RowSchedule: emit_rows,
     ColumnSchedule: emit_columns,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.launch_config import LaunchConfig
 from .attention.mma_schedule import MmaAttentionSchedule, mma_grid, mma_smem_bytes
 from .attention.sm90_schedule import Sm90AttentionSchedule, sm90_grid, sm90_smem_bytes
@@ -47,12 +47,12 @@ def _matmul(schedule: MatmulSchedule, kernel: KernelIR, extents: Extents) -> Lau
     return LaunchConfig(matmul_grid(kernel, extents), schedule.threads, exclusive=True)
 
 
-def _sm90_attention(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _sm90_attention(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> LaunchConfig:
     blocks, shared = sm90_grid(schedule, kernel, extents), sm90_smem_bytes(schedule, kernel, extents)
     return LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
 
 
-def _mma_attention(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+def _mma_attention(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: Extents) -> LaunchConfig:
     blocks, shared = mma_grid(schedule, kernel, extents), mma_smem_bytes(schedule, kernel, extents)
     found = LaunchConfig(blocks, schedule.block_threads, shared, exclusive=True)
     if not schedule.is_split_kv:
@@ -112,7 +112,7 @@ def _rows(kernel: KernelIR, extents: Extents) -> int:
     return prod(extents[: kernel.row_axes])
 
 
-LAUNCHES: dict[type, Callable[[Any, KernelIR, Extents], LaunchConfig]] = {
+LAUNCHES: dict[type, Callable[[Any, Any, Extents], LaunchConfig]] = {
     ElementwiseSchedule: _elementwise,
     RowSchedule: _row,
     ColumnSchedule: _column,

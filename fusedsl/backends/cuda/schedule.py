@@ -7,7 +7,7 @@ from typing import Any
 
 from ...hardware import Hardware
 from ...kernel_ir.fast_division import divisors
-from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.kernel import KernelIR, MixedReductionKernel
 from ...kernel_ir.launch_config import LaunchConfig
 from .attention.mma_schedule import MmaAttentionSchedule
 from .attention.sm90_schedule import Sm90AttentionSchedule
@@ -46,7 +46,7 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
     """
     if kernel.batch_invariant_width and kernel.row_axes:
         kernel, extents = batch_invariant_form(kernel, extents)
-    if kernel.column_epilogue is not None:
+    if isinstance(kernel, MixedReductionKernel):
         found = schedule_rows_and_columns(kernel, extents, hardware)
         assert found is not None
         return found

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from ....kernel_ir.attention import TileBounds
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 
 
-def kv_bounds(kernel: KernelIR) -> tuple[TileBounds, ...]:
+def kv_bounds(kernel: AttentionKernel) -> tuple[TileBounds, ...]:
     """The bounds along the kv axis, one pair per key tile."""
-    sieve = kernel.attention.block_mask if kernel.attention else None
+    sieve = kernel.attention.block_mask
     return tuple(x for x in sieve.bounds if x.axis == kernel.row_axes) if sieve else ()
 
 
-def mask_reads_memory(kernel: KernelIR) -> bool:
+def mask_reads_memory(kernel: AttentionKernel) -> bool:
     """True if the block mask reads memory along the kv axis: a block then evaluates it once."""
-    sieve = kernel.attention.block_mask if kernel.attention else None
+    sieve = kernel.attention.block_mask
     return sieve is not None and any(x.axis == kernel.row_axes for x in sieve.bounds)
 
 
-def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
+def bounds_axes(kernel: AttentionKernel) -> tuple[int, ...]:
     """The axes besides the kv axis that these bounds depend on."""
     read = {v.name for x in kv_bounds(kernel) for v in x.body.args}
     letters = [kernel.operands[load.operand].strides for load in kernel.loads if load.value.name in read]
@@ -27,6 +27,6 @@ def bounds_axes(kernel: KernelIR) -> tuple[int, ...]:
     return tuple(sorted(found - {kernel.row_axes}))
 
 
-def bounds_fit(kernel: KernelIR) -> bool:
+def bounds_fit(kernel: AttentionKernel) -> bool:
     """True if persistent blocks can keep the bounds in 32-bit words of shared memory."""
     return all(x.lower.dtype.bits <= 32 for x in kv_bounds(kernel))

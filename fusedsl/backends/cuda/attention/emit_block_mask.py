@@ -47,7 +47,7 @@ def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, know
 def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
     """Lines by which the warps of a block store the block mask bits of all key tiles in shared memory, each a tile."""
     stream = scope.kernel.attention
-    assert stream is not None and stream.block_mask is not None
+    assert stream.block_mask is not None
     scope.functions += LOAD_MASK_BITS
     n, columns, warps, sieve = f"n{scope.kv_axis}", schedule.columns, schedule.block_threads // 32, stream.block_mask
     once, each = ([x for x in sieve.bounds if (x.axis == scope.kv_axis) is own] for own in (False, True))
@@ -94,7 +94,7 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
     axes that they depend on."""
     n, columns, extremes = f"n{scope.kv_axis}", schedule.columns, kv_bounds(scope.kernel)
     stream, axes = scope.kernel.attention, bounds_axes(scope.kernel)
-    assert stream is not None and stream.block_mask is not None
+    assert stream.block_mask is not None
     sieve, size = stream.block_mask, 8 * len(extremes)
 
     def write() -> None:
@@ -125,7 +125,7 @@ def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[
 def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
     """Lines of a warp that compute the bounds of a work tile's rows, and the address of those along the kv axis."""
     stream, axes, place = scope.kernel.attention, bounds_axes(scope.kernel), "0"
-    assert stream is not None and stream.block_mask is not None
+    assert stream.block_mask is not None
     sieve = stream.block_mask
 
     def write() -> None:
@@ -158,7 +158,7 @@ def _outer_size(axes: Sequence[int]) -> str:
 def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
     """Names that `emit_work_tile_bounds` defines, with their types."""
     stream = scope.kernel.attention
-    assert stream is not None and stream.block_mask is not None
+    assert stream.block_mask is not None
     rows = [x for x in stream.block_mask.bounds if x.axis != scope.kv_axis]
     return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.lower, x.upper)}
 
@@ -174,7 +174,7 @@ def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
 def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: bool) -> tuple[list[str], str, str]:
     """(lines for one key tile, any element active, all active); `kept`: bounds are loaded from shared memory"""
     stream = scope.kernel.attention
-    assert stream is not None and stream.block_mask is not None
+    assert stream.block_mask is not None
     sieve, found = stream.block_mask, []  # type: BlockMask, list[str]
 
     def write() -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
-from ....kernel_ir.kernel import KernelIR, Load
+from ....kernel_ir.kernel import AttentionKernel, Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import Names, indented, signature
 from ..peephole.narrow_integers import PLACES, narrowed_lines
@@ -43,7 +43,7 @@ class FragmentEmitter:
     """Emitter of a generated file whose names have a domain: scalar, row, column or element of the score fragment, or
     of the output fragment (`own`)."""
 
-    def __init__(self, kernel: KernelIR, lane: int, own_axis: int, packed: int | None = None):
+    def __init__(self, kernel: AttentionKernel, lane: int, own_axis: int, packed: int | None = None):
         self.kernel, self.names = kernel, Names(kernel)
         self.kv_axis, self.query_axis, self.value_axis = kernel.row_axes, lane, own_axis
         self.packed_gqa_axis = packed  # packed GQA: a query tile has all positions of this axis

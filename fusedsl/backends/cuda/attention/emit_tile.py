@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import takewhile
 
 from ....kernel_ir.attention import AttentionBody, WeightedSum
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import either, reduction_source
 from .emit_fragment import COLUMN, ELEMENT, OUTPUT, ROW, FragmentEmitter
@@ -20,9 +20,9 @@ from .sm90_tile_shape import is_index_mask, is_random_mask
 class TileEmitter(FragmentEmitter):
     """Emitter of the phases of one key tile."""
 
-    def __init__(self, kernel: KernelIR, schedule: AttentionTiling, packed: int | None = None):
+    def __init__(self, kernel: AttentionKernel, schedule: AttentionTiling, packed: int | None = None):
         found = operands_of(kernel)
-        assert found is not None and kernel.attention is not None
+        assert found is not None
         self.stream: AttentionBody = kernel.attention
         self.score, self.has_output = self.stream.scores[0], bool(self.stream.weighted_sums)
         super().__init__(kernel, found.query_axis, self.weighted_sum.axis if self.has_output else ABSENT, packed)

@@ -7,7 +7,7 @@ softmax is. With fused multiply-adds, p goes through shared memory, because a th
 from __future__ import annotations
 
 from ....ir.types import dtype
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Value
 from ..emit.source_text import header, indented
 from .block_mask_inputs import mask_reads_memory
@@ -23,13 +23,13 @@ STEP_BYTES = 64  # bytes of rows per step of fused multiply-adds
 ELEMENTS_PER_LOAD = 8  # elements per thread and step if an operand is loaded element by element
 
 
-def emit_mma(kernel: KernelIR, schedule: MmaAttentionSchedule) -> str:
+def emit_mma(kernel: AttentionKernel, schedule: MmaAttentionSchedule) -> str:
     """The generated file of an attention kernel."""
     return MmaEmitter(kernel, schedule).source()
 
 
 class MmaEmitter(AttentionEmitter):
-    def __init__(self, kernel: KernelIR, schedule: MmaAttentionSchedule):
+    def __init__(self, kernel: AttentionKernel, schedule: MmaAttentionSchedule):
         super().__init__(kernel, schedule, schedule.packed_gqa_axis)
         self.schedule = schedule
         self.approx = schedule.tensor_cores

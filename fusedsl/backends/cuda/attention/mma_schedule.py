@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from .sm90_schedule import AttentionOperands, block_mask_words, operands_of
 
 ROWS = 16  # query rows of a warp
@@ -82,7 +82,7 @@ class MmaAttentionSchedule:
         return found | {"block_mask_at": at}
 
 
-def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
+def schedule_mma(kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
     """The schedule of attention by warps; None if the operands have several dtypes or are too wide."""
     found = operands_of(kernel)
     if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.batch_invariant_width):
@@ -102,14 +102,13 @@ def schedule_mma(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware)
 
 
 def _prefers_staged_kv(
-    kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
+    kernel: AttentionKernel, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> bool:
     """True if paged k and v are better staged in arrays for the sm_90 kernel.
 
     Its products take 0.4 of the time (600 against 250 TFLOP/s); staging costs as much as that saves at STAGED_ABOVE
     query rows (at 4.8 TB/s).
     """
-    assert kernel.attention is not None
     rows, kinds = (
         prod(extents[a] for a in kernel.attention.query_axes),
         [kernel.operands[k].dtype for k in found.multiplied],
@@ -118,12 +117,12 @@ def _prefers_staged_kv(
 
 
 def mma_schedule(
-    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
+    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
 ) -> MmaAttentionSchedule | None:
     """The schedule of so many warps with key tiles of up to `columns`; None if no product takes these dtypes, or
     they do not fit in shared memory."""
     found, stream = operands_of(kernel), kernel.attention
-    if found is None or stream is None:
+    if found is None:
         return None
     kind = _kind(kernel, found, hardware)
     width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighted_sums)
@@ -138,9 +137,8 @@ def mma_schedule(
     return made if mma_smem_bytes(made, kernel, extents) <= hardware.block_shared else None
 
 
-def _kind(kernel: KernelIR, found: AttentionOperands, hardware: Hardware) -> str | None:
+def _kind(kernel: AttentionKernel, found: AttentionOperands, hardware: Hardware) -> str | None:
     """The dtype of operands in shared memory: their own 16 bits for tensor cores, else that of the sums."""
-    assert kernel.attention is not None
     given = [kernel.operands[k].dtype for k in found.multiplied]
     sums = {kernel.attention.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.attention.weighted_sums)}
     if len(sums) != 1 or any(d.kind != "f" for d in given):
@@ -156,11 +154,10 @@ def _tensor(kind: str) -> bool:
 
 
 def _copied(
-    kernel: KernelIR, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
+    kernel: AttentionKernel, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
 ) -> tuple[bool, bool, bool]:
     """Which of q, k, v are loaded by cp.async, 16 bytes at a time."""
     stream = kernel.attention
-    assert stream is not None
     inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
 
     def aligned(k: int, axis: int) -> bool:
@@ -176,7 +173,7 @@ def _copied(
 
 
 def _shapes(
-    kernel: KernelIR, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
+    kernel: AttentionKernel, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in order: blocks no larger than the query rows, or than filling all SMs allows."""
     rows = extents[found.query_axis]
@@ -202,17 +199,17 @@ def paged_reason(found: AttentionOperands) -> str:
     return "; each warp looks up where lines are" if found.paged else ""
 
 
-def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Shared memory of the block mask, and of the alignment of the block's start."""
     return SWIZZLE_BYTES + 8 * block_mask_words(schedule, kernel, extents)
 
 
-def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block."""
     return schedule.smem_offsets["block_mask_at"] + block_mask_bytes(schedule, kernel, extents)
 
 
-def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def work_tiles(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """The number of work tiles."""
     found = operands_of(kernel)
     assert found is not None
@@ -222,6 +219,6 @@ def work_tiles(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[
     return others if schedule.packed_gqa_axis is not None else others * -(-extents[found.query_axis] // schedule.rows)
 
 
-def mma_grid(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def mma_grid(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one per work tile and split."""
     return work_tiles(schedule, kernel, extents) * schedule.num_splits

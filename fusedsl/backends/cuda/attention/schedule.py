@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....hardware import Hardware
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.memory_access import LONGEST
 from .mma_schedule import MmaAttentionSchedule, schedule_mma
 from .sm90_schedule import Sm90AttentionSchedule, schedule_sm90
@@ -13,7 +13,7 @@ SCHEDULERS = (schedule_split_kv, schedule_sm90, schedule_mma)
 
 
 def schedule_attention(
-    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
+    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware
 ) -> Sm90AttentionSchedule | MmaAttentionSchedule | None:
     """The schedule of an attention kernel on this card; None if no kernel fits."""
     if 0 in extents or max(extents) >= LONGEST:

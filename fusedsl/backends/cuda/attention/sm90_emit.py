@@ -7,7 +7,7 @@ another, and the loads run ahead of the epilogue.
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
 from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
@@ -33,13 +33,13 @@ from .sm90_tma_store import store_output_tma
 SM90_PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
-def emit_sm90(kernel: KernelIR, schedule: Sm90AttentionSchedule) -> str:
+def emit_sm90(kernel: AttentionKernel, schedule: Sm90AttentionSchedule) -> str:
     """The generated file of an attention kernel on sm_90."""
     return Sm90Emitter(kernel, schedule).source()
 
 
 class Sm90Emitter(Sm90Mainloop):
-    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
+    def __init__(self, kernel: AttentionKernel, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.dtype_name = kernel.operands[self.operands.q].dtype.name
         results = tma_store_operand(kernel, self.query_axis) if schedule.tma_store else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import either, indented
 from .emit_fragment import ELEMENT
 from .emit_softmax import AttentionEmitter
@@ -28,7 +28,7 @@ PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 class Sm90Mainloop(AttentionEmitter):
     """Emitter of a consumer warpgroup's loop over key tiles."""
 
-    def __init__(self, kernel: KernelIR, schedule: Sm90AttentionSchedule):
+    def __init__(self, kernel: AttentionKernel, schedule: Sm90AttentionSchedule):
         super().__init__(kernel, schedule)
         self.schedule = schedule
         beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from ....hardware import Hardware
 from ....kernel_ir.attention import AttentionBody
-from ....kernel_ir.kernel import KernelIR, TmaBox
+from ....kernel_ir.kernel import AttentionKernel, TmaBox
 from ....kernel_ir.phase import Body
 from .block_mask_inputs import bounds_axes, bounds_fit, kv_bounds, mask_reads_memory
 from .sm90_tile_shape import tile_shape
@@ -104,7 +104,7 @@ class AttentionOperands:
         return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
 
 
-def operands_of(kernel: KernelIR) -> AttentionOperands | None:
+def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
     """The operands of a body with one score and at most one weighted sum, whose operands are arrays or paged arrays."""
     stream = kernel.attention
     if stream is None or not stream.running_reference or len(stream.scores) != 1 or len(stream.weighted_sums) > 1:
@@ -125,7 +125,7 @@ def operands_of(kernel: KernelIR) -> AttentionOperands | None:
     return AttentionOperands(left, right, weighed, lanes[-1], gathered)  # type: ignore[arg-type]
 
 
-def _array(kernel: KernelIR, body: Body) -> int | None:
+def _array(kernel: AttentionKernel, body: Body) -> int | None:
     """The operand that a body loads and returns unchanged."""
     if body.instructions or len(body.results) != 1:
         return None
@@ -133,9 +133,8 @@ def _array(kernel: KernelIR, body: Body) -> int | None:
     return next((load.operand for load in kernel.loads if load.value.name == name), None)
 
 
-def bias_operand(kernel: KernelIR, lane: int) -> int | None:
+def bias_operand(kernel: AttentionKernel, lane: int) -> int | None:
     """The bias: an operand with a 16-bit element for each score, which TMA can load."""
-    assert kernel.attention is not None
     for body in kernel.attention.mask_inputs:
         k = _array(kernel, body)
         if k is None or kernel.operands[k].dtype.name not in ("float16", "bfloat16"):
@@ -147,9 +146,8 @@ def bias_operand(kernel: KernelIR, lane: int) -> int | None:
     return None
 
 
-def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
+def tma_store_operand(kernel: AttentionKernel, lane: int) -> tuple[int, int] | None:
     """The 16-bit output operand that TMA can store, and the axis along its rows."""
-    assert kernel.attention is not None
     for ending in kernel.attention.epilogues:
         for store in ending.stores:
             operand, axis = kernel.operands[store.operand], ending.axis
@@ -161,7 +159,7 @@ def tma_store_operand(kernel: KernelIR, lane: int) -> tuple[int, int] | None:
     return None
 
 
-def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> bool:
+def _fits(kernel: AttentionKernel, found: AttentionOperands, stream: AttentionBody) -> bool:
     """True if TMA and wgmma take these arrays."""
     score, weighing = stream.scores[0], stream.weighted_sums[0]
     inner = {found.q: score.axis, found.k: score.axis, found.v: weighing.axis}
@@ -181,16 +179,18 @@ def _fits(kernel: KernelIR, found: AttentionOperands, stream: AttentionBody) -> 
     return True
 
 
-def _tma_axes(kernel: KernelIR, operand: int, inner: int, along: int) -> tuple[int, ...]:
+def _tma_axes(kernel: AttentionKernel, operand: int, inner: int, along: int) -> tuple[int, ...]:
     """The axes of an operand's tensor map, from the innermost outwards; `along` is that of a box's rows."""
     letters = kernel.operands[operand].strides
     return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (letters[a] != "0" or a == along)))
 
 
-def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> Sm90AttentionSchedule | None:
+def schedule_sm90(
+    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware
+) -> Sm90AttentionSchedule | None:
     """The schedule of attention on sm_90; None if the card, the operands or the shared memory do not allow it."""
     found, stream = operands_of(kernel), kernel.attention
-    if found is None or found.v == ABSENT or stream is None:
+    if found is None or found.v == ABSENT:
         return None
     if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
         return None
@@ -224,26 +224,26 @@ def schedule_sm90(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 
 
 def with_columns(
-    kernel: KernelIR, schedule: Sm90AttentionSchedule, columns: int
-) -> tuple[KernelIR, Sm90AttentionSchedule]:
+    kernel: AttentionKernel, schedule: Sm90AttentionSchedule, columns: int
+) -> tuple[AttentionKernel, Sm90AttentionSchedule]:
     """The same kernel with key tiles of so many columns."""
     schedule = replace(schedule, columns=columns, after_spill=True)
     return replace(kernel, tma_boxes=tma_boxes(schedule, kernel)), schedule
 
 
 def narrower_schedules(
-    kernel: KernelIR, schedule: Sm90AttentionSchedule
-) -> Iterator[tuple[KernelIR, Sm90AttentionSchedule]]:
+    kernel: AttentionKernel, schedule: Sm90AttentionSchedule
+) -> Iterator[tuple[AttentionKernel, Sm90AttentionSchedule]]:
     """The same kernel with narrower key tiles, which need fewer registers."""
     for columns in COLUMNS_AFTER_SPILL:
         if columns < schedule.columns:
             yield with_columns(kernel, schedule, columns)
 
 
-def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox, ...]:
+def tma_boxes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> tuple[TmaBox, ...]:
     """TMA boxes of the operands, 64 elements wide: tiles of q, k, v and bias; the last, 16 output rows of a warp."""
     found, stream = operands_of(kernel), kernel.attention
-    assert found is not None and stream is not None
+    assert found is not None
     made, beside = [], bias_operand(kernel, found.query_axis)
     boxes = [
         (found.q, stream.scores[0].axis, found.query_axis, schedule.rows),
@@ -263,20 +263,19 @@ def tma_boxes(schedule: Sm90AttentionSchedule, kernel: KernelIR) -> tuple[TmaBox
     return tuple(made)
 
 
-def block_mask_words(schedule: AttentionTiling, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def block_mask_words(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """32-bit words of the block mask: as many for any active as for all active."""
-    assert kernel.attention is not None
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return -(-tiles // 32) if mask_reads_memory(kernel) else 0
 
 
-def bounds_bytes(schedule: AttentionTiling, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def bounds_bytes(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Shared memory of the bounds along the kv axis."""
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
     return 8 * len(kv_bounds(kernel)) * tiles * prod(extents[a] for a in bounds_axes(kernel))
 
 
-def info_bytes(kernel: KernelIR) -> int:
+def info_bytes(kernel: AttentionKernel) -> int:
     """Shared memory of the scheduler's state, tile infos (a word each) and work infos (coordinates and a count)."""
     return SCHEDULER_BYTES + TILE_INFOS * 4 + WORK_INFOS * (8 + 4 * kernel.row_axes)
 
@@ -290,28 +289,27 @@ def fixed_bytes(schedule: Sm90AttentionSchedule) -> int:
     return rows + beside + results + schedule.kv_stages * tiles + MBARRIER_BYTES * (2 + 4 * schedule.kv_stages)
 
 
-def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Dynamic shared memory of a block, with the alignment of its start."""
-    assert kernel.attention is not None
     words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
     classes = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
     classes += bounds_bytes(schedule, kernel, extents) if schedule.persistent_blocks else 0
     return ALIGNMENT + fixed_bytes(schedule) + info_bytes(kernel) + classes
 
 
-def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Shared memory of a block, also for the narrower key tiles after a spill."""
     least = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
     return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
 
 
-def sm90_grid(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def sm90_grid(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Blocks of the launch: one per work tile, or the persistent blocks."""
     work_tiles = _work_tiles(schedule, kernel, extents)
     return min(work_tiles, schedule.persistent_blocks) if schedule.persistent_blocks else work_tiles
 
 
-def _work_tiles(schedule: Sm90AttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """The number of work tiles."""
     found = operands_of(kernel)
     assert found is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....ir.types import BOOL
 from ....kernel_ir.attention import AttentionBody
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body
 from .block_mask_inputs import bounds_axes, mask_reads_memory
 
@@ -12,7 +12,7 @@ MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # instructions of a block mask's bod
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a producer thread, and of a consumer thread
 
 
-def is_index_mask(kernel: KernelIR, body: Body) -> bool:
+def is_index_mask(kernel: AttentionKernel, body: Body) -> bool:
     """True for an index mask: a computed condition that loads nothing along the kv axis. It is evaluated as bits."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
@@ -25,22 +25,19 @@ def is_random_mask(body: Body) -> bool:
     return any(" philox" in line for line in body.instructions)
 
 
-def _index_mask_instructions(kernel: KernelIR) -> list[str]:
+def _index_mask_instructions(kernel: AttentionKernel) -> list[str]:
     """The instructions of all index masks."""
-    assert kernel.attention is not None
     return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.instructions]
 
 
-def _gathers(kernel: KernelIR) -> bool:
+def _gathers(kernel: AttentionKernel) -> bool:
     """True if mask inputs are loaded at computed addresses, which take registers too."""
-    assert kernel.attention is not None
     return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.instructions)
 
 
-def _holds_columns(kernel: KernelIR) -> bool:
+def _holds_columns(kernel: AttentionKernel) -> bool:
     """True if elements read loads of their columns, or indices as floats: these take registers beside the scores."""
     stream, along = kernel.attention, kernel.row_axes
-    assert stream is not None
     bodies = (*stream.mask_inputs, *(phase.element for phase in stream.tile_phases))
     read = {v.name for body in bodies for v in body.args}
     for load in kernel.loads:
@@ -56,27 +53,26 @@ def _hoists_from_scores(stream: AttentionBody) -> bool:
     return not stream.tile_phases[0].folds and any(phase.folds for phase in stream.tile_phases)
 
 
-def _has_large_block_mask(kernel: KernelIR) -> bool:
+def _has_large_block_mask(kernel: AttentionKernel) -> bool:
     """True if the evaluation of the block mask needs many registers."""
-    sieve = kernel.attention.block_mask if kernel.attention else None
+    sieve = kernel.attention.block_mask
     if sieve is None or mask_reads_memory(kernel):
         return bool(bounds_axes(kernel))
     return len(sieve.body.instructions) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
 
 
-def warpgroup_registers(kernel: KernelIR, groups: int, spilled: bool) -> tuple[int, int]:
+def warpgroup_registers(kernel: AttentionKernel, groups: int, spilled: bool) -> tuple[int, int]:
     """Registers of a producer thread, and of a consumer thread (setmaxnreg)."""
     return (40, 152) if groups == 3 and (spilled or _has_large_block_mask(kernel)) else REGISTERS[groups]
 
 
-def _columns_of_three(kernel: KernelIR) -> int:
+def _columns_of_three(kernel: AttentionKernel) -> int:
     """Key tile width of three consumer warpgroups without spills: a multiple of 16, the k of one wgmma."""
     # measured: H200, 16k tokens, this width and one that spilled: causal masks of every third key 1,113 and 1,337 us,
     # every second of a window of 1,024 655 and 691, not causal ones 1,996 and 2,017, softcap 1,247 and 1,260; every
     # fourth of a window 537 and 524.
     # measured: H100, causal dropout: 1,852 us with 96, 1,938 with 112, 1,992 with 80, 1,995 in two warpgroups of 128.
     stream = kernel.attention
-    assert stream is not None
     sieve = stream.block_mask
     drawn = _index_mask_instructions(kernel)
     if any(map(is_random_mask, stream.mask_inputs)):
@@ -95,9 +91,9 @@ def _columns_of_three(kernel: KernelIR) -> int:
     return 112 if much else 128
 
 
-def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
+def _columns_of_two(kernel: AttentionKernel, beside: bool, summed: bool) -> int:
     """Key tile width of two consumer warpgroups, for head dimensions up to 128."""
-    sieve = kernel.attention.block_mask if kernel.attention else None
+    sieve = kernel.attention.block_mask
     if _gathers(kernel):
         return 64
     if sieve is None:
@@ -106,14 +102,13 @@ def _columns_of_two(kernel: KernelIR, beside: bool, summed: bool) -> int:
     return 96 if summed and not beside else 112 if beside or asks else 128
 
 
-def tile_shape(width: int, out_width: int, beside: bool, kernel: KernelIR) -> tuple[int, int, int]:
+def tile_shape(width: int, out_width: int, beside: bool, kernel: AttentionKernel) -> tuple[int, int, int]:
     """(consumer warpgroups, key tile width, kv stages) for these head dimensions, with a bias or without.
 
     Stages are powers of 2. Masks and a bias leave no registers for 128 columns of wide heads; several references, or
     several sums of a row, leave none for three warpgroups.
     """
     stream = kernel.attention
-    assert stream is not None
     gathers, random = _gathers(kernel), any(map(is_random_mask, stream.mask_inputs))
     several, summed = (
         stream.update_row_max is not None and len(stream.update_row_max.results) > 1,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import AttentionKernel
 from .mma_schedule import ROWS, MmaAttentionSchedule, block_mask_bytes, mma_schedule, paged_reason, work_tiles
 from .sm90_schedule import ABSENT, AttentionOperands, operands_of
 
@@ -22,10 +22,12 @@ MOST_ROWS, MOST_PACKED = 64, 128  # query rows of a head, and with those of othe
 PACKED_WIDTH = 192  # wider outputs leave no registers for eight warps
 
 
-def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
+def schedule_split_kv(
+    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware
+) -> MmaAttentionSchedule | None:
     """The split-KV schedule of attention with few query rows on tensor cores; None for others."""
     found = operands_of(kernel)
-    if found is None or found.v == ABSENT or kernel.attention is None or kernel.attention.combine_splits is None:
+    if found is None or found.v == ABSENT or kernel.attention.combine_splits is None:
         return None
     if extents[found.query_axis] > MOST_ROWS:
         return None
@@ -54,9 +56,8 @@ def schedule_split_kv(kernel: KernelIR, extents: tuple[int, ...], hardware: Hard
     return replace(made, num_splits=parts, is_split_kv=parts > 1, registers=registers, reason=reason)
 
 
-def _packed_gqa_axis(kernel: KernelIR, extents: tuple[int, ...], found: AttentionOperands) -> int | None:
+def _packed_gqa_axis(kernel: AttentionKernel, extents: tuple[int, ...], found: AttentionOperands) -> int | None:
     """The axis of query heads with the same keys, whose rows share a query tile (packed GQA)."""
-    assert kernel.attention is not None
     most = MOST_PACKED if extents[kernel.attention.weighted_sums[0].axis] <= PACKED_WIDTH else MOST_ROWS
     for axis in reversed(kernel.attention.query_axes):
         if axis != found.query_axis and 1 < extents[axis] <= most // extents[found.query_axis]:
@@ -81,17 +82,17 @@ def combine_levels(parts: int) -> int:
     return 0 if parts == 1 else 1 + combine_levels(-(-parts // COMBINE_FAN_IN))
 
 
-def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: KernelIR) -> int:
+def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel) -> int:
     """What one part leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
     stream = kernel.attention
-    assert stream is not None and stream.combine_splits is not None
+    assert stream.combine_splits is not None
     sums = -(-schedule.head_dim_v // 16) * 16 // 2
     rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.accumulators)
     words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
     return schedule.block_threads * 16 * -(-words // 4)
 
 
-def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: KernelIR, extents: tuple[int, ...]) -> int:
+def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Bytes of what all parts leave."""
     return work_tiles(schedule, kernel, extents) * schedule.num_splits * partial_state_bytes(schedule, kernel)
 

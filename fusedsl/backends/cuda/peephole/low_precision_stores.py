@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from ....ir.types import BFLOAT16, DTYPES, DType
-from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.kernel import KernelIR, MixedReductionKernel
 from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Phase
 
@@ -38,7 +38,7 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     values, which are off by 2**-22: a long sum is rounded oftener.
     """
     stores = [store for part in kernel.phases for store in (*part.stores, *part.row_stores)]
-    stores += kernel.column_epilogue.stores if kernel.column_epilogue is not None else ()
+    stores += kernel.column_epilogue.stores if isinstance(kernel, MixedReductionKernel) else ()
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ....kernel_ir.kernel import KernelIR, Load
+from ....kernel_ir.kernel import ColumnEpilogue, Load, MixedReductionKernel
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import KernelEmitter, SourceBuilder, access_kind, header, indented, signature
@@ -15,10 +15,10 @@ NEXT_ROW = "_next"  # suffix of what belongs to the row after this one
 PREFETCH_ROW = "_far"  # … and to the row whose copies are begun
 
 
-def emit_rows_and_columns(kernel: KernelIR, schedule: MixedReductionSchedule) -> str:
+def emit_rows_and_columns(kernel: MixedReductionKernel, schedule: MixedReductionSchedule) -> str:
     """The generated file of a kernel that folds rows and columns."""
     what = f"rows and columns; {schedule.threads} threads to a row, {schedule.row_groups} rows at a time in a block"
-    writer = MixedReductionEmitter(SourceBuilder(kernel), schedule)
+    writer = MixedReductionEmitter(SourceBuilder(kernel), schedule, kernel.column_epilogue)
     writer.write()
     return writer.scope.text(header(kernel, what, ""), "Walk over the rows, then join what the columns came to.")
 
@@ -28,6 +28,7 @@ class MixedReductionEmitter(KernelEmitter):
     """Emitter of one mixed reduction: indices, the loop over rows, then the column epilogue."""
 
     schedule: MixedReductionSchedule
+    epilogue: ColumnEpilogue
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its line begins
     fixed: frozenset[str] = frozenset()
 
@@ -350,8 +351,7 @@ class MixedReductionEmitter(KernelEmitter):
 
     def _finish_columns(self) -> None:
         """The results of a column from its states."""
-        finish = self.kernel.column_epilogue
-        assert finish is not None
+        finish = self.epilogue
         for value in finish.body.args if finish.body else ():
             load = next((x for x in self.kernel.loads if x.value.name == value.name), None)
             if load is not None:
