@@ -242,11 +242,11 @@ def test_a_gpu_runs_the_code_of_a_file_and_is_told_what_it_lacks(tmp_path, monke
     from ptx import emulated_gpu
 
     path, x = tmp_path / "k.fused", np.random.default_rng(0).standard_normal((64, 40), dtype=np.float32)
-    with emulated_gpu() as gpu:
+    with emulated_gpu() as gpu, monkeypatch.context() as patched:
         saved(path, "softmax(x * s) + 1", cc=[90, "cpu"])
-        monkeypatch.setattr("fusedsl.runtime.compile._compiled_kernels", LRU(lambda: 64))
-        monkeypatch.setattr("fusedsl.runtime.compile._compile_cuda", pytest.fail)
-        monkeypatch.setattr("fusedsl.runtime.compile.disk", lambda: Cache(tmp_path / "cold"))
+        patched.setattr("fusedsl.runtime.compile._compiled_kernels", LRU(lambda: 64))
+        patched.setattr("fusedsl.runtime.compile._compile_cuda", pytest.fail)
+        patched.setattr("fusedsl.runtime.compile.disk", lambda: Cache(tmp_path / "cold"))
         loaded = fd.load(path)
         np.testing.assert_allclose(to_host(loaded(gpu.asarray(x), 0.5)), loaded(x, 0.5), 1e-5)
         with pytest.raises(fd.ShapeError, match=r"no kernel for x: float32\[1, 40\]; it has x: float32\[n, m\]"):

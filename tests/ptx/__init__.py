@@ -95,11 +95,12 @@ def emulated_gpu(
             stack.enter_context(mock.patch.object(module, name, stand_in))
         stack.callback(_stand_in(device.cupy))
         device._arenas.append(arena)
+        clear_all()  # programs that `evaluate` met remember calls with arrays of a real GPU
         try:
             yield gpu
         finally:
             device._arenas.pop()
-            clear_all()  # programs that `evaluate` met remember calls with arrays of this device
+            clear_all()  # … or of this one
 
 
 def _stand_in(cupy: Any) -> Callable[[], Any]:
