@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...errors import ArgumentError, Unsupported
 from ...ir.contraction import LETTERS
+from ..declared_signatures import declared
 from .out import write_out
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ def _tensordot(recorder: Recorder, a: Any, b: Any, axes: Any = 2) -> Any:
     return recorder.apply("tensordot", a, b, axes)
 
 
-def _einsum(recorder: Recorder, subscripts: Any, *operands: Any, out: Any = None, dtype: Any = None,
-            order: str = "K", casting: str = "safe", optimize: Any = False) -> Any:  # fmt: skip
+@declared("recorder, subscripts, *operands, out=None, dtype=None, order='K', casting='safe', optimize=False")
+def _einsum(recorder: Recorder, subscripts: Any, operands: tuple, out: Any, dtype: Any) -> Any:
     subscripts, operands = subscripts_as_text(subscripts, operands)
     if dtype is not None:
         operands = tuple(recorder.apply("astype", x, recorder.dtype(dtype)) for x in operands)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..declared_signatures import declared
 from ..tracer import Tracer
 from ..views import View
 
@@ -38,8 +39,8 @@ def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, A
 CONVERTERS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray")
 
 
-def _array(recorder: Recorder, name: str, a: Any, dtype: Any = None, order: Any = None, *, copy: Any = True,
-           ndmin: int = 0, **named: Any) -> Any:  # fmt: skip
+@declared("recorder, name, a, dtype=None, order=None, *, copy=True, ndmin=0, **named")
+def _array(recorder: Recorder, name: str, a: Any, dtype: Any, copy: Any, ndmin: int) -> Any:
     """np.array and its variants, of an array or a nested list of arrays, with at least `ndmin` axes."""
     array = _converted(recorder, name, a, dtype, copy)
     return array[(*[None] * (ndmin - array.ndim), ...)] if array.ndim < ndmin else array
@@ -63,15 +64,15 @@ def _converted(recorder: Recorder, name: str, a: Any, dtype: Any = None, copy: A
 def _like(value: Any) -> Callable[..., Any]:
     """zeros_like, ones_like, empty_like."""
 
-    def apply(recorder: Recorder, a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-              *, device: Any = None) -> Any:  # fmt: skip
-        return _full_like(recorder, a, value, dtype, order, subok, shape)
+    @declared("recorder, a, dtype=None, order='K', subok=True, shape=None, *, device=None")
+    def apply(recorder: Recorder, a: Any, dtype: Any, shape: Any) -> Any:
+        return _full_like(recorder, a, value, dtype, shape=shape)
 
     return apply
 
 
-def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
-               shape: Any = None, *, device: Any = None) -> Any:  # fmt: skip
+@declared("recorder, a, fill_value, dtype=None, order='K', subok=True, shape=None, *, device=None")
+def _full_like(recorder: Recorder, a: Any, fill_value: Any, dtype: Any, shape: Any) -> Any:
     if shape is None:
         kind = {} if dtype is None else {"dtype": recorder.dtype(dtype)}
         return recorder.apply("full_like", a, fill_value, **kind)

@@ -11,6 +11,7 @@ from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from ...ir.ops import OPS
 from ...ir.types import BOOL, DType
 from ..array_state import check_cast
+from ..declared_signatures import declared
 from ..tracer import Tracer
 from ..unsupported import HELP
 from .contractions import PRODUCTS
@@ -182,8 +183,8 @@ def _copyto(recorder: Recorder, dst: Any, src: Any, casting: str = "same_kind", 
     write(recorder, dst, source if where is True else recorder.apply("where", where, source, dst), casting)
 
 
-def _astype(recorder: Recorder, x: Any, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
-            copy: bool = True, device: Any = None) -> Any:  # fmt: skip
+@declared("recorder, x, dtype, order='K', casting='unsafe', subok=True, copy=True, device=None")
+def _astype(recorder: Recorder, x: Any, dtype: Any, casting: str, copy: bool) -> Any:
     with recorder.at_user_line():
         check_cast(recorder.node(x), recorder.dtype(dtype), casting)
     if not copy and isinstance(x, Tracer) and recorder.node(x).type.dtype is recorder.dtype(dtype):

@@ -28,27 +28,26 @@ def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any =
     return write_out(recorder, out, recorder.apply("take", a, indices, axis))
 
 
-def _concatenate(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any):
-    return _join(recorder, "concat", arrays, axis, out, dtype, named)
+def _joining(name: str) -> Callable[..., Any]:
+    """concatenate or stack."""
+
+    def apply(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
+        casting = named.pop("casting", "same_kind")
+        if named:
+            message = f"{name} takes no {next(iter(named))}="
+            raise ArgumentError(message, code="argument.surplus", help="axis=, out= and dtype= are there")
+        parts = tuple(recorder.strong(a) for a in arrays)
+        if dtype is not None:
+            with recorder.at_user_line():
+                for part in parts:
+                    check_cast(part.node, recorder.dtype(dtype), casting)
+            parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
+        return write_out(recorder, out, recorder.apply(name, parts, axis))
+
+    return apply
 
 
-def _stack(recorder: Recorder, arrays: Any, axis: Any = 0, out: Any = None, dtype: Any = None, **named: Any) -> Any:
-    return _join(recorder, "stack", arrays, axis, out, dtype, named)
-
-
-def _join(recorder: Recorder, name: str, arrays: Any, axis: Any, out: Any, dtype: Any, named: dict) -> Any:
-    casting = named.pop("casting", "same_kind")
-    if named:
-        raise ArgumentError(
-            f"{name} takes no {next(iter(named))}=", code="argument.surplus", help="axis=, out= and dtype= are there"
-        )
-    parts = tuple(recorder.strong(a) for a in arrays)
-    if dtype is not None:
-        with recorder.at_user_line():
-            for part in parts:
-                check_cast(part.node, recorder.dtype(dtype), casting)
-        parts = tuple(recorder.apply("astype", part, recorder.dtype(dtype)) for part in parts)
-    return write_out(recorder, out, recorder.apply(name, parts, axis))
+_concatenate = _joining("concat")
 
 
 def _hstack(recorder: Recorder, tup: Any, **named: Any) -> Any:
@@ -101,7 +100,7 @@ INDEXING: dict[str, Callable[..., Any]] = {
     "take_along_axis": lambda recorder, arr, indices, axis=-1: recorder.apply("take_along_axis", arr, indices, axis),
     "concatenate": _concatenate,
     "concat": _concatenate,
-    "stack": _stack,
+    "stack": _joining("stack"),
     "hstack": _hstack,
     "vstack": _vstack,
     "flip": lambda recorder, m, axis=None: flipped(recorder, m, axis),

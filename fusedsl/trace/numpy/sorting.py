@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
+from ..declared_signatures import Refusal, declared
 from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .out import write_out
@@ -62,11 +63,13 @@ def _median(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, overw
 def _quantile(name: str, scale: float) -> Callable[..., Any]:
     """quantile (`scale` 1) or percentile (`scale` 100)."""
 
-    def apply(recorder: Recorder, a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
-              method: str = "linear", keepdims: bool = False, *, weights: Any = None) -> Any:  # fmt: skip
-        if method != "linear" or weights is not None:
-            help = "method='linear' without weights is there"
-            raise Unsupported(f"{name}(method=, weights=) is not there yet", code="unsupported.order", help=help)
+    message, help = f"{name}(method=, weights=) is not there yet", "method='linear' without weights is there"
+
+    @declared(
+        "recorder, a, q, axis=None, out=None, overwrite_input=False, method='linear', keepdims=False, *, weights=None",
+        Refusal("method weights", message, help, "unsupported.order"),
+    )
+    def apply(recorder: Recorder, a: Any, q: Any, axis: Any, out: Any, keepdims: bool) -> Any:
         a, weak = recorder.lifted(a), type(q) in (int, float) or (isinstance(q, Tracer) and q.is_number)
         levels = np.asarray(float(q) if isinstance(q, Tracer) else q, np.float64) / scale
         if levels.ndim > 1 or ((levels < 0) | (levels > 1)).any():

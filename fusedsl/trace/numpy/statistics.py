@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import ArgumentError, ShapeError, Unsupported
+from ..declared_signatures import Refusal, declared
 from .out import write_out
 from .views import moveaxis
 
@@ -234,10 +235,11 @@ def _kron(recorder: Recorder, a: Any, b: Any) -> Any:
     return (left * right).reshape(*(m * n for m, n in zip(a.shape, b.shape)))
 
 
-def _cross(recorder: Recorder, a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: Any = None):
-    """cross, of vectors with 3 elements."""
+@declared("recorder, a, b, axisa=-1, axisb=-1, axisc=-1, axis=None")
+def _cross(recorder: Recorder, a: Any, b: Any, axis: Any, **axes: int) -> Any:
+    """cross, of vectors with 3 elements: along `axis`, or axes of each operand and of the result."""
     parts = [recorder.lifted(x) for x in (a, b)]
-    axisa, axisb, axisc = (axisa, axisb, axisc) if axis is None else (axis,) * 3
+    axisa, axisb, axisc = axes.values() if axis is None else (axis,) * 3
     turned = [moveaxis(recorder, x, place, -1) for x, place in zip(parts, (axisa, axisb))]
     if any(int(x.shape[-1]) != 3 for x in turned):
         raise Unsupported("cross of vectors that have not 3 elements", code="unsupported.function",
@@ -255,11 +257,16 @@ def _isin(recorder: Recorder, element: Any, test_elements: Any, assume_unique: b
     return recorder.apply("logical_not", result) if invert else result
 
 
-def _cov(recorder: Recorder, m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: Any = None,
-         fweights: Any = None, aweights: Any = None, *, dtype: Any = None) -> Any:  # fmt: skip
+NO_WEIGHTS = Refusal("y fweights aweights", "cov with y or weights is not there yet", "np.cov(x)")
+
+
+@declared(
+    "recorder, m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None", NO_WEIGHTS
+)
+def _cov(recorder: Recorder, m: Any, rowvar: bool, bias: bool, ddof: Any, dtype: Any) -> Any:
     """cov, of rows as variables, or of columns."""
-    if y is not None or fweights is not None or aweights is not None or m.ndim > 2:
-        raise Unsupported("cov with y or weights is not there yet", code="unsupported.function", help="np.cov(x)")
+    if m.ndim > 2:
+        raise NO_WEIGHTS.error({})
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
     rows = m[None] if m.ndim < 2 else m if rowvar else m.T
     centered = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)

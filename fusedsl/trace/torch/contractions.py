@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...ir.graph import Check
 from ...ir.types import BOOL, FLOAT32
+from ..declared_signatures import declared
 from ..numpy.contractions import subscripts_as_text
 from ..tracer import Tracer
 from .functions import cast, dtype_of, language, recorder_of, torch_function
@@ -136,20 +138,33 @@ def einsum(equation, *operands):
 
 
 @torch_function()
-def scaled_dot_product_attention(
-    query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False
-):
+@declared("query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False")
+def scaled_dot_product_attention(query, key, value, dropout_p, enable_gqa, **score):
     """softmax(q k^T scale + mask) v; fully masked rows are 0, as in torch."""
     dropout(query, dropout_p)
-    is_causal = recorder_of(query).specialized(is_causal)
-    _check_options(query, attn_mask, is_causal, scale)
+    given = _Scores.of(query, **score)
     _check_types(query, key, value)
-    scale = query.shape[-1] ** -0.5 if scale is None else scale
     if enable_gqa and query.ndim > 2 and int(query.shape[-3]) != int(key.shape[-3]):
-        return _grouped_query_attention(query, key, value, attn_mask, is_causal, scale)
+        return _grouped_query_attention(query, key, value, given)
     for other in () if enable_gqa else (key, value):
         _check_heads(query, other)
-    return _softmax_attention(query, key, value, attn_mask, is_causal, scale)
+    return _softmax_attention(query, key, value, given)
+
+
+@dataclass(frozen=True)
+class _Scores:
+    """What becomes of the products of queries and keys: scaled, and masked."""
+
+    scale: Any
+    mask: Any
+    is_causal: bool
+
+    @classmethod
+    def of(cls, query: Any, attn_mask: Any, is_causal: Any, scale: Any) -> _Scores:
+        """torch's arguments, checked."""
+        is_causal = recorder_of(query).specialized(is_causal)
+        _check_options(query, attn_mask, is_causal, scale)
+        return cls(query.shape[-1] ** -0.5 if scale is None else scale, attn_mask, is_causal)
 
 
 def _check_options(query: Any, mask: Any, is_causal: Any, scale: Any) -> None:
@@ -194,10 +209,10 @@ def _check_heads(query: Any, other: Any) -> None:
         recorder_of(query).builder.broadcast([(t.shape[-3], 1, 1) for t in types], check)
 
 
-def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
-    scores = language("matmul", query, transpose(key, -2, -1)) * scale
-    keep = None
-    if is_causal:
+def _softmax_attention(query: Any, key: Any, value: Any, given: _Scores) -> Any:
+    scores = language("matmul", query, transpose(key, -2, -1)) * given.scale
+    keep, mask = None, given.mask
+    if given.is_causal:
         r = recorder_of(query)
         keep = unsqueeze(r.apply("arange", query.shape[-2]), 1) >= r.apply("arange", key.shape[-2])
     if mask is not None:
@@ -208,7 +223,7 @@ def _softmax_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: b
     return language("matmul", cast(weights, dtype_of(value)), value)  # beside float32 masks, weights are wider
 
 
-def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+def _grouped_query_attention(query: Any, key: Any, value: Any, given: _Scores) -> Any:
     """Grouped-query attention: query heads that share a key head become a separate dimension."""
     heads = key.shape[-3]
     shared = int(query.shape[-3]) // int(heads)
@@ -218,7 +233,7 @@ def _grouped_query_attention(query: Any, key: Any, value: Any, mask: Any, is_cau
     def split_heads(x: Any) -> Any:
         return reshape(x, (*x.shape[:-3], heads, shared, *x.shape[-2:]))
 
-    if mask is not None and mask.ndim > 2:
-        mask = split_heads(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3)
-    result = _softmax_attention(split_heads(query), unsqueeze(key, -3), unsqueeze(value, -3), mask, is_causal, scale)
+    if (mask := given.mask) is not None and mask.ndim > 2:
+        given = replace(given, mask=split_heads(mask) if int(mask.shape[-3]) > 1 else unsqueeze(mask, -3))
+    result = _softmax_attention(split_heads(query), unsqueeze(key, -3), unsqueeze(value, -3), given)
     return reshape(result, (*query.shape[:-1], value.shape[-1]))

@@ -7,22 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentError, Unsupported
+from ...errors import ArgumentError
+from ..declared_signatures import Refusal, declared
 from .functions import TABLE, language, need_float, recorder_of, torch_function
 
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}
 
 
+NOT_THERE = Refusal(
+    "antialias", "interpolate(mode={mode!r}, antialias={antialias}) is not there yet",
+    "nearest, nearest-exact, area, linear, bilinear, trilinear", "unsupported.interpolate",
+)  # fmt: skip
+
+
 @torch_function()
-def interpolate(input, size=None, scale_factor=None, mode="nearest", align_corners=None,
-                recompute_scale_factor=None, antialias=False):  # fmt: skip
+@declared(
+    "input, size=None, scale_factor=None, mode='nearest', align_corners=None, recompute_scale_factor=None, "
+    "antialias=False",
+    NOT_THERE,
+)
+def interpolate(input, size, scale_factor, mode, align_corners, recompute_scale_factor):
     axes = input.ndim - 2
-    if mode not in ("nearest", "nearest-exact", "area", *LINEAR) or antialias:
-        raise Unsupported(
-            f"interpolate(mode={mode!r}, antialias={antialias}) is not there yet",
-            code="unsupported.interpolate",
-            help="nearest, nearest-exact, area, linear, bilinear, trilinear",
-        )
+    if mode not in ("nearest", "nearest-exact", "area", *LINEAR):
+        raise NOT_THERE.error({"mode": mode, "antialias": False})
     if (size is None) == (scale_factor is None) or LINEAR.get(mode, axes) != axes:
         raise ArgumentError(
             f"interpolate of {axes} dimensions as {mode}", code="argument.choice",

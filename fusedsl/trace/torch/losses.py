@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from ...errors import ArgumentError
+from ..declared_signatures import declared
 from .functions import as_vector, cast, dtype_of, language, need_float, torch_function
 from .math import clamp, where
 from .nn import exp, log, logsigmoid
@@ -22,58 +25,73 @@ def _reduction_name(reduction: str, size_average: Any, reduce: Any) -> str:
     return reduction
 
 
-def reduce_loss(x: Any, reduction: str, size_average: Any = None, reduce: Any = None) -> Any:
+def reduce_loss(x: Any, reduction: str) -> Any:
     """The loss reduced by mean or sum, or unreduced."""
-    reduction = _reduction_name(reduction, size_average, reduce)
+    reduction = _reduction_name(reduction, None, None)
     return x if reduction == "none" else mean(x) if reduction == "mean" else total(x)
 
 
-def _weighted(loss: Any, weight: Any, reduction: str, size_average: Any, reduce: Any) -> Any:
+def loss(signature: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a loss under torch's signature. The function gives a loss per element, or reduces it: `reduction`."""
+
+    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        reduces = "reduction" in inspect.signature(function).parameters
+
+        def reduced(reduction: str, size_average: Any = None, reduce: Any = None, **given: Any) -> Any:
+            reduction = _reduction_name(reduction, size_average, reduce)
+            if reduces:
+                return function(reduction=reduction, **given)
+            return reduce_loss(function(**given), reduction)
+
+        reduced.__name__ = function.__name__
+        return torch_function()(declared(signature)(reduced))
+
+    return put
+
+
+def scaled(x: Any, weight: Any) -> Any:
+    """The product with a weight, if there is one."""
+    return x if weight is None else x * weight
+
+
+def _weighted(x: Any, weight: Any, reduction: str) -> Any:
     """A weighted loss; its mean divides by the sum of weights."""
-    reduction = _reduction_name(reduction, size_average, reduce)
-    if weight is None:
-        return reduce_loss(loss, reduction)
-    result = reduce_loss(loss * weight, "sum" if reduction == "mean" else reduction)
-    return result / total(weight) if reduction == "mean" else result
+    if weight is None or reduction != "mean":
+        return reduce_loss(scaled(x, weight), reduction)
+    return total(x * weight) / total(weight)
 
 
-@torch_function()
-def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    return _weighted(language("square", input - target), weight, reduction, size_average, reduce)
+@loss("input, target, size_average=None, reduce=None, reduction='mean', weight=None")
+def mse_loss(input, target, weight, reduction):
+    return _weighted(language("square", input - target), weight, reduction)
 
 
-@torch_function()
-def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
-    return _weighted(abs(input - target), weight, reduction, size_average, reduce)
+@loss("input, target, size_average=None, reduce=None, reduction='mean', weight=None")
+def l1_loss(input, target, weight, reduction):
+    return _weighted(abs(input - target), weight, reduction)
 
 
-@torch_function()
-def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+@loss("input, target, size_average=None, reduce=None, reduction='mean', beta=1.0")
+def smooth_l1_loss(input, target, beta):
     gap = abs(input - target)
-    loss = gap if beta == 0 else where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta)
-    return reduce_loss(loss, reduction, size_average, reduce)
+    return gap if beta == 0 else where(gap < beta, 0.5 * gap * gap / beta, gap - 0.5 * beta)
 
 
-@torch_function()
-def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+@loss("input, target, reduction='mean', delta=1.0, weight=None")
+def huber_loss(input, target, delta, weight):
     gap = abs(input - target)
-    loss = where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta))
-    return reduce_loss(loss if weight is None else loss * weight, reduction)
+    return scaled(where(gap <= delta, 0.5 * gap * gap, delta * (gap - 0.5 * delta)), weight)
 
 
-@torch_function()
-def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None, reduction="mean"):
-    loss = -(target * clamp(log(input), -100) + (1 - target) * clamp(log(1 - input), -100))
-    return reduce_loss(loss if weight is None else loss * weight, reduction, size_average, reduce)
+@loss("input, target, weight=None, size_average=None, reduce=None, reduction='mean'")
+def binary_cross_entropy(input, target, weight):
+    return scaled(-(target * clamp(log(input), -100) + (1 - target) * clamp(log(1 - input), -100)), weight)
 
 
-@torch_function()
-def binary_cross_entropy_with_logits(
-    input, target, weight=None, size_average=None, reduce=None, reduction="mean", pos_weight=None
-):
+@loss("input, target, weight=None, size_average=None, reduce=None, reduction='mean', pos_weight=None")
+def binary_cross_entropy_with_logits(input, target, weight, pos_weight):
     log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
-    loss = (1 - target) * input - log_weight * logsigmoid(input)
-    return reduce_loss(loss if weight is None else loss * weight, reduction, size_average, reduce)
+    return scaled((1 - target) * input - log_weight * logsigmoid(input), weight)
 
 
 @torch_function()
@@ -81,42 +99,37 @@ def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_
     loss = exp(target) * (target - input) if log_target else language("xlogy", target, target) - target * input
     if reduction == "batchmean" and size_average is None and reduce is None:
         return total(loss) / input.shape[0]
-    return reduce_loss(loss, reduction, size_average, reduce)
+    return reduce_loss(loss, _reduction_name(reduction, size_average, reduce))
 
 
-@torch_function()
-def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean"):
-    return _nll(input, target, weight, ignore_index, _reduction_name(reduction, size_average, reduce))
-
-
-def _nll(log: Any, target: Any, weight: Any, ignore_index: int, reduction: str) -> Any:
-    """nll_loss: -log p of the target class (dimension 1, or 0 of a vector), weighted, without ignored targets."""
-    classes = 1 if log.ndim > 1 else 0
+@loss("input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean'")
+def nll_loss(input, target, weight, ignore_index, reduction):
+    """-log p of the target class (dimension 1, or 0 of a vector), weighted, without ignored targets."""
+    classes = 1 if input.ndim > 1 else 0
     counts = target != ignore_index
     safe = where(counts, target, 0)
-    picked = language("take_along_axis", log, unsqueeze(safe, classes), classes)
+    picked = language("take_along_axis", input, unsqueeze(safe, classes), classes)
     each = -(picked.squeeze(classes))
-    scale = cast(counts, log.dtype) if weight is None else where(counts, language("take", weight, safe), 0)
+    scale = cast(counts, input.dtype) if weight is None else where(counts, language("take", weight, safe), 0)
     each = where(counts, each if weight is None else each * scale, 0)
     return total(each) / total(scale) if reduction == "mean" else reduce_loss(each, reduction)
 
 
-@torch_function()
-def cross_entropy(
-    input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction="mean", label_smoothing=0.0
-):
+@loss(
+    "input, target, weight=None, size_average=None, ignore_index=-100, reduce=None, reduction='mean', "
+    "label_smoothing=0.0"
+)
+def cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing):
     need_float("cross_entropy", input)
-    reduction = _reduction_name(reduction, size_average, reduce)
     classes = 1 if input.ndim > 1 else 0
     log = language("log_softmax", input, classes)
     if dtype_of(target).kind == "f":
         return _soft_targets(log, target, weight, classes, reduction, label_smoothing)
-    sharp = _nll(log, target, weight, ignore_index, reduction)
+    sharp = nll_loss(log, target, weight, ignore_index=ignore_index, reduction=reduction)
     if isinstance(label_smoothing, (int, float)) and label_smoothing == 0:
         return sharp
     counts = target != ignore_index
-    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    smoothed = where(counts, -total(scaled, classes), 0)
+    smoothed = where(counts, -total(_class_weighted(log, weight, classes), classes), 0)
     if reduction == "mean":
         share = cast(counts, log.dtype) if weight is None else where(
             counts, language("take", weight, where(counts, target, 0)), 0)  # fmt: skip
@@ -126,11 +139,15 @@ def cross_entropy(
     return (1 - label_smoothing) * sharp + label_smoothing / input.shape[classes] * smooth
 
 
+def _class_weighted(log: Any, weight: Any, classes: int) -> Any:
+    """Logarithms of probabilities, each scaled by the weight of its class."""
+    return log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
+
+
 def _soft_targets(log: Any, target: Any, weight: Any, classes: int, reduction: str, smoothing: Any) -> Any:
     """Cross entropy with probabilities as targets."""
     target = target * (1 - smoothing) + smoothing / log.shape[classes]
-    scaled = log if weight is None else log * weight.reshape(*[1] * classes, -1, *[1] * (log.ndim - classes - 1))
-    each = -total(target * scaled, classes)
+    each = -total(target * _class_weighted(log, weight, classes), classes)
     return total(each) / (each.numel()) if reduction == "mean" else reduce_loss(each, reduction)
 
 

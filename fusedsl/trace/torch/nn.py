@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ArgumentError, DTypeError, ShapeError, TraceError, Unsupported
+from ...errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ...ir.types import BOOL
+from ..declared_signatures import Refusal, declared
 from ..tracer import Tracer
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .math import clamp, where
@@ -201,32 +202,33 @@ def group_norm(input, num_groups, weight=None, bias=None, eps=1e-5):
 
 
 @torch_function()
-def batch_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5
-):
+@declared("input, running_mean=None, running_var=None, weight=None, bias=None, training=False, momentum=0.1, eps=1e-5")
+def batch_norm(input, weight, bias, eps, **running):
     need_float("batch_norm", input)
+    middle, variance = _running_statistics(input, **running)
+    result = (input - middle) * operate(recorder_of(input), "rsqrt", variance + eps)
+    return _affine(result, _channels(input, weight), _channels(input, bias))
+
+
+def _running_statistics(input: Any, running_mean: Any, running_var: Any, training: Any, momentum: Any) -> tuple:
+    """(mean, variance) of each channel: those of the input if it is trained, which updates the running ones."""
     if training or running_mean is None or running_var is None:
         axes = tuple(k for k in range(input.ndim) if k != 1)
         middle, variance = mean(input, axes, True), var(input, axes, False, True)
         for running, now in ((running_mean, lambda: mean(input, axes)), (running_var, lambda: var(input, axes))):
             if training and running is not None:
                 running[...] = (1 - momentum) * running + momentum * now()
-    else:
-        middle, variance = _channels(input, running_mean), _channels(input, running_var)
-    result = (input - middle) * operate(recorder_of(input), "rsqrt", variance + eps)
-    return _affine(result, _channels(input, weight), _channels(input, bias))
+        return middle, variance
+    return _channels(input, running_mean), _channels(input, running_var)
 
 
 @torch_function()
-def instance_norm(
-    input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5
-):
-    if running_mean is not None or not use_input_stats:
-        raise Unsupported(
-            "instance_norm with running statistics",
-            code="unsupported.function",
-            help="leave them out, with use_input_stats=True",
-        )
+@declared(
+    "input, running_mean=None, running_var=None, weight=None, bias=None, use_input_stats=True, momentum=0.1, eps=1e-5",
+    Refusal("running_mean use_input_stats", "instance_norm with running statistics",
+            "leave them out, with use_input_stats=True"),
+)  # fmt: skip
+def instance_norm(input, weight, bias, eps):
     axes = tuple(range(2, input.ndim))
     result = (input - mean(input, axes, True)) * operate(
         recorder_of(input), "rsqrt", var(input, axes, False, True) + eps
@@ -320,9 +322,9 @@ def channel_shuffle(input, groups):
 
 
 @torch_function()
-def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-    if max_norm is not None:
-        raise Unsupported(
-            "embedding(max_norm=) writes its weight", code="unsupported.function", help="renormalise the weight before"
-        )
+@declared(
+    "input, weight, padding_idx=None, max_norm=None, norm_type=2.0, scale_grad_by_freq=False, sparse=False",
+    Refusal("max_norm", "embedding(max_norm=) writes its weight", "renormalise the weight before"),
+)
+def embedding(input, weight):
     return language("take", weight, input, 0)

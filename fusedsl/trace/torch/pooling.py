@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError, Unsupported
+from ..declared_signatures import Refusal, declared
 from .functions import TABLE, language, torch_function
 from .reductions import amax, mean
 
+NO_INDICES = Refusal("return_indices", "return_indices is not there yet", "take the values alone", "unsupported.pool")
 LARGEST = 256  # most elements of a window; each is a separate read
 
 
@@ -76,26 +79,56 @@ def _check(input: Any, axes: int) -> None:
                          help="(batch, channels, ...), or (channels, ...)")  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Windows:
+    """Windows over the last axes: their extents, steps, dilation, padding on both sides, and what ceil_mode adds."""
+
+    kernel: tuple[int, ...]
+    steps: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: tuple[int, ...]
+    surplus: list[tuple[int, int]]
+
+    def combined(self, x: Any, join: Callable[[Any, Any], Any]) -> Any:
+        """The elements of each window, joined."""
+        return _joined(_windows(x, self.kernel, self.steps, self.dilation), join)
+
+
+def _windows_over(axes: int) -> Callable[..., _Windows]:
+    """The windows of pooling over so many axes, from torch's arguments."""
+
+    def windows(
+        input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, dilation: Any = 1
+    ) -> _Windows:
+        _check(input, axes)
+        kernel, dilations, pad = _each(kernel_size, axes), _each(dilation, axes), _each(padding, axes)
+        steps = _each(stride, axes) if stride else kernel
+        surplus = _surplus(input, kernel, steps, pad, dilations) if ceil_mode else [(0, 0)] * axes
+        return _Windows(kernel, steps, dilations, pad, surplus)
+
+    return windows
+
+
 def _average(axes: int) -> Callable[..., Any]:
     """F.avg_pool over the last axes."""
 
-    def avg_pool(input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True,
-                 divisor_override=None):  # fmt: skip
-        _check(input, axes)
-        kernel, pad = _each(kernel_size, axes), _each(padding, axes)
-        steps = _each(stride, axes) if stride else kernel
-        both, once = [(p, p) for p in pad], (1,) * axes
-        surplus = _surplus(input, kernel, steps, pad, once) if ceil_mode else []
+    @declared(
+        "input, kernel_size, stride=None, padding=0, ceil_mode=False, count_include_pad=True, divisor_override=None"
+    )
+    def avg_pool(input, count_include_pad, divisor_override, **given):
+        windows = _windows_over(axes)(input, **given)
+        both = [(p, p) for p in windows.padding]
 
         def total(x: Any) -> Any:
-            return _joined(_windows(_padded(x, surplus, 0), kernel, steps, once), lambda a, b: a + b)
+            return windows.combined(_padded(x, windows.surplus, 0), lambda a, b: a + b)
 
         def share(whole: Any, count: Any) -> Any:
             return TABLE["div"](whole, count, rounding_mode=None if input.is_floating_point() else "trunc")
 
         whole, ones = total(_padded(input, both, 0)), language("ones_like", input)
-        if divisor_override or not (any(map(any, surplus)) or (any(pad) and not count_include_pad)):
-            return share(whole, divisor_override or math.prod(kernel))
+        partial = any(map(any, windows.surplus)) or (any(windows.padding) and not count_include_pad)
+        if divisor_override or not partial:
+            return share(whole, divisor_override or math.prod(windows.kernel))
         return share(whole, total(_padded(ones, both, 1 if count_include_pad else 0)))
 
     return avg_pool
@@ -104,15 +137,13 @@ def _average(axes: int) -> Callable[..., Any]:
 def _largest(axes: int) -> Callable[..., Any]:
     """F.max_pool over the last axes."""
 
-    def max_pool(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False):
-        _check(input, axes)
-        if return_indices:
-            raise Unsupported("return_indices is not there yet", code="unsupported.pool", help="take the values alone")
-        kernel, dilations, pad = _each(kernel_size, axes), _each(dilation, axes), _each(padding, axes)
-        steps = _each(stride, axes) if stride else kernel
-        surplus = _surplus(input, kernel, steps, pad, dilations) if ceil_mode else [(0, 0)] * axes
-        padded = _padded(input, [(p, p + more) for p, (_, more) in zip(pad, surplus)], -math.inf)
-        return _joined(_windows(padded, kernel, steps, dilations), lambda a, b: language("maximum", a, b))
+    @declared(
+        "input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False, return_indices=False", NO_INDICES
+    )
+    def max_pool(input, kernel_size, stride, padding, dilation, ceil_mode):
+        windows = _windows_over(axes)(input, kernel_size, stride, padding, ceil_mode, dilation)
+        padded = _padded(input, [(p, p + more) for p, (_, more) in zip(windows.padding, windows.surplus)], -math.inf)
+        return windows.combined(padded, lambda a, b: language("maximum", a, b))
 
     return max_pool
 
@@ -120,9 +151,8 @@ def _largest(axes: int) -> Callable[..., Any]:
 def _adaptive(axes: int, reduce: Callable[..., Any]) -> Callable[..., Any]:
     """Adaptive pooling: a given number of windows, each reduced."""
 
-    def pool(input, output_size, return_indices=False):
-        if return_indices:
-            raise Unsupported("return_indices is not there yet", code="unsupported.pool", help="take the values alone")
+    @declared("input, output_size, return_indices=False", NO_INDICES)
+    def pool(input, output_size):
         _check(input, axes)
         sizes = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * axes
         if all(n == 1 for n in sizes):

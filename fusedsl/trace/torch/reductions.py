@@ -59,13 +59,16 @@ def nanmean(input, dim=None, keepdim=False, *, dtype=None):
     return language("nanmean", input, axes_of(dim), keepdims=keepdim)
 
 
+def _ddof(unbiased: Any = None, correction: Any = None) -> Any:
+    return correction if correction is not None else 1 if unbiased is None else int(unbiased)
+
+
 def _variance(name: str, input: Any, dim: Any, unbiased: Any, keepdim: Any, correction: Any) -> Any:
     """var or std; `var(x, False)` means unbiased=False over all elements."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     need_float(name, input)
-    ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
-    return language(name, input, axes_of(dim), ddof=ddof, keepdims=keepdim)
+    return language(name, input, axes_of(dim), ddof=_ddof(unbiased, correction), keepdims=keepdim)
 
 
 @torch_function()
@@ -244,13 +247,13 @@ def dist(input, other, p=2):
     return p_norm(input - other, p, None, False)
 
 
-def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, unbiased=None, correction=None, dtype=None) -> Any:
-    """A reduction of the elements that a mask selects."""
+def reduced_where(name: str, input: Any, mask: Any, dim: Any, *, dtype: Any = None, **spread: Any) -> Any:
+    """A reduction of the elements that a mask selects; `spread` is torch's unbiased= or correction=."""
+    ddof = _ddof(**spread)
     if name in ("sum", "prod"):
         return cast(language(name, _accumulation_dtype(input, dtype), dim, where=mask), dtype)
     if name in ("mean", "var", "std"):
         need_float(name, input)
-        ddof = correction if correction is not None else 1 if unbiased is None else int(unbiased)
         return language(name, input, dim, where=mask, **({} if name == "mean" else {"ddof": ddof}))
     return language(name, input, axis=dim, where=mask)
 
