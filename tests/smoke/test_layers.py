@@ -35,15 +35,10 @@ GROUND = ("config", "decorator", "debug", "atomic_files")  # what may import oth
 COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
 CYCLES = {
-    "backends.cuda.attention.emit_nonfinite_fallback backends.cuda.attention.emit_softmax",
-    "backends.cuda.attention.emit_paged_kv backends.cuda.attention.emit_random_mask backends.cuda.attention.emit_tile",
     "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",
     "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
     "kernel_ir.build.attention kernel_ir.build.attention_merge kernel_ir.build.block_mask "
     "kernel_ir.build.mask_inputs kernel_ir.build.paged_operands",
-    "backends.cuda.attention.sm90_emit backends.cuda.attention.sm90_mainloop "
-    "backends.cuda.attention.sm90_producer backends.cuda.attention.sm90_skip_tiles "
-    "backends.cuda.attention.sm90_tile_scheduler backends.cuda.attention.sm90_tma_store",
     "trace.array_state trace.boolean_selection trace.mask_indexing trace.operators trace.recorder "
     "trace.signatures trace.subscripts trace.tracer",
     "backends.cuda.rows.emit backends.cuda.rows.emit_chunked_epilogue backends.cuda.rows.emit_index "

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
 from ....kernel_ir.attention import BlockMask, TileBounds
 from ..emit.source_text import indented
 from .block_mask_inputs import bounds_axes, kv_bounds
-from .emit_fragment import SCALAR
-from .sm90_schedule import WORK_INFOS, AttentionTiling
-
-if TYPE_CHECKING:
-    from .emit_fragment import FragmentEmitter
+from .emit_fragment import Domain, FragmentEmitter
+from .sm90_schedule import WORK_INFOS
 
 LOAD_MASK_BITS = [
     "",
@@ -25,230 +21,217 @@ LOAD_MASK_BITS = [
 ]
 
 
-def emit_warp_block_mask(scope: FragmentEmitter, schedule: AttentionTiling, known: bool = False) -> str:
-    """The call of a function that evaluates 32 key tiles, one per lane; "{word}" stands for their index. Bounds of the
-    work tile are `known` from `emit_work_tile_bounds`, or computed for each key tile."""
-    if (call := scope.function_names.get(("block_mask",))) is not None:
-        return call
-    kept = known and bool(kv_bounds(scope.kernel))
-    lines, any_active, all_active = _emit_mask_call(scope, schedule, known)
-    results = [f"here = first < n{scope.kv_axis}", f"return ballot(here & {any_active}), ballot(here & {all_active})"]
-    place = [f"place = minimum(tile, int32((n{scope.kv_axis} - 1) // {schedule.columns}))"] if kept else []
-    lines = ["tile = word * 32 + (thread_idx() & 31)", *place, *lines, *results]
-    types = _outer_types(scope) | {"row_from": "int32", "row_end": "int32"} | (_bound_types(scope) if known else {})
-    used = dict.fromkeys(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
-    given = ["word", *(name for name in types if name in used)]
-    kinds = ", ".join({"word": "int32", **types}[name] for name in given)
-    head = ["", "", f'@uniform("{kinds} -> int32, int32")', f"def block_mask({', '.join(given)}):"]
-    scope.functions += [*head, *indented(lines)]
-    return scope.function_name(("block_mask",), f"block_mask({', '.join(['{word}', *given[1:]])})")
+class BlockMaskBits:
+    """Evaluates the block mask of a work tile and key tiles; the values of its lines are those of a tile, scalars."""
 
+    def __init__(self, values: FragmentEmitter, mask: BlockMask):
+        self.values, self.facts, self.mask, self.columns = values, values.facts, mask, values.facts.tiling.columns
+        self.n, self.row_bounds = f"n{self.facts.kv_axis}", [x for x in mask.bounds if x.axis != self.facts.kv_axis]
+        self.kv_bounds, self.kv_bounds_axes = kv_bounds(values.kernel), bounds_axes(values.kernel)
+        self.warps = self.facts.tiling.block_threads // 32
+        self.call = ""  # of the function that evaluates 32 key tiles
 
-def emit_smem_block_mask(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines by which the warps of a block store the block mask bits of all key tiles in shared memory, each a tile."""
-    stream = scope.kernel.attention
-    assert stream.block_mask is not None
-    scope.functions += LOAD_MASK_BITS
-    n, columns, warps, sieve = f"n{scope.kv_axis}", schedule.columns, schedule.block_threads // 32, stream.block_mask
-    once, each = ([x for x in sieve.bounds if (x.axis == scope.kv_axis) is own] for own in (False, True))
-    found: list[str] = []
+    # -- by a warp
 
-    def write() -> None:
-        _begin_scalars(scope, sieve)
-        scope.code += _tile_ends(scope, schedule, sieve, False)
-        for extreme in once:
-            _emit_bounds(scope, sieve, extreme, True)
-        found.extend(scope.lines_of(tile))
+    def warp_bits(self, word: str, in_smem: bool = False) -> str:
+        """The call of a function that evaluates 32 key tiles, one per lane. Bounds along the kv axis are loaded if they
+        are `in_smem`, and those of rows then known; else they are computed for each key tile."""
+        self.call = self.call or self._define_warp_bits(in_smem)
+        return self.call.format(word=word)
 
-    def tile() -> None:
-        scope.code += _tile_ends(scope, schedule, sieve, True)
-        for extreme in each:
-            _emit_bounds(scope, sieve, extreme, True)
-        scope.load_leaves(v.name for v in sieve.body.args)
-        any_active, all_active = scope.call("asked", sieve.body, SCALAR)
-        scope.code += [
-            f"any_active, all_active = int32({any_active}), int32({all_active} & (first + {columns} <= {n}))",
-            "if (thread_idx() & 31) == 0:",
-            "    or_shared(block_mask_at + 8 * (tile >> 5), any_active << (tile & 31))",
-            "    or_shared(block_mask_at + 8 * (tile >> 5) + 4, all_active << (tile & 31))",
-            f"tile = int32(tile + {warps})",
+    def _define_warp_bits(self, in_smem: bool) -> str:
+        values = self.values
+        lines = ["tile = word * 32 + (thread_idx() & 31)"]
+        if in_smem and self.kv_bounds:
+            lines.append(f"place = minimum(tile, int32(({self.n} - 1) // {self.columns}))")
+        with values.collected() as evaluation:
+            self._begin(kv=True, rows=True)
+            if in_smem:
+                self._load_smem_bounds()
+            else:
+                self._emit_bounds(self.mask.bounds, spread=False)
+            any_active, all_active = values.apply("asked", self.mask.body, Domain.SCALAR)
+        full = f"{all_active} & (first + {self.columns} <= {self.n})"
+        lines += [*evaluation, f"here = first < {self.n}", f"return ballot(here & {any_active}), ballot(here & {full})"]
+        types = self._outer_types() | {"row_from": "int32", "row_end": "int32"}
+        if in_smem:
+            types |= {"extremes_at": "int32"}
+            types |= {v.name: v.dtype.name for x in self.row_bounds for v in (x.lower, x.upper)}
+        used = set(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
+        given = [name for name in types if name in used]
+        kinds = ", ".join(["int32", *(types[name] for name in given)])
+        parameters = ", ".join(["word", *given])
+        values.define("block_mask", Domain.SCALAR, f"{kinds} -> int32, int32", parameters, lines)
+        return f"block_mask({', '.join(['{word}', *given])})"
+
+    def _load_smem_bounds(self) -> None:
+        for k, bounds in enumerate(self.kv_bounds):
+            for j, value in enumerate((bounds.lower, bounds.upper)):
+                word = f"ld_shared(extremes_at + place * {8 * len(self.kv_bounds)} + {8 * k + 4 * j})"
+                shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
+                self.values.emit(f"{value.name} = {shown}")
+
+    def _outer_types(self) -> dict[str, str]:
+        """Types of the names defined before the first work tile, and of a work tile's coordinates."""
+        kernel = self.values.kernel
+        types = dict.fromkeys(self.facts.names.parameters(), "int64")
+        types |= dict.fromkeys((f"c{a}" for a in self.facts.outer), "int32")
+        return types | {v.name: v.dtype.name for v in (*kernel.scalars, *(p.value for p in kernel.pointers))}
+
+    # -- in shared memory
+
+    def store_bits(self) -> list[str]:
+        """Lines by which the warps of a block store the bits of all key tiles in shared memory, each a tile."""
+        values, tiling = self.values, self.facts.tiling
+        values.source.functions += LOAD_MASK_BITS
+        with values.collected() as before:
+            self._begin(rows=True)
+            self._emit_bounds(self.row_bounds, spread=True)
+            with values.collected() as tile:
+                values.emit(*self._tile_ends(kv=True))
+                self._emit_bounds([x for x in self.mask.bounds if x not in self.row_bounds], spread=True)
+                any_active, all_active = values.apply("asked", self.mask.body, Domain.SCALAR)
+                full = f"{all_active} & (first + {self.columns} <= {self.n})"
+                values.emit(
+                    f"any_active, all_active = int32({any_active}), int32({full})",
+                    "if (thread_idx() & 31) == 0:",
+                    "    or_shared(block_mask_at + 8 * (tile >> 5), any_active << (tile & 31))",
+                    "    or_shared(block_mask_at + 8 * (tile >> 5) + 4, all_active << (tile & 31))",
+                    f"tile = int32(tile + {self.warps})",
+                )
+        return [
+            "word = thread_idx()",
+            f"while word * {32 * self.columns} < {self.n}:",
+            "    st_shared(block_mask_at + 8 * word, 0)",
+            "    st_shared(block_mask_at + 8 * word + 4, 0)",
+            f"    word = int32(word + {tiling.block_threads})",
+            "barrier()",
+            *before,
+            "tile = int32(thread_idx() >> 5)",
+            f"while tile * {self.columns} < {self.n}:",
+            *indented(tile),
         ]
 
-    before = scope.lines_of(write)
-    return [
-        "word = thread_idx()",
-        f"while word * {32 * columns} < {n}:",
-        "    st_shared(block_mask_at + 8 * word, 0)",
-        "    st_shared(block_mask_at + 8 * word + 4, 0)",
-        f"    word = int32(word + {schedule.block_threads})",
-        "barrier()",
-        *before,
-        "tile = int32(thread_idx() >> 5)",
-        f"while tile * {columns} < {n}:",
-        *indented(found),
-    ]
+    def store_bounds(self) -> list[str]:
+        """Lines by which the warps of a block store the bounds of all key tiles in shared memory, for all positions on
+        the axes that they depend on."""
+        values, size = self.values, 8 * len(self.kv_bounds)
+        with values.collected() as tile:
+            self._begin(kv=True)
+            for k, bounds in enumerate(self.kv_bounds):
+                self._emit_bounds([bounds], spread=True, most=self.columns)
+                values.emit("if (thread_idx() & 31) == 0:")
+                for j, value in enumerate((bounds.lower, bounds.upper)):
+                    address = f"{self._smem_bounds} + entry * {size} + {8 * k + 4 * j}"
+                    values.emit(f"    st_shared({address}, int32({value.name}))")
+        coordinates, rest = [], "place"
+        for a in reversed(self.kv_bounds_axes):
+            coordinates += [f"further = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
+            rest = "further"
+        return [
+            f"entry, tiles = int32(thread_idx() >> 5), int32(({self.n} + {self.columns - 1}) // {self.columns})",
+            f"while entry < tiles * {' * '.join(f'n{a}' for a in self.kv_bounds_axes) or '1'}:",
+            "    place = udiv(entry, tiles)",
+            "    tile = int32(entry - place * tiles)",
+            *indented([*coordinates, *tile]),
+            f"    entry = int32(entry + {self.warps})",
+        ]
+
+    def work_tile_bounds(self) -> list[str]:
+        """Lines of a warp that compute the bounds of a work tile's rows, and the address of those along the kv axis."""
+        if not self.mask.bounds:
+            return []
+        with self.values.collected() as lines:
+            self._begin(rows=True)
+            self._emit_bounds(self.row_bounds, spread=True)
+        if not self.kv_bounds:
+            return lines
+        first, *others = self.kv_bounds_axes or (None,)
+        place = "0" if first is None else f"c{first}"
+        for a in others:
+            place = f"({place}) * n{a} + c{a}"
+        tiles = f"(({self.n} + {self.columns - 1}) // {self.columns})"
+        offset = f"({place}) * {tiles} * {8 * len(self.kv_bounds)}"
+        return [*lines, f"extremes_at = int32({self._smem_bounds} + {offset})"]
+
+    @property
+    def _smem_bounds(self) -> str:
+        """The address of the bounds in shared memory: behind the bits."""
+        columns = 32 * self.columns
+        return f"block_mask_at + {8 * WORK_INFOS} * int32(({self.n} + {columns - 1}) // {columns})"
+
+    # -- one tile
+
+    def _begin(self, kv: bool = False, rows: bool = False) -> None:
+        """Begin with the names defined before the first work tile, and the ranges of tiles on some axes."""
+        kernel = self.values.kernel
+        names = (*kernel.scalars, *(p.value for p in kernel.pointers), *(v for _, *vs in self.mask.ranges for v in vs))
+        self.values.domain = {v.name: Domain.SCALAR for v in names}
+        self.values.emit(*(self._tile_ends(kv=True) if kv else []), *(self._tile_ends(kv=False) if rows else []))
+
+    def _tile_ends(self, kv: bool) -> list[str]:
+        """Lines with the first and the last position of a tile on the kv axis, or on the others."""
+        facts, columns = self.facts, self.columns
+        first, last = "int64(row_from)", f"int64(row_from) + {facts.tiling.rows - 1}, int64({facts.row_limit}) - 1"
+        ends = {facts.kv_axis: ("first", "last"), facts.query_axis: (first, f"minimum({last})")}
+        if facts.packed_gqa_axis is not None:
+            ends |= {a: ("int64(0)", f"n{a} - 1") for a in (facts.query_axis, facts.packed_gqa_axis)}
+        lines = []
+        if kv:
+            lines += [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {self.n} - 1)"]
+        for axis, low, high in self.mask.ranges:
+            if (axis == facts.kv_axis) is kv:
+                first, last = ends.get(axis, (f"int64(c{axis})", f"int64(c{axis})"))
+                lines += [f"{low.name} = {first}", f"{high.name} = {last}"]
+        return lines
+
+    def _emit_bounds(self, bounds: Iterable[TileBounds], spread: bool, most: int = 0) -> None:
+        """Emit minima and maxima of values along one axis of a tile, by a thread or `spread` over a warp.
+
+        If a tile has at most `most` positions, the loop is unrolled: positions beyond the end repeat the last one, so
+        all loads are issued at once.
+        """
+        for each in bounds:
+            low, high, dtype = each.lower.name, each.upper.name, each.lower.dtype
+            first, last = next((a.name, b.name) for axis, a, b in self.mask.ranges if axis == each.axis)
+            operators = ("{} & {}", "{} | {}") if dtype is BOOL else ("minimum({}, {})", "maximum({}, {})")
+            inner = self._bounds_step(each, operators)
+            start, step = (f"{first} + (thread_idx() & 31)", 32) if spread else (first, 1)
+            source, identities = self.values.source, _identities(each)
+            source.assign(f"{low}, {high}", ", ".join(identities))
+            for k in range(0, most, step):
+                source.emit(f"step = minimum({start} + {k}, {last})", *inner)
+            if not most:
+                source.emit(f"step = {start}", f"while step <= {last}:", *indented([*inner, f"step += {step}"]))
+            if spread:
+                self._share(each, operators, identities)
+            self.values.domain |= {low: Domain.SCALAR, high: Domain.SCALAR}
+
+    def _bounds_step(self, bounds: TileBounds, operators: tuple[str, str]) -> list[str]:
+        """Lines that combine the bounds with the value at `step`."""
+        values, (low, high) = self.values, (bounds.lower.name, bounds.upper.name)
+        with values.collected() as lines:
+            values.loop_positions = {bounds.axis: "step"}
+            (value,) = values.apply(f"lift_{low}", bounds.body, Domain.SCALAR)
+            values.loop_positions = {}
+            values.emit(*(f"{name} = {op.format(name, value)}" for name, op in zip((low, high), operators)))
+        return lines
+
+    def _share(self, bounds: TileBounds, operators: tuple[str, str], identities: Sequence[str]) -> None:
+        """Emit the reduction of bounds over the lanes of a warp."""
+        source = self.values.source
+        for name, operator, identity in zip((bounds.lower.name, bounds.upper.name), operators, identities):
+            reduction = f'reduction("{bounds.lower.dtype.name}", combine_{name}, identity_{name})'
+            source.functions += ["", "", f"def identity_{name}():", f"    return {identity}"]
+            source.functions += ["", "", f"def combine_{name}(a, b):", f"    return {operator.format('a', 'b')}"]
+            source.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).all_reduce({reduction})"]
+            source.emit(f"{name} = share_{name}({name})")
 
 
-def emit_smem_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines by which the warps of a block store the bounds of all key tiles in shared memory, for all positions on the
-    axes that they depend on."""
-    n, columns, extremes = f"n{scope.kv_axis}", schedule.columns, kv_bounds(scope.kernel)
-    stream, axes = scope.kernel.attention, bounds_axes(scope.kernel)
-    assert stream.block_mask is not None
-    sieve, size = stream.block_mask, 8 * len(extremes)
-
-    def write() -> None:
-        _begin_scalars(scope, sieve)
-        scope.code += _tile_ends(scope, schedule, sieve, True)
-        for k, extreme in enumerate(extremes):
-            _emit_bounds(scope, sieve, extreme, True, columns)
-            scope.code.append("if (thread_idx() & 31) == 0:")
-            for j, value in enumerate((extreme.lower, extreme.upper)):
-                at = f"{_smem_bounds_address(scope, schedule)} + entry * {size} + {8 * k + 4 * j}"
-                scope.code.append(f"    st_shared({at}, int32({value.name}))")
-
-    found, rest = scope.lines_of(write), "place"
-    places = []
-    for a in reversed(axes):
-        places += [f"further = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
-        rest = "further"
-    return [
-        f"entry, tiles = int32(thread_idx() >> 5), int32(({n} + {columns - 1}) // {columns})",
-        f"while entry < tiles * {_outer_size(axes)}:",
-        "    place = udiv(entry, tiles)",
-        "    tile = int32(entry - place * tiles)",
-        *indented([*places, *found]),
-        f"    entry = int32(entry + {schedule.block_threads // 32})",
-    ]
-
-
-def emit_work_tile_bounds(scope: FragmentEmitter, schedule: AttentionTiling) -> list[str]:
-    """Lines of a warp that compute the bounds of a work tile's rows, and the address of those along the kv axis."""
-    stream, axes, place = scope.kernel.attention, bounds_axes(scope.kernel), "0"
-    assert stream.block_mask is not None
-    sieve = stream.block_mask
-
-    def write() -> None:
-        _begin_scalars(scope, sieve)
-        scope.code += _tile_ends(scope, schedule, sieve, False)
-        for extreme in sieve.bounds:
-            if extreme.axis != scope.kv_axis:
-                _emit_bounds(scope, sieve, extreme, True)
-
-    found = scope.lines_of(write)
-    if not kv_bounds(scope.kernel):
-        return found
-    for a in axes:
-        place = f"({place}) * n{a} + c{a}" if place != "0" else f"c{a}"
-    tiles = f"((n{scope.kv_axis} + {schedule.columns - 1}) // {schedule.columns})"
-    at = f"({place}) * {tiles} * {8 * len(kv_bounds(scope.kernel))}"
-    return [*found, f"extremes_at = int32({_smem_bounds_address(scope, schedule)} + {at})"]
-
-
-def _smem_bounds_address(scope: FragmentEmitter, schedule: AttentionTiling) -> str:
-    """The address of the bounds in shared memory: behind the block mask bits."""
-    columns = 32 * schedule.columns
-    return f"block_mask_at + {8 * WORK_INFOS} * int32((n{scope.kv_axis} + {columns - 1}) // {columns})"
-
-
-def _outer_size(axes: Sequence[int]) -> str:
-    return " * ".join(f"n{a}" for a in axes) or "1"
-
-
-def _bound_types(scope: FragmentEmitter) -> dict[str, str]:
-    """Names that `emit_work_tile_bounds` defines, with their types."""
-    stream = scope.kernel.attention
-    assert stream.block_mask is not None
-    rows = [x for x in stream.block_mask.bounds if x.axis != scope.kv_axis]
-    return {"extremes_at": "int32"} | {v.name: v.dtype.name for x in rows for v in (x.lower, x.upper)}
-
-
-def _outer_types(scope: FragmentEmitter) -> dict[str, str]:
-    """Types of the names defined before the first work tile, and of a work tile's coordinates."""
-    found = dict.fromkeys(scope.names.parameters(), "int64")
-    found |= dict.fromkeys((f"c{a}" for a in scope.outer), "int32")
-    given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
-    return found | {v.name: v.dtype.name for v in given}
-
-
-def _emit_mask_call(scope: FragmentEmitter, schedule: AttentionTiling, kept: bool) -> tuple[list[str], str, str]:
-    """(lines for one key tile, any element active, all active); `kept`: bounds are loaded from shared memory"""
-    stream = scope.kernel.attention
-    assert stream.block_mask is not None
-    sieve, found = stream.block_mask, []  # type: BlockMask, list[str]
-
-    def write() -> None:
-        _begin_scalars(scope, sieve)
-        scope.code += _tile_ends(scope, schedule, sieve, True) + _tile_ends(scope, schedule, sieve, False)
-        for k, extreme in enumerate(kv_bounds(scope.kernel) if kept else ()):
-            for j, value in enumerate((extreme.lower, extreme.upper)):
-                word = f"ld_shared(extremes_at + place * {8 * len(kv_bounds(scope.kernel))} + {8 * k + 4 * j})"
-                shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
-                scope.code += [f"{value.name} = {shown}"]
-        for extreme in () if kept else sieve.bounds:
-            _emit_bounds(scope, sieve, extreme, False)
-        scope.load_leaves(v.name for v in sieve.body.args)
-        found.extend(scope.call("asked", sieve.body, SCALAR))
-
-    lines = scope.lines_of(write)
-    any_active, all_active = found
-    return lines, any_active, f"{all_active} & (first + {schedule.columns} <= n{scope.kv_axis})"
-
-
-def _begin_scalars(scope: FragmentEmitter, sieve: BlockMask) -> None:
-    """Start with the names defined before the first work tile, and the ranges of tiles."""
-    given = (*scope.kernel.scalars, *(p.value for p in scope.kernel.pointers))
-    scope.domain = {v.name: SCALAR for v in (*given, *(v for _, *vs in sieve.ranges for v in vs))}
-
-
-def _tile_ends(scope: FragmentEmitter, schedule: AttentionTiling, sieve: BlockMask, along: bool) -> list[str]:
-    """Lines with the first and the last position of a tile on the kv axis, or on the others."""
-    columns, n = schedule.columns, f"n{scope.kv_axis}"
-    lines = [f"first = int64(tile * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"] if along else []
-    rows = ("int64(row_from)", f"minimum(int64(row_from) + {schedule.rows - 1}, int64({scope.row_limit}) - 1)")
-    ends = {scope.kv_axis: ("first", "last"), scope.query_axis: rows}
-    if scope.packed_gqa_axis is not None:
-        ends |= {a: ("int64(0)", f"n{a} - 1") for a in (scope.query_axis, scope.packed_gqa_axis)}
-    for axis, low, high in sieve.ranges:
-        if (axis == scope.kv_axis) is along:
-            pair = ends.get(axis, (f"int64(c{axis})", f"int64(c{axis})"))
-            lines += [f"{low.name} = {pair[0]}", f"{high.name} = {pair[1]}"]
-    return lines
-
-
-def _emit_bounds(scope: FragmentEmitter, sieve: BlockMask, extreme: TileBounds, spread: bool, most: int = 0) -> None:
-    """Minimum and maximum of a value along one axis of a tile, by a thread or `spread` over a warp.
-
-    If a tile has at most `most` positions, the loop is unrolled: positions beyond the end repeat the last one, so all
-    loads are issued at once.
-    """
-    low, high, d = extreme.lower.name, extreme.upper.name, extreme.lower.dtype
-    first, last = next((a.name, b.name) for axis, a, b in sieve.ranges if axis == extreme.axis)
-    joins = ("{} & {}", "{} | {}") if d is BOOL else ("minimum({}, {})", "maximum({}, {})")
-
-    def write() -> None:
-        scope.loop_positions = {extreme.axis: "step"}
-        scope.load_leaves(v.name for v in extreme.body.args)
-        (value,) = scope.call(f"lift_{low}", extreme.body, SCALAR)
-        scope.loop_positions = {}
-        scope.code += [f"{name} = {join.format(name, value)}" for name, join in zip((low, high), joins)]
-
-    inner = scope.lines_of(write)
-    bits = d.bits - (d.kind == "i")
-    ends = (
-        ("True", "False") if d is BOOL else (f"{d}({(1 << bits) - 1})", f"{d}({-(1 << bits) if d.kind == 'i' else 0})")
-    )
-    begin, step = (f"{first} + (thread_idx() & 31)", 32) if spread else (first, 1)
-    scope.code.append(f"{low}, {high} = {', '.join(ends)}")
-    for k in range(0, most, step):
-        scope.code += [f"step = minimum({begin} + {k}, {last})", *inner]
-    if not most:
-        scope.code += [f"step = {begin}", f"while step <= {last}:", *indented([*inner, f"step += {step}"])]
-    if spread:
-        for name, join, nothing in zip((low, high), joins, ends):
-            scope.functions += ["", "", f"def identity_{name}():", f"    return {nothing}"]
-            scope.functions += ["", "", f"def combine_{name}(a, b):", f"    return {join.format('a', 'b')}"]
-            rule = f'reduction("{d.name}", combine_{name}, identity_{name})'
-            scope.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).all_reduce({rule})"]
-            scope.code.append(f"{name} = share_{name}({name})")
-    scope.domain |= {low: SCALAR, high: SCALAR}
+def _identities(bounds: TileBounds) -> tuple[str, str]:
+    """What minima and maxima of a value start from."""
+    dtype = bounds.lower.dtype
+    if dtype is BOOL:
+        return "True", "False"
+    bits = dtype.bits - (dtype.kind == "i")
+    return f"{dtype}({(1 << bits) - 1})", f"{dtype}({-(1 << bits) if dtype.kind == 'i' else 0})"

@@ -3,240 +3,258 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 
-from ....kernel_ir.kernel import AttentionKernel, Load
+from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
-from ..emit.source_text import Names, indented, signature
+from ..emit.source_text import SourceBuilder, indented, signature
 from ..peephole.narrow_integers import PLACES, narrowed_lines
+from .emit_facts import AttentionFacts
+from .sm90_schedule import ROWS
 
-ROW, ELEMENT, COLUMN, SCALAR, OUTPUT, OUTPUT_COLUMN = "row", "element", "column", "scalar", "own", "own column"
-OUTPUT_IN_CHUNKS, INDEX_MASK = "own, in steps", "drawn for each element"
-OUTPUT_ROW, QK_ROW = "line", "key"  # rows of outputs and of q or k, across a warp
-PAGED_ROW = "found"  # paged rows, looked up by the lanes of a warp
-MAPS = {
-    ROW: "score_fragment.rowwise",
-    ELEMENT: "score_fragment.elementwise",
-    COLUMN: "score_fragment.columnwise",
-    SCALAR: "uniform",
-    OUTPUT: "output_fragment.elementwise",
-}
-MAPS |= {
-    OUTPUT_COLUMN: "output_fragment.columnwise",
-    OUTPUT_IN_CHUNKS: "output_fragment.in_chunks",
-    INDEX_MASK: "score_fragment.index_mask",
-}
-MAPS |= {OUTPUT_ROW: "own_row.elementwise", QK_ROW: "score_row.elementwise", PAGED_ROW: "lookup.elementwise"}
-APPROX = (
-    "exp",
-    "exp2",
-    "maximum",
-    "minimum",
-    "quotient",
-)  # functions for which the hardware's approximation is accurate enough
+# functions for which the hardware's approximation is accurate enough
+APPROX = ("exp", "exp2", "maximum", "minimum", "quotient")
 NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
 DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 
-class FragmentEmitter:
-    """Emitter of a generated file whose names have a domain: scalar, row, column or element of the score fragment, or
-    of the output fragment (`own`)."""
+class Domain(Enum):
+    """How values lie in the threads of a block; the value of a member decorates functions that compute such values."""
 
-    def __init__(self, kernel: AttentionKernel, lane: int, own_axis: int, packed: int | None = None):
-        self.kernel, self.names = kernel, Names(kernel)
-        self.kv_axis, self.query_axis, self.value_axis = kernel.row_axes, lane, own_axis
-        self.packed_gqa_axis = packed  # packed GQA: a query tile has all positions of this axis
-        self.outer = [a for a in range(kernel.row_axes) if a not in (lane, packed)]
-        self.top: list[str] = []
-        self.functions: list[str] = []
-        self.code: list[str] = []
-        self.domain: dict[str, str] = {}  # of names that are defined
+    SCALAR = "uniform"
+    ROW = "score_fragment.rowwise"
+    COLUMN = "score_fragment.columnwise"
+    ELEMENT = "score_fragment.elementwise"
+    INDEX_MASK = "score_fragment.index_mask"  # a bit for each element
+    OUTPUT = "output_fragment.elementwise"
+    OUTPUT_COLUMN = "output_fragment.columnwise"
+    OUTPUT_IN_CHUNKS = "output_fragment.in_chunks"
+    OUTPUT_ROW = "own_row.elementwise"  # an output row across a warp
+    QK_ROW = "score_row.elementwise"  # a row of q or k across a warp
+    PAGED_ROW = "lookup.elementwise"  # paged rows, one or two a lane
+
+    @property
+    def label(self) -> str:
+        names = {"OUTPUT": "own", "OUTPUT_COLUMN": "own_column", "OUTPUT_ROW": "line", "PAGED_ROW": "found"}
+        return names.get(self.name, self.name.lower())
+
+
+@dataclass(frozen=True)
+class IndexSpace:
+    """Where a part of the kernel computes: the index along each axis, the domain of what depends on a set of axes, and
+    the suffix of names that are not uniform."""
+
+    indices: Mapping[int | None, str]
+    domain: Callable[[set[int]], Domain]
+    suffix: str = ""
+
+
+def tile_space(facts: AttentionFacts) -> IndexSpace:
+    """The index space of a score fragment and an output fragment."""
+    query, kv, value, group = facts.query_axis, facts.kv_axis, facts.value_axis, facts.packed_gqa_axis
+
+    def domain(axes: set[int]) -> Domain:
+        has_row = not axes.isdisjoint((query, group))
+        if value in axes:
+            return Domain.OUTPUT if has_row else Domain.OUTPUT_COLUMN
+        if kv in axes:
+            return Domain.ELEMENT if has_row else Domain.COLUMN
+        return Domain.ROW if has_row else Domain.SCALAR
+
+    return IndexSpace({query: "row", kv: "column", value: "own_column", group: "row_above"}, domain)
+
+
+class FragmentEmitter:
+    """Emitter of values in one index space of a generated file; each name has a domain."""
+
+    def __init__(self, facts: AttentionFacts):
+        self.facts, self.kernel, self.space = facts, facts.kernel, tile_space(facts)
+        self.source = SourceBuilder(facts.kernel)
+        self.domain: dict[str, Domain] = {}  # of names that are defined
+        self.uniform: frozenset[str] = frozenset()  # names without the suffix of the index space
         self.function_names: dict[tuple, str] = {}  # names of emitted functions, by what they compute
         self.in_bounds = "True"  # the name of the column bounds check
         self.approx = True  # divisions use rcp.approx
         self.loop_positions: dict[int, str] = {}  # loop variables of axes that a loop runs along
 
+    def in_space(self, space: IndexSpace, approx: bool) -> FragmentEmitter:
+        """The emitter of values in another index space of the same file; scalars keep their names."""
+        other = copy(self)
+        other.space, other.approx, other.in_bounds, other.loop_positions = space, approx, "True", {}
+        other.domain = {name: domain for name, domain in self.domain.items() if domain is Domain.SCALAR}
+        other.uniform = frozenset(other.domain)
+        return other
+
+    # -- statements
+
+    def emit(self, *lines: str) -> None:
+        """Emit statements of the kernel."""
+        self.source.emit(*lines)
+
+    def define_top(self, line: str) -> None:
+        """Add a definition to the top of the file, unless it is there."""
+        if line not in self.source.top:
+            self.source.top.append(line)
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Values that are defined inside are local, as in a branch."""
+        before = dict(self.domain)
+        yield
+        self.domain = before
+
+    @contextmanager
+    def collected(self) -> Iterator[list[str]]:
+        """What is emitted inside, in a scope of its own, as a list that is filled at the end."""
+        with self.source.collected() as lines, self.scope():
+            yield lines
+
     def load_scalars(self) -> None:
-        for pointer in self.kernel.pointers:
-            self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
-            self.domain[pointer.value.name] = SCALAR
-        for k, value in enumerate(self.kernel.scalars):
-            self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
-            self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
-            self.domain[value.name] = SCALAR
+        self.source.read_scalars()
+        values = (*self.kernel.scalars, *(pointer.value for pointer in self.kernel.pointers))
+        self.domain |= {v.name: Domain.SCALAR for v in values}
 
-    def lines_of(self, write: Callable[[], None]) -> list[str]:
-        """The lines that a function emits, for a branch: the values that they define are local to it."""
-        before, known = self.code, dict(self.domain)
-        self.code = []
-        write()
-        made, self.code, self.domain = self.code, before, known
-        return made
+    # -- loads and indices
 
-    @property
-    def row_limit(self) -> str:
-        """The number of rows along the query axis."""
-        return (
-            f"n{self.query_axis}" if self.packed_gqa_axis is None else f"(n{self.packed_gqa_axis} * n{self.query_axis})"
-        )
-
-    # -- leaves: loads and indices
-
-    def leaf_domain(self, name: str) -> str | None:
+    def leaf_domain(self, name: str) -> Domain | None:
         """The domain of a load or an index; None for other names."""
-        found = self.axes_of(name)
-        if found is None:
-            return None
-        axes = found - set(self.loop_positions)
-        own, lane, along = (
-            self.value_axis in axes,
-            not axes.isdisjoint((self.query_axis, self.packed_gqa_axis)),
-            self.kv_axis in axes,
-        )
-        if own:
-            return OUTPUT if lane else OUTPUT_COLUMN
-        return ELEMENT if lane and along else ROW if lane else COLUMN if along else SCALAR
-
-    def axes_of(self, name: str) -> set[int] | None:
-        """The axes of a load or an index."""
-        for p in self.kernel.positions:
-            if p.value.name == name:
-                return {p.axis}
-        for load in self.kernel.loads:
-            if load.value.name == name:
-                letters = self.kernel.operands[load.operand].strides
-                return {a for a, letter in enumerate(letters) if letter != "0"}
-        return None
+        axes = self.facts.axes_of(name)
+        return None if axes is None else self.space.domain(axes - self.loop_positions.keys())
 
     def named(self, name: str) -> str:
         """The name of a value in the generated file."""
-        return name
+        return name if name in self.uniform else f"{name}{self.space.suffix}"
 
-    def domain_of(self, name: str) -> str:
-        return self.domain.get(name, SCALAR)
+    def domain_of(self, name: str) -> Domain:
+        return self.domain.get(name, Domain.SCALAR)
+
+    def index(self, axis: int) -> str:
+        return self.loop_positions.get(axis) or self.space.indices.get(axis, f"c{axis}")
 
     def load_leaves(self, names: Iterable[str]) -> None:
         """Emit the loads and indices of these names that are not defined yet."""
+        positions = {p.value.name: p.axis for p in self.kernel.positions}
+        loads = {load.value.name: load for load in reversed(self.kernel.loads)}
         for name in sorted(set(names)):
-            domain = self.leaf_domain(name)
-            if domain is None or (
-                name in self.domain and self.loop_positions.keys().isdisjoint(self.axes_of(name) or ())
-            ):
+            axes, domain = self.facts.axes_of(name), self.leaf_domain(name)
+            if axes is None or domain is None or (name in self.domain and axes.isdisjoint(self.loop_positions)):
                 continue
-            position = next((p for p in self.kernel.positions if p.value.name == name), None)
-            if position is not None:
-                text = self.loop_positions.get(position.axis) or self.axis_position(position.axis)
-                self.code.append(f"{self.named(name)} = {text}")
+            if name in positions:
+                self.emit(f"{self.named(name)} = {self.index(positions[name])}")
+            elif domain in (Domain.ELEMENT, Domain.COLUMN) and not self.loop_positions:
+                self._load_columns(loads[name], domain)
             else:
-                self.load(next(load for load in self.kernel.loads if load.value.name == name), domain)
+                self._load(loads[name], domain)
             self.domain[name] = domain
 
-    def axis_position(self, axis: int) -> str:
-        places = {
-            self.query_axis: "row",
-            self.kv_axis: "column",
-            self.value_axis: "own_column",
-            self.packed_gqa_axis: "row_above",
-        }
-        return places.get(axis, f"c{axis}")
-
-    def load(self, load: Load, domain: str) -> None:
-        if domain in (ELEMENT, COLUMN) and not self.loop_positions:
-            self._load_along(load, domain)
-            return
-        k = load.operand
+    def _load(self, load: Load, domain: Domain) -> None:
+        """Load an element at the indices of this space."""
+        k, facts = load.operand, self.facts
         operand = self.kernel.operands[k]
-        inner = [a for a, letter in enumerate(operand.strides) if letter != "0" and a not in self.outer]
-        places = [self.loop_positions.get(a) or self.axis_position(a) for a in inner]
-        steps = [self.step(k, a) for a in inner]
-        terms = " + ".join(f"i{a} * s{a}" for a in inner)
-        size = operand.dtype.itemsize
-        where = f"base + ({terms}) * {size}" if terms else "base"
-        arguments = ["base", *(f"i{a}" for a in inner), *(f"s{a}" for a in inner)]
-        signed = f"{', '.join(['int64'] * len(arguments))} -> {load.value.dtype.name}"
-        name = f"read_{load.value.name}_{domain.replace(' ', '_')}"
-        lines = [f"return fetch_{operand.dtype.name}({where}, True)"]
-        self.define(name, domain, signed, ", ".join(arguments), lines)
-        self.code.append(
-            f"{self.named(load.value.name)} = {name}({', '.join([self.base_address(k), *places, *steps])})"
-        )
+        inner = [a for a, stride in enumerate(operand.strides) if stride != "0" and a not in facts.outer]
+        offset = " + ".join(f"i{a} * s{a}" for a in inner)
+        address = f"base + ({offset}) * {operand.dtype.itemsize}" if inner else "base"
+        parameters = ["base", *(f"i{a}" for a in inner), *(f"s{a}" for a in inner)]
+        types = f"{', '.join(['int64'] * len(parameters))} -> {load.value.dtype.name}"
+        name = f"read_{load.value.name}_{domain.label}"
+        lines = [f"return fetch_{operand.dtype.name}({address}, True)"]
+        self.define(name, domain, types, ", ".join(parameters), lines)
+        arguments = [facts.base_address(k), *map(self.index, inner), *(facts.step(k, a) for a in inner)]
+        self.emit(f"{self.named(load.value.name)} = {name}({', '.join(arguments)})")
 
-    def _load_along(self, load: Load, domain: str) -> None:
+    def _load_columns(self, load: Load, domain: Domain) -> None:
         """Load the elements of a tile at row addresses plus column offsets, which are constants for stride 1."""
-        name, k, kind = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
-        step, at = self.byte_step(k, self.kv_axis), self.row_address(k) if domain == ELEMENT else self.base_address(k)
-        if "column_steps = score_fragment.column_offsets()" not in self.top:
-            self.top.append("column_steps = score_fragment.column_offsets()")
+        name, k, dtype = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
+        self.define_top("column_steps = score_fragment.column_offsets()")
+        step = self.facts.byte_step(k, self.facts.kv_axis)
         first = f"(column_from + first_column()) * {step}"
-        self.code.append(f"at_{name} = {self.offset_rows(at, first) if domain == ELEMENT else f'{at} + {first}'}")
-        lines = [f"return fetch_{kind}(at + c * step, there)"]
-        read = f"read_{name}_{domain}"
-        self.define(read, domain, f"int64, int64, int64, bool -> {load.value.dtype}", "at, c, step, there", lines)
-        self.code.append(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.in_bounds})")
+        if domain is Domain.ELEMENT:
+            address = self.offset_rows(self.row_address(k), first)
+        else:
+            address = f"{self.facts.base_address(k)} + {first}"
+        self.emit(f"at_{name} = {address}")
+        read = f"read_{name}_{domain.label}"
+        types, lines = (
+            f"int64, int64, int64, bool -> {load.value.dtype}",
+            [f"return fetch_{dtype}(at + c * step, there)"],
+        )
+        self.define(read, domain, types, "at, c, step, there", lines)
+        self.emit(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.in_bounds})")
+
+    def forget_columns(self) -> None:
+        """Forget the key indices of the tile before."""
+        for p in self.kernel.positions:
+            if p.axis == self.facts.kv_axis:
+                self.domain.pop(p.value.name, None)
+
+    # -- rows
+
+    def emit_row_indices(self) -> None:
+        """Emit the row indices of a thread, and the clamped ones for loads."""
+        facts, group = self.facts, self.facts.packed_gqa_axis
+        self.define("clamp_rows", Domain.ROW, "int64, int64 -> int64", "i, n", [f"return {facts.clamped_row}"])
+        self.source.assign("rows", f"rows_from(row_from + warpgroup * {ROWS})")
+        self.source.assign("row", f"clamp_rows(rows, {facts.row_limit})")
+        if group is not None:
+            lines = ["above = udiv(i, n)", "return above, i - above * n"]
+            self.define("part_rows", Domain.ROW, "int64, int64 -> int64, int64", "i, n", lines)
+            self.source.assign("row_above, row", f"part_rows(row, n{facts.query_axis})")
 
     def row_address(self, k: int) -> str:
         """The addresses of an operand at both rows of a thread."""
-        self.define("line", ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
-        line = f"line({self.base_address(k)}, row, {self.byte_step(k, self.query_axis)})"
-        return (
-            line
-            if self.packed_gqa_axis is None
-            else f"line({line}, row_above, {self.byte_step(k, self.packed_gqa_axis)})"
-        )
+        facts, group = self.facts, self.facts.packed_gqa_axis
+        self.define("line", Domain.ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
+        address = f"line({facts.base_address(k)}, row, {facts.byte_step(k, facts.query_axis)})"
+        return address if group is None else f"line({address}, row_above, {facts.byte_step(k, group)})"
 
-    def offset_rows(self, at: str, size: str) -> str:
+    def offset_rows(self, address: str, offset: str) -> str:
         """Row addresses plus an offset in bytes."""
-        self.define("ahead", ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
-        return f"ahead({at}, {size})"
-
-    def step(self, k: int, axis: int) -> str:
-        """The stride of an operand along an axis, in elements."""
-        letter = self.kernel.operands[k].strides[axis]
-        return self.names.stride(k, axis) if letter == "s" else f"int64({letter})"
-
-    def byte_step(self, k: int, axis: int) -> str:
-        """The stride of an operand along an axis, in bytes."""
-        letter, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
-        return f"int64({self.names.stride(k, axis)} * {size})" if letter == "s" else f"int64({int(letter) * size})"
-
-    def base_address(self, k: int) -> str:
-        """The address of an operand at the work tile's coordinates on the outer axes."""
-        letters, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
-        terms = [f"c{a} * {self.names.stride(k, a)}" for a in self.outer if letters[a] == "s"]
-        terms += [f"c{a}" for a in self.outer if letters[a] == "1"]
-        at = self.names.pointer(k)
-        return f"{at} + ({' + '.join(terms)}) * {size}" if terms else at
+        self.define("ahead", Domain.ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
+        return f"ahead({address}, {offset})"
 
     # -- functions
 
     def function_name(self, key: tuple, name: str) -> str:
         return self.function_names.setdefault(key, name)
 
-    def define(self, name: str, domain: str, signed: str, arguments: str, lines: Sequence[str]) -> None:
+    def define(self, name: str, domain: Domain, types: str, parameters: str, lines: Sequence[str]) -> None:
+        """Add a function of values in a domain to the file, unless it is there."""
+        self.define_lines(name, f'@{domain.value}("{types}")', f"def {name}({parameters}):", *indented(lines))
+
+    def define_lines(self, name: str, *lines: str) -> None:
+        """Add the lines of a function to the file, unless it is there."""
         if ("defined", name) not in self.function_names:
             self.function_names["defined", name] = name
-            head = ["", "", f'@{MAPS[domain]}("{signed}")', f"def {name}({arguments}):"]
-            self.functions += [*head, *indented(lines)]
+            self.source.functions += ["", "", *lines]
 
     def body_lines(self, body: Body) -> list[str]:
         """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
-        places = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = narrowed_lines(body.instructions, dict.fromkeys(places, PLACES))
+        indices = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
+        lines = narrowed_lines(body.instructions, dict.fromkeys(indices, PLACES))
         if not self.approx:
             return lines
         return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]
 
-    def call(self, stem: str, body: Body, domain: str, others: Mapping[str, str] = NO_ARGUMENTS) -> list[str]:
+    def call(self, stem: str, body: Body, domain: Domain, others: Mapping[str, str] = NO_ARGUMENTS) -> list[str]:
         """A body as a function, and its call, with `others` in place of some arguments; the names of its results."""
-        given = [v.name for v in body.args]
-        made = [v for v in body.results if v.name not in given]
-        if made:
+        arguments = [v.name for v in body.args]
+        results = [v for v in body.results if v.name not in arguments]
+        if results:
             name = self.function_name((domain, body), stem)
-            signed = signature((v.dtype for v in body.args), (v.dtype for v in made))
-            lines = self.body_lines(body)
-            self.define(name, domain, signed, ", ".join(given), [*lines, f"return {', '.join(v.name for v in made)}"])
-            results, passed = (self.named(v.name) for v in made), (others.get(g) or self.named(g) for g in given)
-            self.code.append(f"{', '.join(results)} = {name}({', '.join(passed)})")
-            self.domain |= {v.name: domain for v in made}
+            types = signature((v.dtype for v in body.args), (v.dtype for v in results))
+            lines = [*self.body_lines(body), f"return {', '.join(v.name for v in results)}"]
+            self.define(name, domain, types, ", ".join(arguments), lines)
+            passed = ", ".join(others.get(a) or self.named(a) for a in arguments)
+            self.emit(f"{', '.join(self.named(v.name) for v in results)} = {name}({passed})")
+            self.domain |= {v.name: domain for v in results}
         return [v.name for v in body.results]
+
+    def apply(self, stem: str, body: Body, domain: Domain) -> list[str]:
+        """The call of a body, after the loads and indices that it reads."""
+        self.load_leaves(v.name for v in body.args)
+        return self.call(stem, body, domain)

@@ -1,4 +1,4 @@
-"""Emits what sm_90 and mma.sync attention share around the key tiles: initial row state and output epilogue.
+"""Emits the online softmax: the state of rows, the phases of a key tile with and without masks, the state update.
 
 A row belongs to a quad of four threads (intrinsics/fragment.py): reductions run along the rows of fragments, and a
 score and the values computed from it stay in one thread.
@@ -6,188 +6,212 @@ score and the values computed from it stay in one thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import takewhile
 
-from ....kernel_ir.attention import OutputEpilogue
-from ....kernel_ir.phase import Body, Store
-from ..emit.source_text import either
-from .emit_fragment import ELEMENT, OUTPUT, OUTPUT_COLUMN, OUTPUT_IN_CHUNKS, ROW, SCALAR
-from .emit_nonfinite_fallback import emit_nonfinite_fallback
-from .emit_tile import TileEmitter
-from .sm90_schedule import ROWS
-
-PAIRED = ("bfloat16", "float16", "float32", "float64")  # output dtypes that are stored two elements at a time
+from ....kernel_ir.phase import Phase, Reduction, Value
+from ..emit.source_text import reduction_source
+from .emit_element_mask import ElementMask
+from .emit_fragment import Domain, FragmentEmitter
 
 
-class AttentionEmitter(TileEmitter):
-    """Emitter of the row state and the output epilogue of every attention kernel."""
+class OnlineSoftmax:
+    """The softmax state of a work tile's rows, and how a key tile updates it."""
 
-    def outer_coordinates(self) -> list[str]:
-        """Lines that split index `other` into coordinates on the outer axes (batch, head)."""
-        lines, rest = [], "other"
-        for a in reversed(self.outer):
-            if a == self.outer[0]:
-                lines.append(f"c{a} = {rest}")
-                continue
-            lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
-            rest = f"q{a}"
-        return lines
+    def __init__(self, values: FragmentEmitter, masks: ElementMask):
+        self.values, self.masks, self.facts, self.body = values, masks, values.facts, values.facts.body
+        self.row_reductions: dict[str, str] = {}  # labels of reductions over the threads of a row
 
-    # -- row state
+    def emit_state(self) -> None:
+        """Emit the loads of each row, and the initial state."""
+        values, state = self.values, self.body.state
+        self._emit_row_inputs()
+        for dtype in dict.fromkeys(v.dtype.name for v in state.accumulators):
+            values.source.top.append(f'splat_{dtype} = splat_rows("{dtype}")')
+        values.emit(*(f"{v.name} = splat_{v.dtype.name}({x})" for v, x in zip(state.accumulators, state.identity)))
+        values.emit(*(f"{row_max} = {name}" for name, row_max in self.facts.row_maxima.items()))
+        values.domain |= {v.name: Domain.ROW for v in state.accumulators}
+        values.emit(*(f"{w.state.name} = zero_output()" for w in self.body.weighted_sums))
 
-    def init_state(self) -> None:
-        """Emit the loads of each row and the initial state."""
-        use = self.stream.state
-        self._row_loads()
-        self.top += [f'splat_{d} = splat_rows("{d}")' for d in dict.fromkeys(v.dtype.name for v in use.accumulators)]
-        self.code += [f"{v.name} = splat_{v.dtype.name}({text})" for v, text in zip(use.accumulators, use.identity)]
-        self.code += [f"{extreme} = {name}" for name, extreme in self.row_maxima.items()]
-        self.domain |= {v.name: ROW for v in use.accumulators}
-        self.code += [f"{w.state.name} = zero_output()" for w in self.stream.weighted_sums]
-
-    def _row_loads(self) -> None:
+    def _emit_row_inputs(self) -> None:
         """Emit the loads of each row and of scalars."""
-        wanted = {v.name for body in self._bodies() for v in body.args}
-        if self.loads_epilogue_late:
-            wanted -= self._epilogue_only
-        if self.stream.row_inputs or any(self.leaf_domain(name) in (ROW, ELEMENT) for name in wanted):
-            self.code += self._row_indices()
-        self.load_leaves(name for name in wanted if self.leaf_domain(name) in (ROW, SCALAR))
-        for body in self.stream.row_inputs:
-            self.load_leaves(v.name for v in body.args)
-            self.call(f"read_{body.results[0].name}", body, ROW)
+        values = self.values
+        wanted = {v.name for body in self.facts.bodies() for v in body.args}
+        if self.facts.loads_epilogue_late:
+            wanted -= self.facts.epilogue_inputs
+        domains = {name: values.leaf_domain(name) for name in wanted}
+        if self.body.row_inputs or not {Domain.ROW, Domain.ELEMENT}.isdisjoint(domains.values()):
+            values.emit_row_indices()
+        values.load_leaves(name for name, domain in domains.items() if domain in (Domain.ROW, Domain.SCALAR))
+        for body in self.body.row_inputs:
+            values.apply(f"read_{body.results[0].name}", body, Domain.ROW)
+
+    # -- key tile
+
+    def emit_tile(self, is_full: str, bounded: bool) -> None:
+        """Emit a key tile, without masks if the condition `is_full` holds (empty: no tile is known to be full);
+        `bounded` tiles may end beyond the last key."""
+        self.emit_hoisted()
+        if not is_full:
+            self.emit_partial(bounded)
+            return
+        with self.values.source.if_else(is_full) as (full, partial):
+            with partial:
+                self.emit_partial(bounded)
+            with full:
+                self._emit_full()
+
+    def emit_partial(self, bounded: bool) -> None:
+        """Emit a partial tile, which may end beyond the last key if it is `bounded`."""
+        with self.values.scope():
+            self._emit_phases("partial", self.body.tile_phases, bounded, {})
+
+    def _emit_full(self) -> None:
+        if self.body.block_mask is None:
+            self.emit_partial(bounded=False)
+            return
+        with self.values.scope():
+            names = dict(self.body.block_mask.full_names)
+            self._emit_phases("whole", self.body.block_mask.full_phases, False, names)
+
+    def emit_hoisted(self) -> None:
+        """Emit the phases that partial and full tiles share, before the branch."""
+        values, phases = self.values, self.body.tile_phases[: self._hoisted_count]
+        values.forget_columns()
+        values.domain[self.facts.score.value.name] = Domain.ELEMENT
+        self.masks.emit_columns({v.name for phase in phases for v in phase.element.args}, False)
+        for number, phase in enumerate(phases):
+            values.apply(f"early_{number}", phase.element, Domain.ELEMENT)
+
+    @cached_property
+    def _hoisted_count(self) -> int:
+        """The number of phases hoisted before the branch: they reduce nothing and load nothing."""
+        inputs = {body.results[0].name for body in self.body.mask_inputs}
+
+        def is_common(pair: tuple[Phase, Phase]) -> bool:
+            phase, other = pair
+            return phase == other and not phase.folds and inputs.isdisjoint(v.name for v in phase.element.args)
+
+        pairs = zip(self.body.tile_phases[:-1], self.facts.full_phases or self.body.tile_phases)
+        return sum(1 for _ in takewhile(is_common, pairs)) if self.facts.hoists_common else 0
+
+    def _emit_phases(self, kind: str, phases: Sequence[Phase], bounded: bool, names: dict[str, str]) -> None:
+        """Emit the phases of a tile and the state update; `names` maps partial tiles' values to those of full tiles."""
+        values = self.values
+        phases = phases[self._hoisted_count :]
+        first = next((phase for phase in phases if phase.folds), None)
+        values.domain[self.facts.score.value.name] = Domain.ELEMENT
+        wanted = {v.name for phase in phases for v in phase.element.args}
+        self.masks.emit_columns(wanted, bounded)
+        self.masks.emit_inputs(wanted)
+        for number, phase in enumerate(phases):
+            values.apply(f"{kind}_{number}", phase.element, Domain.ELEMENT)
+            for fold in phase.folds:
+                self._emit_row_reduction(fold, bounded)
+            if phase is first:
+                self._update_row_max()
+            if phase.row:
+                values.apply(f"row_{kind}_{number}", phase.row, Domain.ROW)
+        for p in (w.p for w in self.body.weighted_sums):
+            if bounded:
+                self._mask_out(p.name, p, f"{p.dtype.name}(0)")
+            elif names.get(p.name, p.name) != p.name:
+                values.emit(f"{p.name} = {names[p.name]}")
+        self._combine_tile()
+
+    def _update_row_max(self) -> None:
+        """Emit the update of the row maximum, and the choice of the reference that the tile is measured from."""
+        body, values, row_maxima = self.body, self.values, self.facts.row_maxima
+        if body.update_row_max is None or not body.update_row_max.results:
+            return
+        results = values.call("join", body.update_row_max, Domain.ROW, row_maxima)
+        references = [v.name for v in body.state.inputs[: len(results)]]
+        values.emit(*(f"{name} = {result}" for name, result in zip(references, results)))
+        if row_maxima and body.choose_reference is not None:
+            values.domain |= dict.fromkeys(references, Domain.ROW)
+            values.emit(*(f"{row_maxima[v.name]} = {x}" for v, x in zip(body.state.accumulators, references)))
+            results = values.call("rise", body.choose_reference, Domain.ROW)
+            values.emit(*(f"{name} = {result}" for name, result in zip(references, results)))
+
+    def _emit_row_reduction(self, fold: Reduction, bounded: bool) -> None:
+        """Emit a reduction along the rows of a thread's elements, and over the quad unless it can be deferred."""
+        values = self.values
+        label = values.function_name(("fold", fold.combine, fold.identity), f"{fold.name}_{len(values.function_names)}")
+        if label not in self.row_reductions.values():
+            reductions = f"score_fragment.fold(reduction_{label}), quad_all_reduce(reduction_{label})"
+            definition = f"fold_{label}, all_reduce_{label} = {reductions}"
+            values.source.functions += [*reduction_source(fold, label), definition]
+        self.row_reductions[fold.accumulators[0].name] = label
+        elements = [v.name for v in fold.inputs]
+        if bounded:
+            elements = [f"{name}_there" for name in elements]
+            for name, value, identity in zip(elements, fold.inputs, fold.identity):
+                self._mask_out(name, value, identity)
+        call = f"fold_{label}({', '.join(elements)})"
+        if not self._reduces_late(fold):
+            call = f"all_reduce_{label}({call})" if len(fold.accumulators) == 1 else f"all_reduce_{label}(*{call})"
+        values.emit(f"{', '.join(v.name for v in fold.accumulators)} = {call}")
+        values.domain |= {v.name: Domain.ROW for v in fold.accumulators}
+
+    def _reduces_late(self, fold: Reduction) -> bool:
+        """True if the quad reduction is deferred to the epilogue: nothing reads the row sum before."""
+        read = {v.name for phase in self.body.tile_phases if phase.row for v in phase.row.args}
+        read |= {v.name for v in (self.body.update_row_max.args if self.body.update_row_max else ())}
+        return fold.name == "sum" and len(fold.accumulators) == 1 and fold.accumulators[0].name not in read
+
+    def late_reductions(self) -> dict[str, str]:
+        """Labels of the reductions of state values that are still to be reduced over the quad."""
+        folds = {fold.accumulators[0].name: fold for phase in self.body.tile_phases for fold in phase.folds}
+        return {
+            value.name: self.row_reductions[x.name]
+            for value, x in zip(self.body.state.accumulators, self.body.state.inputs)
+            if x.name in folds and self._reduces_late(folds[x.name])
+        }
+
+    def _mask_out(self, target: str, value: Value, identity: str) -> None:
+        """Emit an element's value if it is in bounds, else the identity."""
+        dtype = value.dtype.name
+        name = self.values.function_name(("hide", dtype, identity), f"hide_{len(self.values.function_names)}")
+        lines = [f"return select(there, x, {identity})"]
+        self.values.define(name, Domain.ELEMENT, f"bool, {dtype} -> {dtype}", "there, x", lines)
+        self.values.emit(f"{target} = {name}(there, {value.name})")
+        self.values.domain[target] = Domain.ELEMENT
+
+    # -- state
+
+    def _combine_tile(self) -> None:
+        """Emit the state combined with that of the tile; the factors that rescale sums stay for afterwards."""
+        state = self.body.state
+        if state.accumulators:
+            results = self.values.apply("merge", state.combine, Domain.ROW)
+            self.values.emit(*(f"{v.name} = {name}" for name, v in zip(results, state.accumulators)))
+
+    def emit_final_rescale(self) -> None:
+        """Rescale the state to the true row maxima after the last tile."""
+        state, row_maxima = self.body.state, self.facts.row_maxima
+        if not row_maxima:
+            return
+        with self.values.scope():
+            for v, accumulator in zip(state.inputs, state.accumulators):
+                dtype = v.dtype.name
+                row_max = row_maxima.get(accumulator.name, f"splat_{dtype}({dtype}(0))")
+                self.values.source.assign(v.name, row_max)
+                self.values.domain[v.name] = Domain.ROW
+            self._combine_tile()
+        self.emit_rescale()
 
     @property
-    def loads_epilogue_late(self) -> bool:
-        """True if loads of the epilogue alone are issued after the last tile, so that no register holds them before."""
-        return False
+    def rescale_factors(self) -> list[str]:
+        """The row values that the state update results in for the output accumulator."""
+        return [v.name for v in self.body.state.combine.results[len(self.body.state.accumulators) :]]
 
-    @property
-    def _epilogue_only(self) -> set[str]:
-        """The names that only the epilogue reads."""
-        stream = self.stream
-        last = [stream.row_epilogue, *(ending.body for ending in stream.epilogues)]
-        before = [body for body in self._bodies() if all(body is not x for x in last)]
-        late = {v.name for body in last if body is not None for v in body.args}
-        return late - {v.name for body in before for v in body.args}
-
-    def _row_indices(self) -> list[str]:
-        """Lines with the row indices of a thread, and the clamped ones for loads."""
-        self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", ["return minimum(i, n - 1)"])
-        rows = [f"rows = rows_from(row_from + warpgroup * {ROWS})", f"row = clamp_rows(rows, {self.row_limit})"]
-        if self.packed_gqa_axis is None:
-            return rows
-        lines = ["above = udiv(i, n)", "return above, i - above * n"]
-        self.define("part_rows", ROW, "int64, int64 -> int64, int64", "i, n", lines)
-        return [*rows, f"row_above, row = part_rows(row, n{self.query_axis})"]
-
-    def _bodies(self) -> Iterable[Body]:
-        stream = self.stream
-        for phase in (*stream.tile_phases, *(stream.block_mask.full_phases if stream.block_mask else ())):
-            yield phase.element
-            yield from filter(None, (phase.row,))
-        yield from (
-            stream.state.combine,
-            *(w.combine_tile for w in stream.weighted_sums),
-            *stream.mask_inputs,
-            *stream.row_inputs,
-        )
-        yield from filter(None, (stream.row_epilogue, stream.update_row_max))
-        for ending in stream.epilogues:
-            yield ending.body
-
-    # -- epilogue
-
-    def emit_epilogue(self) -> None:
-        """Emit the outputs of a work tile from the final state."""
-        self.code += self._row_indices()
-        if self.has_output:
-            self.nonfinite_fallback()
-        self.store_outputs()
-
-    def reload_work_info(self) -> list[str]:
-        """Lines that reload the work tile's coordinates before the fallback, if no register holds them."""
-        return []
-
-    def nonfinite_fallback(self) -> None:
-        """Emit the nonfinite fallback."""
-        self.code += emit_nonfinite_fallback(self)
-
-    def store_outputs(self) -> None:
-        stream, use = self.stream, self.stream.state
-        folds = {f.accumulators[0].name: f for phase in stream.tile_phases for f in phase.folds}
-        for value, lifted in zip(use.accumulators, use.inputs):
-            if lifted.name in folds and self.reduces_late(folds[lifted.name]):
-                self.code.append(f"{value.name} = all_reduce_{self.row_reductions[lifted.name]}({value.name})")
-        if stream.row_epilogue:
-            self.load_leaves(v.name for v in stream.row_epilogue.args)
-            self.call("finish_row", stream.row_epilogue, ROW)
-        for number, store in enumerate(stream.row_outputs):
-            operand = self.kernel.operands[store.operand]
-            self.top.append(f'store_row{number} = store_row_values("{operand.dtype.name}")')
-            shown = store.value
-            if self.domain_of(shown) == SCALAR:
-                self.top.append(f'splat_row{number} = splat_rows("{operand.dtype.compute.name}")')
-                shown = f"splat_row{number}({shown})"
-            at = self.row_address(store.operand)
-            self.code.append(f"store_row{number}({at}, {shown}, rows, {self.row_limit})")
-        if stream.epilogues:
-            self.domain[self.weighted_sum.state.name] = OUTPUT
-            self.top.append("own_steps = output_fragment.column_offsets()")
-        lines = self.lines_of(self._epilogues)
-        self.code += either("finite", lines, []) if self.has_output and self.weighted_sum.is_active else lines
-
-    def _epilogues(self) -> None:
-        for number, ending in enumerate(self.stream.epilogues):
-            self._output_epilogue(number, ending)
-
-    def _output_epilogue(self, number: int, ending: OutputEpilogue) -> None:
-        self._output_values(number, ending.body)
-        for store in ending.stores:
-            self.store(store, ending.axis)
-
-    def store(self, store: Store, axis: int) -> None:
-        """Store output elements; their rows lie along an axis."""
-        operand, width = self.kernel.operands[store.operand], self.tiling.head_dim_v
-        at, name = self.row_address(store.operand), self.names.operand(store.operand)
-        contiguous = operand.strides[axis] == "1"
-        if contiguous and operand.access == "vector" and operand.dtype.name in PAIRED and width % 8 == 0:
-            self.top.append(f'store_{name} = store_fragment({width}, "{operand.dtype.name}")')
-            self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit})")
+    def emit_rescale(self) -> None:
+        """Rescale the output accumulator to the tile's reference."""
+        if not self.facts.has_output or not self.facts.weighted_sum.combine_tile.instructions:
             return
-        step = "1" if contiguous else self.names.stride(store.operand, axis)
-        self.top.append(f'store_{name} = scatter_fragment({width}, "{operand.dtype.name}")')
-        self.code.append(f"store_{name}({at}, {store.value}, rows, {self.row_limit}, int64({step}))")
-
-    def _output_values(self, number: int, body: Body) -> None:
-        """Emit the values of an epilogue. Loads are issued at their use: no register holds them longer."""
-        loads = {load.value.name: load for load in self.kernel.loads}
-        read = [v for v in body.args if v.name in loads and self.leaf_domain(v.name) in (OUTPUT, OUTPUT_COLUMN)]
-        rest = [v for v in body.args if v not in read]
-        if any(self.leaf_domain(v.name) == OUTPUT_COLUMN for v in rest):
-            self.top.append('own_columns = output_fragment.column_index("int64")')
-            self.define("clamp_own", OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", ["return minimum(c, n - 1)"])
-            self.code.append(f"own_column = clamp_own(own_columns(0), n{self.value_axis})")
-        self.load_leaves(v.name for v in rest)
-        if not read:
-            self.call(f"end_{number}", body, OUTPUT)
-            return
-        lines = [f"there = c < {self.tiling.head_dim_v} - first"]
-        given, passed = [("int64", "c"), ("int64", "first")], ["own_steps()", "first_column()"]
-        for v in read:
-            k = loads[v.name].operand
-            operand, step = self.kernel.operands[k], self.byte_step(k, self.value_axis)
-            lines.append(f"{v.name} = fetch_{operand.dtype}(at_{v.name} + c * step_{v.name}, there)")
-            given += [("int64", f"at_{v.name}"), ("int64", f"step_{v.name}")]
-            at = self.row_address(k) if self.leaf_domain(v.name) == OUTPUT else self.base_address(k)
-            self.code.append(f"at_{v.name} = {at}")
-            passed += [self.offset_rows(f"at_{v.name}", f"first_column() * {step}"), step]
-        made = [v for v in body.results if v not in body.args]
-        names = [name for _, name in given] + [v.name for v in rest]
-        kinds = [kind for kind, _ in given] + [v.dtype.name for v in rest]
-        lines += [*self.body_lines(body), f"return {', '.join(v.name for v in made)}"]
-        signed = f"{', '.join(kinds)} -> {', '.join(v.dtype.name for v in made)}"
-        self.define(f"end_{number}", OUTPUT_IN_CHUNKS, signed, ", ".join(names), lines)
-        called = ", ".join([*passed, *(v.name for v in rest)])
-        self.code.append(f"{', '.join(v.name for v in made)} = end_{number}({called})")
-        self.domain |= {v.name: OUTPUT for v in made}
+        values, output = self.values, self.facts.output
+        with values.scope():
+            values.domain |= {output: Domain.OUTPUT} | dict.fromkeys(self.rescale_factors, Domain.ROW)
+            (result,) = values.call("move", self.facts.weighted_sum.combine_tile, Domain.OUTPUT)
+            values.source.assign(output, result)

@@ -7,89 +7,114 @@ another, and the loads run ahead of the epilogue.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
-from ....kernel_ir.phase import Store
 from ..emit.source_text import header, indented
 from .block_mask_inputs import mask_reads_memory
-from .emit_block_mask import emit_smem_block_mask, emit_smem_bounds
-from .emit_fragment import APPROX, ROW
-from .sm90_mainloop import KV_ITER, NEXT_SCORES, WORK_ITER, Sm90Mainloop
-from .sm90_producer import BIAS_BOX, emit_producer, load_work_info
+from .emit_block_mask import BlockMaskBits
+from .emit_element_mask import ElementMask
+from .emit_epilogue import Epilogue
+from .emit_fragment import APPROX, FragmentEmitter
+from .emit_nonfinite_fallback import NonfiniteFallback
+from .emit_softmax import OnlineSoftmax
+from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Facts, Sm90Mainloop
+from .sm90_producer import Sm90Producer, TmaPipelines
 from .sm90_schedule import (
     ALIGNMENT,
+    ROWS,
     SCHEDULER_BYTES,
+    SWIZZLE_ELEMENTS,
     TILE_INFOS,
+    WARP_ROWS,
     WARPGROUP,
     Sm90AttentionSchedule,
     info_bytes,
-    tma_store_operand,
 )
-from .sm90_skip_tiles import skip_inactive_tiles
-from .sm90_tile_scheduler import decode_work_tile, init_scheduler
+from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import warpgroup_registers
-from .sm90_tma_store import store_output_tma
 
 SM90_PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
+SM90_APPROX = (*APPROX, "tanh")
+SWIZZLE_ROW_BYTES = 2 * SWIZZLE_ELEMENTS
 
 
 def emit_sm90(kernel: AttentionKernel, schedule: Sm90AttentionSchedule) -> str:
     """The generated file of an attention kernel on sm_90."""
-    return Sm90Emitter(kernel, schedule).source()
+    return Sm90Emitter(kernel, schedule).emit()
 
 
-class Sm90Emitter(Sm90Mainloop):
+class Sm90Emitter:
+    """Emitter of a generated file: its definitions, shared memory, and the roles of its warpgroups."""
+
     def __init__(self, kernel: AttentionKernel, schedule: Sm90AttentionSchedule):
-        super().__init__(kernel, schedule)
-        self.dtype_name = kernel.operands[self.operands.q].dtype.name
-        results = tma_store_operand(kernel, self.query_axis) if schedule.tma_store else None
-        self.tma_output = results[0] if results else None  # the output operand that is stored by TMA
+        self.facts, self.schedule = Sm90Facts(kernel, schedule), schedule
+        self.values = FragmentEmitter(self.facts)
+        self.source, self.pipelines = self.values.source, TmaPipelines(schedule)
+        mask = self.facts.body.block_mask
+        self.block_mask = BlockMaskBits(self.values, mask) if mask else None
+        self.scheduler = Sm90TileScheduler(self.facts, schedule, self.block_mask)
+        self.producer = Sm90Producer(self.facts, schedule, self.scheduler)
+        self.softmax = OnlineSoftmax(self.values, ElementMask(self.values))
+        self.mainloop = Sm90Mainloop(self.values, self.softmax, self.facts, self.scheduler)
+        stores = {kernel.tma_boxes[-1].operand: self._store_output_tma} if schedule.tma_store else {}
+        self.epilogue = Epilogue(self.values, self.softmax, stores)
 
     # -- file
 
-    def source(self) -> str:
-        s, short = self.schedule, SM90_PTX_TYPES[self.dtype_name]
-        columns, width, out = s.columns, _round_up(s.head_dim, 16), _round_up(s.head_dim_v, 16)
-        approx_names, (copying, computing) = (
-            (*APPROX, "tanh"),
-            warpgroup_registers(self.kernel, s.consumer_warpgroups, s.after_spill),
-        )
-        self.top += [
+    def emit(self) -> str:
+        s, source = self.schedule, self.source
+        self._define_intrinsics()
+        self.values.load_scalars()
+        self._init_smem()
+        with source.if_else("warpgroup < 0") as (producer, consumer):
+            with consumer, self.values.scope():
+                self._emit_consumer()
+            with producer:
+                source.emit("lower_registers()", *self.producer.warps())
+        comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
+        opening = [
+            *header(self.facts.kernel, s.reason.partition(":")[0], ""),
+            "",
+            *source.top,
+            *source.functions,
+            "",
+            "",
+        ]
+        return "\n".join([*opening, *self._signature(), *indented([f'"""{comment}"""', *source.code])]) + "\n"
+
+    def _define_intrinsics(self) -> None:
+        s, kernel = self.schedule, self.facts.kernel
+        dtype = kernel.operands[self.facts.operands.q].dtype.name
+        ptx_type, columns = SM90_PTX_TYPES[dtype], s.columns
+        width, out = (-(-n // 16) * 16 for n in (s.head_dim, s.head_dim_v))
+        producer, consumer = warpgroup_registers(kernel, s.consumer_warpgroups, s.after_spill)
+        self.source.top += [
             f"score_fragment, output_fragment = Fragment({columns}), Fragment({out})",
-            f"{', '.join(approx_names)} = {', '.join(f'approx({name!r})' for name in approx_names)}",
-            f'start_qk = wgmma_qk("{short}", {s.rows}, {columns}, {width})',
-            f'start_pv = wgmma_pv("{short}", {columns}, {out})',
-            f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({self.dtype_name!r})",
+            f"{', '.join(SM90_APPROX)} = {', '.join(f'approx({name!r})' for name in SM90_APPROX)}",
+            f'start_qk = wgmma_qk("{ptx_type}", {s.rows}, {columns}, {width})',
+            f'start_pv = wgmma_pv("{ptx_type}", {columns}, {out})',
+            f"v_descriptor, pack = mn_major_descriptor({columns}), score_fragment.pack({dtype!r})",
             "wait_qk, wait_all, zero_output = wgmma_wait(1), wgmma_wait(0), output_fragment.zeros()",
             'rows_from, columns_from = row_positions("int64"), score_fragment.column_index("int64")',
             "in_bounds = score_fragment.in_bounds()",
-            f"raise_registers, lower_registers = setmaxnreg_inc({computing}), setmaxnreg_dec({copying})",
+            f"raise_registers, lower_registers = setmaxnreg_inc({consumer}), setmaxnreg_dec({producer})",
         ]
-        if self.bias:
-            kind = self.kernel.operands[self.kernel.tma_boxes[BIAS_BOX].operand].dtype.name
-            self.top.append(
-                f'load_bias, widen_bias = score_fragment.load_smem({s.rows}), score_fragment.unpack("{kind}")'
-            )
-        for number, window in enumerate(self.kernel.tma_boxes):
-            place = next(
-                k for k, slot in enumerate(kernel_params(self.kernel)) if (slot.kind, slot.index) == ("window", number)
-            )
-            verb = "store" if window.operand == self.tma_output else "load"
-            self.top.append(f"map{number}, tma_{verb}{number} = param_address({place}), tma_{verb}({len(window.axes)})")
-        self.load_scalars()
-        self._init_smem()
-        working = self.lines_of(self._consumer)
-        self.code += ["if warpgroup < 0:", "    lower_registers()", *indented(emit_producer(self))]
-        self.code += ["else:", *indented(working)]
-        opening = header(self.kernel, self.schedule.reason.partition(":")[0], "")
-        comment = f"Tiles of {s.rows} rows; scores of {columns} of the stream at a time."
-        kernel = [*self._signature(), *indented([f'"""{comment}"""', *self.code])]
-        return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
+        if self.facts.bias:
+            dtype = kernel.operands[kernel.tma_boxes[self.pipelines.bias.box].operand].dtype.name
+            loads = f'score_fragment.load_smem({s.rows}), score_fragment.unpack("{dtype}")'
+            self.source.top.append(f"load_bias, widen_bias = {loads}")
+        slots = [(slot.kind, slot.index) for slot in kernel_params(kernel)]
+        for number, box in enumerate(kernel.tma_boxes):
+            how = "store" if box.operand in self.epilogue.stores else "load"
+            makers = f"param_address({slots.index(('window', number))}), tma_{how}({len(box.axes)})"
+            self.source.top.append(f"map{number}, tma_{how}{number} = {makers}")
 
     def _signature(self) -> list[str]:
         """The parameters; a TMA descriptor has a line of its own."""
-        lines, maps = [], len(self.kernel.tma_boxes) * WINDOW_WORDS
-        for line in self.names.signature():
+        lines, maps = [], len(self.facts.kernel.tma_boxes) * WINDOW_WORDS
+        for line in self.facts.names.signature():
             names = line.strip().rstrip(",").split(", ")
             if names[0].startswith("map0_") and len(names) == maps:
                 lines += [f"    {', '.join(names[k : k + WINDOW_WORDS])}," for k in range(0, maps, WINDOW_WORDS)]
@@ -101,134 +126,131 @@ class Sm90Emitter(Sm90Mainloop):
 
     def _init_smem(self) -> None:
         """Emit the shared memory layout, the mbarriers and the scheduler's state."""
-        s, b = self.schedule, self.schedule.kv_stages
-        keys, values = self.kv_bytes()
-        sizes = {"q_at": s.q_stages * self.q_bytes(), "k_at": b * keys, "v_at": b * values}
-        sizes |= {"bias_at": s.bias_stages * self.bias_bytes()}
-        sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
-        sizes |= dict.fromkeys(("q_full", "q_empty"), 8 * s.q_stages)
-        sizes |= dict.fromkeys(("bias_full", "bias_empty"), 8 * s.bias_stages)
-        sizes |= dict.fromkeys(("work_full", "work_empty"), 8)
-        sizes |= dict.fromkeys(("k_full", "k_empty", "v_full", "v_empty"), 8 * b)
-        self.top.append(f"memory = dynamic_smem({ALIGNMENT})")
-        self.code.append("q_at = memory()")
-        at = 0
-        for name, size in sizes.items():
-            self.code += [f"{name} = int32(q_at + {at})"] if at and size else []
-            at += size
-        self.code += [
-            f"scheduler_at = int32(q_at + {at})",
-            f"tile_infos_at = int32(q_at + {at + SCHEDULER_BYTES})",
-            f"work_infos_at = int32(q_at + {at + SCHEDULER_BYTES + 4 * TILE_INFOS})",
-            f"block_mask_at = int32(q_at + {at + info_bytes(self.kernel)})",
-            "warpgroup = int32(warp_uniform(thread_idx() >> 7) - 1)",
-            "if thread_idx() == 0:",
-            "    mbarrier_init(work_full, 1)",
-            "    mbarrier_init(work_empty, 1)",
-            f"    for k in range({s.q_stages}):",
-            "        mbarrier_init(q_full + 8 * k, 1)",
-            f"        mbarrier_init(q_empty + 8 * k, {s.consumer_warpgroups})",
-            f"    for k in range({b}):",
-            "        mbarrier_init(k_full + 8 * k, 1)",
-            "        mbarrier_init(v_full + 8 * k, 1)",
-            f"        mbarrier_init(k_empty + 8 * k, {s.consumer_warpgroups})",
-            f"        mbarrier_init(v_empty + 8 * k, {s.consumer_warpgroups})",
-            *(f"    {line}" for line in self._init_bias_barriers()),
-            "    fence_mbarrier_init()",
-            *indented(init_scheduler(self)),
-            *(emit_smem_bounds(self, s) if s.persistent_blocks and mask_reads_memory(self.kernel) else []),
-            "barrier()",
-        ]
-        if self.has_block_mask and not s.persistent_blocks:
-            self.code += [
-                "work_tile = block_idx()",
-                *decode_work_tile(self),
-                *emit_smem_block_mask(self, s),
-                "barrier()",
-            ]
+        s, source, kernel = self.schedule, self.source, self.facts.kernel
+        source.top.append(f"memory = dynamic_smem({ALIGNMENT})")
+        source.emit("q_at = memory()", *self._smem_layout())
+        source.emit("warpgroup = int32(warp_uniform(thread_idx() >> 7) - 1)")
+        with source.if_("thread_idx() == 0"):
+            source.emit("mbarrier_init(work_full, 1)", "mbarrier_init(work_empty, 1)", *self._init_mbarriers())
+            source.emit("fence_mbarrier_init()", *self.scheduler.init())
+        if self.block_mask and s.persistent_blocks and mask_reads_memory(kernel):
+            source.emit(*self.block_mask.store_bounds())
+        source.emit("barrier()")
+        if self.block_mask and not s.persistent_blocks:
+            source.emit("work_tile = block_idx()", *self.scheduler.decode_work_tile())
+            source.emit(*self.block_mask.store_bits(), "barrier()")
 
-    def _init_bias_barriers(self) -> list[str]:
-        """Lines that initialise the mbarriers of the bias: each consumer warp arrives at `empty`."""
-        s = self.schedule
-        if not self.bias:
-            return []
+    def _smem_layout(self) -> list[str]:
+        """Lines with the addresses in shared memory: tiles, mbarriers, scheduler state, infos and block mask."""
+        s, p = self.schedule, self.pipelines
+        tiles, rings = (p.q, p.k, p.v, p.bias), (p.q, p.bias, p.k, p.v)
+        sizes = {f"{pipeline.name}_at": pipeline.stages * pipeline.stage_bytes for pipeline in tiles}
+        sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
+        for name, stages in (
+            [(r.name, r.stages) for r in rings[:2]] + [("work", 1)] + [(r.name, r.stages) for r in rings[2:]]
+        ):
+            sizes |= {f"{name}_full": 8 * stages, f"{name}_empty": 8 * stages}
+        lines, offset = [], 0
+        for name, size in sizes.items():
+            lines += [f"{name} = int32(q_at + {offset})"] if offset and size else []
+            offset += size
+        infos = offset + SCHEDULER_BYTES
         return [
-            f"for k in range({s.bias_stages}):",
-            "    mbarrier_init(bias_full + 8 * k, 1)",
-            f"    mbarrier_init(bias_empty + 8 * k, {s.consumer_warpgroups * WARPGROUP // 32})",
+            *lines,
+            f"scheduler_at = int32(q_at + {offset})",
+            f"tile_infos_at = int32(q_at + {infos})",
+            f"work_infos_at = int32(q_at + {infos + 4 * TILE_INFOS})",
+            f"block_mask_at = int32(q_at + {offset + info_bytes(self.facts.kernel)})",
         ]
+
+    def _init_mbarriers(self) -> list[str]:
+        """Lines that initialise the mbarriers of the pipelines: a thread of each consumer warpgroup arrives at `empty`,
+        and one of each warp at that of the bias."""
+        p, groups = self.pipelines, self.schedule.consumer_warpgroups
+        lines = [
+            f"for k in range({p.q.stages}):",
+            "    mbarrier_init(q_full + 8 * k, 1)",
+            f"    mbarrier_init(q_empty + 8 * k, {groups})",
+            f"for k in range({p.k.stages}):",
+            "    mbarrier_init(k_full + 8 * k, 1)",
+            "    mbarrier_init(v_full + 8 * k, 1)",
+            f"    mbarrier_init(k_empty + 8 * k, {groups})",
+            f"    mbarrier_init(v_empty + 8 * k, {groups})",
+        ]
+        if p.bias.stages:
+            lines += [
+                f"for k in range({p.bias.stages}):",
+                "    mbarrier_init(bias_full + 8 * k, 1)",
+                f"    mbarrier_init(bias_empty + 8 * k, {groups * WARPGROUP // 32})",
+            ]
+        return lines
 
     # -- consumer warpgroups
 
-    def _consumer(self) -> None:
-        s = self.schedule
-        self.code += ["raise_registers()", f"elected = (thread_idx() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)"]
+    def _emit_consumer(self) -> None:
+        s, source = self.schedule, self.source
+        source.emit("raise_registers()", f"elected = (thread_idx() & {WARPGROUP - 1}) == 0", "tile_info = int32(-32)")
         if s.pingpong:
-            self.code += [f"if warpgroup == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)"]
-        self.code += [
-            "work_iter = int32(0)",
-            *self._wait_work_tile(),
-            *self._start_qk(NEXT_SCORES),
-            f"{NEXT_SCORES} = wait_all({NEXT_SCORES})",
-        ]
-        work = self.lines_of(self._work_tile)
-        self.code += ["more = True", "while more:", *indented(work)] if s.persistent_blocks else work
-        if s.pingpong:
-            self.code += ["if warpgroup == 0:", "    bar_sync(1, 256)"]
-        self.code += ["tma_store_wait()"] if s.tma_store else []
+            source.emit(f"if warpgroup == {s.consumer_warpgroups - 1}:", "    bar_arrive(1, 256)")
+        source.emit("work_iter = int32(0)", *self.mainloop.wait_work_tile())
+        source.emit(self.mainloop.start_qk(NEXT_SCORES), f"{NEXT_SCORES} = wait_all({NEXT_SCORES})")
+        if s.persistent_blocks:
+            source.emit("more = True")
+        with source.while_("more") if s.persistent_blocks else nullcontext(), self.values.scope():
+            self._emit_work_tile()
+        source.emit(*(["if warpgroup == 0:", "    bar_sync(1, 256)"] if s.pingpong else []))
+        source.emit(*(["tma_store_wait()"] if s.tma_store else []))
 
-    def _wait_work_tile(self) -> list[str]:
-        """Lines that wait for a work tile's q and first k tile."""
-        return [
-            f"mbarrier_wait_parity(q_full + {self.q_slot()} * 8, {self.q_parity()})",
-            *self.wait_tile(),
-            *skip_inactive_tiles(self, WORK_ITER, KV_ITER),
-        ]
-
-    def _work_tile(self) -> None:
+    def _emit_work_tile(self) -> None:
         """One work tile, whose first scores are done: main loop, the next work tile's first q·k, and the epilogue."""
-        self.code += load_work_info(self, WORK_ITER)
-        self.init_state()
-        self.code += [*self._mainloop(), *self._last_pv(), *self.final_rescale()]
-        self.nonfinite_fallback()
-        self.code += [*load_work_info(self, WORK_ITER), *self._row_indices()]
+        load_info = self.scheduler.load_info(WORK_ITER)  # again before each use: no register holds it between uses
+        self.source.emit(*load_info)
+        self.softmax.emit_state()
+        self.mainloop.emit()
+        self.softmax.emit_final_rescale()
+        NonfiniteFallback(self.values, self.softmax).emit(load_info)
+        self.source.emit(*load_info)
+        self.values.emit_row_indices()
         if self.schedule.persistent_blocks:
-            self.code += self._next_work_tile()
-        self.store_outputs()
+            self._start_next_work_tile()
+        self.epilogue.emit()
         if self.schedule.persistent_blocks:
-            self.code.append(f"{NEXT_SCORES} = wait_all({NEXT_SCORES})")
+            self.source.emit(f"{NEXT_SCORES} = wait_all({NEXT_SCORES})")
 
-    def store(self, store: Store, axis: int) -> None:
-        if store.operand == self.tma_output:
-            store_output_tma(self, store.value)
-        else:
-            super().store(store, axis)
-
-    @property
-    def loads_epilogue_late(self) -> bool:
-        """Threads of three consumer warpgroups have the fewest registers."""
-        return self.schedule.consumer_warpgroups > 2
-
-    @property
-    def row_limit(self) -> str:
-        return "row_end"
-
-    def reload_work_info(self) -> list[str]:
-        """Reload the work tile's coordinates: no register holds them between uses."""
-        return load_work_info(self, WORK_ITER)
-
-    def _row_indices(self) -> list[str]:
-        """Row indices of a thread in 32 bits, so that masks compare 32 bits."""
-        clamp = "return int64(minimum(int32(i), int32(n - 1)))"
-        self.define("clamp_rows", ROW, "int64, int64 -> int64", "i, n", [clamp])
-        return super()._row_indices()
-
-    def _next_work_tile(self) -> list[str]:
+    def _start_next_work_tile(self) -> None:
         """Start the next work tile's first q·k: it overlaps the epilogue. After the last work tile it recomputes that
         tile's own scores, which are not used."""
-        ahead = [f"work_iter = int32({WORK_ITER} + 1)", *self._wait_work_tile()]
-        return ["more = tile_info & 4 == 0", "if more:", *indented(ahead), *self._start_qk(NEXT_SCORES)]
+        self.source.emit("more = tile_info & 4 == 0")
+        with self.source.if_("more"):
+            self.source.emit(f"work_iter = int32({WORK_ITER} + 1)", *self.mainloop.wait_work_tile())
+        self.source.emit(self.mainloop.start_qk(NEXT_SCORES))
 
-
-def _round_up(n: int, step: int) -> int:
-    return -(-n // step) * step
+    def _store_output_tma(self, shown: str) -> None:
+        """Store output elements by TMA: each warp writes its 16 rows to swizzled shared memory and stores them box by
+        box, after the TMA unit has read its previous rows. In a query tile that is not full, the 16 rows where the
+        array ends are stored row by row."""
+        s, facts, number = self.schedule, self.facts, len(self.facts.kernel.tma_boxes) - 1
+        box = facts.kernel.tma_boxes[number]
+        dtype, step = facts.kernel.operands[box.operand].dtype, facts.byte_step(box.operand, facts.query_axis)
+        self.source.top += [
+            f'put_results = output_fragment.store_smem("{dtype}", {s.rows})',
+            f"write_results = store_rows({s.rows}, {2 * s.head_dim_v})",
+        ]
+        outer = ["row_from + strip" if a == facts.query_axis else f"c{a}" for a in box.axes[1:]]
+        corner = ", ".join([f"panel * {SWIZZLE_ELEMENTS}", *outer])
+        smem = f"results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}"
+        to = f"{facts.base_address(box.operand)} + int64(row_from + strip) * {step}"
+        warp = f"(reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1})"
+        self.source.emit(
+            "tma_store_wait()",
+            f"put_results(results_at + warpgroup * {ROWS * SWIZZLE_ROW_BYTES}, {shown})",
+            "fence_proxy_async()",
+            f"strip = warp_uniform(warpgroup * {ROWS} + {warp} * {WARP_ROWS})",
+            f"if row_from + strip + {WARP_ROWS} <= row_end:",
+            "    if (reread_thread_idx() & 31) == 0:",
+            f"        for panel in range({self.pipelines.v.panels}):",
+            f"            tma_store{number}({smem}, map{number}(), {corner})",
+            "        tma_store_commit()",
+            "else:",
+            f"    write_results(results_at, strip, {to}, {step}, row_end - row_from - strip)",
+        )

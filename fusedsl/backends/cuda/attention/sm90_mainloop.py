@@ -7,114 +7,59 @@ from `tile_info`, the tile info that the producer publishes in shared memory (sm
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
-from ....kernel_ir.kernel import AttentionKernel
-from ..emit.source_text import either, indented
-from .emit_fragment import ELEMENT
-from .emit_softmax import AttentionEmitter
+from ..emit.source_text import indented
+from .emit_facts import AttentionFacts
+from .emit_fragment import Domain, FragmentEmitter
+from .emit_softmax import OnlineSoftmax
+from .sm90_producer import TmaPipelines
 from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
-from .sm90_skip_tiles import elect_one
+from .sm90_tile_scheduler import Sm90TileScheduler
 
 NEXT_SCORES = "first_scores"  # of the next work tile
-WORK_ITER, KV_ITER = (
-    "(tile_info >> 3 & 3)",
-    "(tile_info >> 5 & 7)",
-)  # pipeline states: work tiles and key tiles so far, modulo the stages
+# pipeline states: work tiles and key tiles so far, modulo the stages
+WORK_ITER, KV_ITER = "(tile_info >> 3 & 3)", "(tile_info >> 5 & 7)"
 KV_ITER_BEFORE, KV_ITER_AFTER = "((tile_info >> 5) + 7 & 7)", "((tile_info >> 5) + 1 & 7)"
 MOST_HOISTED_WIDTH = 128  # head dimension
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
-class Sm90Mainloop(AttentionEmitter):
-    """Emitter of a consumer warpgroup's loop over key tiles."""
+@dataclass(frozen=True)
+class Sm90Facts(AttentionFacts):
+    """Facts of an attention kernel on sm_90, which loops over work tiles and leaves each thread few registers."""
 
-    def __init__(self, kernel: AttentionKernel, schedule: Sm90AttentionSchedule):
-        super().__init__(kernel, schedule)
-        self.schedule = schedule
-        beside = bias_operand(kernel, self.query_axis) if schedule.bias_stages else None
-        self.bias = next((load.value.name for load in kernel.loads if load.operand == beside), "")
+    tiling: Sm90AttentionSchedule
 
-    # -- pipeline: stage and parity of `kv_iter` key tiles and `work_iter` work tiles so far
-
-    def q_bytes(self) -> int:
-        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.head_dim)
-
-    def kv_bytes(self) -> tuple[int, int]:
-        """Bytes of a k tile and of a v tile."""
-        s = self.schedule
-        return s.tile_bytes(s.columns, s.head_dim), s.tile_bytes(s.columns, s.head_dim_v)
-
-    def bias_bytes(self) -> int:
-        return self.schedule.tile_bytes(self.schedule.rows, self.schedule.columns)
-
-    def kv_slot(self, kv_iter: str = "kv_iter") -> str:
-        return f"({kv_iter} & {self.schedule.kv_stages - 1})"
-
-    def kv_parity(self, kv_iter: str = "kv_iter") -> str:
-        return f"({kv_iter} >> {self.schedule.kv_stages.bit_length() - 1} & 1)"
-
-    def bias_slot(self, kv_iter: str = "kv_iter") -> str:
-        return f"({kv_iter} & {self.schedule.bias_stages - 1})"
-
-    def bias_parity(self, kv_iter: str = "kv_iter") -> str:
-        return f"({kv_iter} >> {self.schedule.bias_stages - 1} & 1)"
-
-    def q_slot(self, work_iter: str = "work_iter") -> str:
-        return f"({work_iter} & {self.schedule.q_stages - 1})"
-
-    def q_parity(self, work_iter: str = "work_iter") -> str:
-        return f"({work_iter} >> {self.schedule.q_stages - 1} & 1)"
-
-    def _load_bias(self) -> list[str]:
-        """Lines that load a tile's bias in pairs, while q·k runs."""
-        if not self.bias:
-            return []
-        place, rows = self.bias_slot(KV_ITER), f"warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
-        return [
-            f"mbarrier_wait_parity(bias_full + {place} * 8, {self.bias_parity(KV_ITER)})",
-            f"bias_pairs = load_bias(bias_at + {place} * {self.bias_bytes()} + {rows})",
-            "if (thread_idx() & 31) == 0:",
-            f"    mbarrier_arrive(bias_empty + {place} * 8)",
-        ]
-
-    def _widen_bias(self) -> list[str]:
-        if not self.bias:
-            return []
-        self.domain[self.bias] = ELEMENT
-        return [f"{self.bias} = widen_bias(bias_pairs)"]
-
-    # -- products in flight
-
-    def wait_tile(self) -> list[str]:
-        """Lines that wait for the next k tile, and load its tile info."""
-        wait = f"mbarrier_wait_parity(k_full + {self.kv_slot(KV_ITER_AFTER)} * 8, {self.kv_parity(KV_ITER_AFTER)})"
-        return [wait, f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER_AFTER} * 4))"]
-
-    def _start_qk(self, name: str) -> list[str]:
-        left = f"q_at + {self.q_slot(WORK_ITER)} * {self.q_bytes()} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
-        right = f"k_at + {self.kv_slot(KV_ITER)} * {self.kv_bytes()[0]}"
-        return [f"{name} = start_qk(k_major_descriptor({left}), k_major_descriptor({right}))"]
-
-    def _wait_v(self, kv_iter: str) -> str:
-        return f"mbarrier_wait_parity(v_full + {self.kv_slot(kv_iter)} * 8, {self.kv_parity(kv_iter)})"
-
-    def _start_pv(self, kv_iter: str) -> list[str]:
-        own = self.weighted_sum.state.name
-        right = f"v_at + {self.kv_slot(kv_iter)} * {self.kv_bytes()[1]}"
-        return [f"{own} = start_pv({own}, weights, v_descriptor({right}))"]
+    @cached_property
+    def bias(self) -> str:
+        """The name of the bias that is loaded by TMA; empty without one."""
+        bias = bias_operand(self.kernel, self.query_axis) if self.tiling.bias_stages else None
+        return next((load.value.name for load in self.kernel.loads if load.operand == bias), "")
 
     @property
-    def row_maxima(self) -> dict[str, str]:
-        rise = self.stream.choose_reference
-        if rise is None or not rise.instructions or not self.schedule.lazy_rescale:
+    def row_limit(self) -> str:
+        return "row_end"
+
+    @property
+    def clamped_row(self) -> str:
+        """In 32 bits, so that masks compare 32 bits."""
+        return "int64(minimum(int32(i), int32(n - 1)))"
+
+    @cached_property
+    def row_maxima(self) -> Mapping[str, str]:
+        choose = self.body.choose_reference
+        if choose is None or not choose.instructions or not self.tiling.lazy_rescale:
             return {}
-        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.stream.state.accumulators, rise.results)}
+        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.body.state.accumulators, choose.results)}
 
     @property
     def hoists_common(self) -> bool:
         """True if registers hold all elements of a row at once."""
         # measured: hoisted for wider heads, softcap takes 3 % longer
-        return max(self.schedule.head_dim, self.schedule.head_dim_v) <= MOST_HOISTED_WIDTH
+        return max(self.tiling.head_dim, self.tiling.head_dim_v) <= MOST_HOISTED_WIDTH
 
     @property
     def masks_before_branch(self) -> bool:
@@ -128,9 +73,89 @@ class Sm90Mainloop(AttentionEmitter):
         """
         return self.hoists_common or not self.has_index_masks
 
-    # -- loop over key tiles
+    @property
+    def loads_epilogue_late(self) -> bool:
+        """Threads of three consumer warpgroups have the fewest registers."""
+        return self.tiling.consumer_warpgroups > 2
 
-    def pingpong(self) -> tuple[list[str], list[str]]:
+
+class Sm90Mainloop:
+    """A consumer warpgroup's loop over the key tiles of a work tile."""
+
+    def __init__(self, values: FragmentEmitter, softmax: OnlineSoftmax, facts: Sm90Facts, scheduler: Sm90TileScheduler):
+        self.values, self.source, self.softmax, self.masks = values, values.source, softmax, softmax.masks
+        self.facts, self.schedule, self.scheduler = facts, facts.tiling, scheduler
+        self.pipelines = TmaPipelines(self.schedule)
+
+    def emit(self) -> None:
+        """The loop, and the last p·v: q·k of a tile starts before p·v of the previous one."""
+        source, facts, p = self.source, self.facts, self.pipelines
+        output, score, factor = facts.output, facts.score.value.name, self._rescale_factor
+        pack, (wait, arrive) = f"weights = pack({facts.weighted_sum.p.name})", self._pingpong()
+        source.emit(f"{score} = {NEXT_SCORES}", *self._release_k(), *self._load_bias())
+        self._emit_bias()
+        self._emit_first_tile()
+        source.emit(pack)
+        with source.while_("tile_info & 1 == 0"):
+            source.emit(*self._wait_tile(), *wait, self.start_qk(score), p.v.wait_full(KV_ITER_BEFORE))
+            source.emit(self._start_pv(KV_ITER_BEFORE), *arrive, self._column_from())
+            self.masks.emit_before_branch()
+            source.emit(*self._load_bias(), f"{score} = wait_qk({score})", *self._release_k())
+            self._emit_bias()
+            self.softmax.emit_tile("tile_info & 2 != 0" if facts.full_phases else "", bounded=False)
+            source.emit(*self._pin_order(), *([f"needs_rescale = any_not_one({factor})"] if factor else []))
+            source.emit(f"{output} = wait_all({output})", *elect_one(p.v.release(KV_ITER_BEFORE)), pack)
+            with source.if_("needs_rescale" if factor else ""):
+                self.softmax.emit_rescale()
+        source.emit(p.v.wait_full(KV_ITER), *wait, self._start_pv(KV_ITER), *arrive)
+        source.emit(f"{output} = wait_all({output})", *elect_one(p.v.release(KV_ITER)))
+
+    # -- first tile
+
+    def wait_work_tile(self) -> list[str]:
+        """Lines that wait for a work tile's q and first k tile."""
+        return [self.pipelines.q.wait_full("work_iter"), *self._wait_tile(), *self._skip_inactive_tiles()]
+
+    def _emit_first_tile(self) -> None:
+        """Emit the softmax of a work tile's first key tile, which may reach beyond the last key."""
+        facts, source = self.facts, self.source
+        source.assign("tile_info", f"warp_uniform(ld_shared(tile_infos_at + {KV_ITER} * 4))")
+        source.emit(self._column_from())
+        self.masks.emit_before_branch()
+        self.softmax.emit_hoisted()
+        if facts.has_index_masks or (facts.has_block_mask and not facts.hoists_common):
+            self.softmax.emit_partial(bounded=True)
+            return
+        with source.if_else(f"column_from + {self.schedule.columns} <= n{facts.kv_axis}") as (inside, beyond):
+            with beyond:
+                self.softmax.emit_partial(bounded=True)
+            with inside:
+                self.softmax.emit_partial(bounded=False)
+
+    def _column_from(self) -> str:
+        return f"column_from = int32((tile_info >> 8) * {self.schedule.columns})"
+
+    # -- products in flight
+
+    def _wait_tile(self) -> list[str]:
+        """Lines that wait for the next k tile, and load its tile info."""
+        info = f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER_AFTER} * 4))"
+        return [self.pipelines.k.wait_full(KV_ITER_AFTER), info]
+
+    def start_qk(self, name: str) -> str:
+        q = f"{self.pipelines.q.tile(WORK_ITER)} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS}"
+        return f"{name} = start_qk(k_major_descriptor({q}), k_major_descriptor({self.pipelines.k.tile(KV_ITER)}))"
+
+    def _start_pv(self, kv_iter: str) -> str:
+        output = self.facts.output
+        return f"{output} = start_pv({output}, weights, v_descriptor({self.pipelines.v.tile(kv_iter)}))"
+
+    def _release_k(self) -> list[str]:
+        """Lines that release the k stage, and the q stage after the last key tile."""
+        last = ["if tile_info & 1 != 0:", f"    {self.pipelines.q.release(WORK_ITER)}"]
+        return elect_one(self.pipelines.k.release(KV_ITER), *last)
+
+    def _pingpong(self) -> tuple[list[str], list[str]]:
         """Lines before and after a warpgroup starts its products: ping-pong by named barriers."""
         if not self.schedule.pingpong:
             return [], []
@@ -138,86 +163,87 @@ class Sm90Mainloop(AttentionEmitter):
         following = sum((1 + (g + 1) % groups) << 4 * g for g in range(groups))  # barriers of the next warpgroups
         return ["bar_sync(1 + warpgroup, 256)"], [f"bar_arrive({following} >> 4 * warpgroup & 15, 256)"]
 
-    def _mainloop(self) -> list[str]:
-        """The loop over key tiles, without the last p·v: q·k of a tile starts before p·v of the previous one."""
-        own, score = self.weighted_sum.state.name, self.score.value.name
-        pack, (wait, tell) = f"weights = pack({self.weighted_sum.p.name})", self.pingpong()
-        beside, factor = [*self._load_bias(), *self._widen_bias()], self._rescale_factor()
-        first = [f"{score} = {NEXT_SCORES}", *self._release_k(), *beside, *self._first_tile(), pack]
-        loop = [
-            *self.wait_tile(),
-            *wait,
-            *self._start_qk(score),
-            self._wait_v(KV_ITER_BEFORE),
-            *self._start_pv(KV_ITER_BEFORE),
-            *tell,
-            self._column_from(),
-            *self.emit_index_masks(),
-            *self._load_bias(),
-            f"{score} = wait_qk({score})",
-            *self._release_k(),
-            *self._widen_bias(),
-            *self._tile_softmax(),
-            *self._pin_order(),
-            *([f"needs_rescale = any_not_one({factor})"] if factor else []),
-            f"{own} = wait_all({own})",
-            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER_BEFORE)} * 8)"),
-            pack,
-            *(["if needs_rescale:", *indented(self.rescale_output())] if factor else self.rescale_output()),
-        ]
-        return [*first, "while tile_info & 1 == 0:", *indented(loop)]
-
+    @property
     def _rescale_factor(self) -> str:
         """The row value that the output is rescaled by, if rescaling is one product; else empty."""
-        merge, own = self.weighted_sum.combine_tile, self.weighted_sum.state.name
-        found = PRODUCT.match(merge.instructions[0]) if len(merge.instructions) == 1 else None
-        names = [v.name for v in self.stream.state.combine.results[len(self.stream.state.accumulators) :]]
-        return next((name for name in names if found and {name, own} == set(found.groups())), "")
+        combine = self.facts.weighted_sum.combine_tile
+        product = PRODUCT.match(combine.instructions[0]) if len(combine.instructions) == 1 else None
+        factors = set(product.groups()) if product else set()
+        return next((name for name in self.softmax.rescale_factors if {name, self.facts.output} == factors), "")
 
     def _pin_order(self) -> list[str]:
         """Pin the softmax before the wait for p·v. Around branches or mask loops ptxas keeps the order by itself.
 
         Measured: dilated masks with head dimension 64 take 1,123 us, 1,209 if pinned too.
         """
-        if self._full_phases or self.has_index_masks:
+        if self.facts.full_phases or self.facts.has_index_masks:
             return []
-        sums = [v for v in self.stream.state.accumulators if v.dtype.name == "float32"]
-        return [f"wait_for_values({sums[-1].name if sums else self.weighted_sum.p.name})"]
+        sums = [v for v in self.facts.body.state.accumulators if v.dtype.name == "float32"]
+        return [f"wait_for_values({sums[-1].name if sums else self.facts.weighted_sum.p.name})"]
 
-    def _release_k(self) -> list[str]:
-        """Lines that release the k stage, and the q stage after the last key tile."""
-        give_left = [f"    mbarrier_arrive(q_empty + {self.q_slot(WORK_ITER)} * 8)"]
-        return elect_one(
-            f"mbarrier_arrive(k_empty + {self.kv_slot(KV_ITER)} * 8)", "if tile_info & 1 != 0:", *give_left
-        )
+    # -- bias
 
-    def _last_pv(self) -> list[str]:
-        """The last p·v of a work tile."""
-        own, (wait, tell) = self.weighted_sum.state.name, self.pingpong()
+    def _load_bias(self) -> list[str]:
+        """Lines that load a tile's bias in pairs, while q·k runs."""
+        if not self.facts.bias:
+            return []
+        bias = self.pipelines.bias
         return [
-            self._wait_v(KV_ITER),
-            *wait,
-            *self._start_pv(KV_ITER),
-            *tell,
-            f"{own} = wait_all({own})",
-            *elect_one(f"mbarrier_arrive(v_empty + {self.kv_slot(KV_ITER)} * 8)"),
+            bias.wait_full(KV_ITER),
+            f"bias_pairs = load_bias({bias.tile(KV_ITER)} + warpgroup * {ROWS * 2 * SWIZZLE_ELEMENTS})",
+            "if (thread_idx() & 31) == 0:",
+            f"    {bias.release(KV_ITER)}",
         ]
 
-    def _first_tile(self) -> list[str]:
-        """Softmax of a work tile's first key tile, which may reach beyond the last key."""
-        place = [f"tile_info = warp_uniform(ld_shared(tile_infos_at + {KV_ITER} * 4))", self._column_from()]
-        common, beyond = [*self.emit_index_masks(), *self.emit_hoisted()], self.emit_partial(beyond=True)
-        if self.has_index_masks or (self.has_block_mask and not self.hoists_common):
-            return [*place, *common, *beyond]
-        inside, inner = f"column_from + {self.schedule.columns} <= n{self.kv_axis}", self.emit_partial(beyond=False)
-        return [*place, *common, *either(inside, inner, beyond)]
+    def _emit_bias(self) -> None:
+        if self.facts.bias:
+            self.values.domain[self.facts.bias] = Domain.ELEMENT
+            self.source.assign(self.facts.bias, "widen_bias(bias_pairs)")
 
-    def _tile_softmax(self) -> list[str]:
-        """Softmax of a key tile, full or partial."""
-        common, partial = self.emit_hoisted(), self.emit_partial(beyond=False)
-        if not self._full_phases:
-            return [*common, *partial]
-        return [*common, *either("tile_info & 2 != 0", self.emit_full(), partial)]
+    # -- key tiles that are masked for all rows of this warpgroup; another warpgroup of the work tile may need them
 
-    def _column_from(self) -> str:
-        return f"column_from = int32((tile_info >> 8) * {self.schedule.columns})"
+    def _skip_inactive_tiles(self) -> list[str]:
+        """Lines of a warpgroup that skips key tiles without an active element in its rows. No warpgroup skips the last.
+
+        If key tiles are at least as wide as a work tile has rows, all warpgroups have nearly the same: none skips.
+        """
+        if self.schedule.columns >= self.schedule.rows or self.facts.bias:
+            return []
+        info, p = self.scheduler.info_address(WORK_ITER), self.pipelines
+        (wait, arrive), row_end = self._pingpong(), 4 * self.scheduler.info_words.index("row_end")
+        skip = [*wait, *arrive, *elect_one(p.k.release(KV_ITER)), p.v.wait_full(KV_ITER)]
+        return [
+            f"strip_from = int32(ld_shared({info}) + warpgroup * {ROWS})",
+            f"strip_end = ld_shared({info} + {row_end})",
+            f"while {self._tile_is_inactive()}:",
+            *indented([*skip, *elect_one(p.v.release(KV_ITER)), *self._wait_tile()]),
+        ]
+
+    def _tile_is_inactive(self) -> str:
+        """The condition that the key tile of `tile_info` has no active element in the warpgroup's rows (`strip_from` to
+        `strip_end`) and is not the last. Masks that read memory or other axes are not evaluated."""
+        facts, mask, columns, n = (
+            self.facts,
+            self.facts.body.block_mask,
+            self.schedule.columns,
+            f"n{self.facts.kv_axis}",
+        )
+        scalars = {v.name: v.dtype.name for v in facts.kernel.scalars}
+        types, lines, active = {"tile_info": "int32", "strip_from": "int32", "strip_end": "int32"}, list[str](), ""
+        last_row = f"int64(minimum(strip_from + {ROWS}, strip_end) - 1)"
+        ranges = {facts.kv_axis: ("first", "last"), facts.query_axis: ("int64(strip_from)", last_row)}
+        ends = {v.name: x for axis, *pair in mask.ranges for v, x in zip(pair, ranges.get(axis, ()))} if mask else {}
+        if mask and all(v.name in ends or v.name in scalars for v in mask.body.args):
+            with self.values.collected() as evaluation:
+                active = f" & {self.values.call('asked', mask.body, Domain.SCALAR)[0]}"
+            lines += [f"first = int64((tile_info >> 8) * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"]
+            lines += [*(f"{name} = {end}" for name, end in ends.items()), *evaluation]
+            types |= {n: "int64"} | {v.name: scalars[v.name] for v in mask.body.args if v.name in scalars}
+        lines.append(f"return (tile_info & 1 == 0) & (((strip_from < strip_end){active}) == False)")
+        self.values.define("nothing", Domain.SCALAR, f"{', '.join(types.values())} -> bool", ", ".join(types), lines)
+        return f"nothing({', '.join(types)})"
+
+
+def elect_one(*lines: str) -> list[str]:
+    """Lines that one thread of a warpgroup executes."""
+    return ["if elected:", *indented(lines)]

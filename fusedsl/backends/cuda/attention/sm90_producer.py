@@ -6,132 +6,163 @@ Both publish infos in shared memory, so that no register of a consumer holds the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from ..emit.source_text import indented
-from .sm90_schedule import SWIZZLE_ELEMENTS, WORK_INFOS
-from .sm90_tile_scheduler import count_kv_blocks, decode_work_tile, first_kv_word, next_kv_block
-
-if TYPE_CHECKING:
-    from .sm90_emit import Sm90Emitter
-
-Q_BOX, K_BOX, V_BOX, BIAS_BOX = range(4)  # TMA boxes
-WORK_INFO_SLOT = f"(work_iter & {WORK_INFOS - 1})"  # slot of this work tile's info
+from .emit_facts import AttentionFacts
+from .sm90_schedule import SWIZZLE_ELEMENTS, Sm90AttentionSchedule
+from .sm90_tile_scheduler import WORK_INFO_SLOT, Sm90TileScheduler
 
 
-def emit_producer(w: Sm90Emitter) -> list[str]:
-    """The lines of the producer warps."""
-    scout = ["elif thread_idx() < 64:", *indented(_scheduler_warp(w))] if w.schedule.persistent_blocks else []
-    return ["if thread_idx() < 32:", *indented(_load_warp(w)), *scout]
+@dataclass(frozen=True)
+class TmaPipeline:
+    """Tiles of operand `name` in a ring of shared memory stages, with a full and an empty mbarrier each.
 
-
-def _scheduler_warp(w: Sm90Emitter) -> list[str]:
-    """Lines of the scheduler warp: publish the info of each work tile while the previous one is loaded."""
-    work_tile = [
-        *decode_work_tile(w),
-        *count_kv_blocks(w),
-        "work_tile = int32(work_tile + grid_dim())",
-        "counted = count << 1 | int32(work_tile >= work_tiles)",
-        "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
-        "if elected:",
-        *indented(_store_work_info(w)),
-        "    mbarrier_arrive(work_full)",
-        "work_iter = int32(work_iter + 1)",
-    ]
-    start = ["elected = thread_idx() == 32", "work_tile, work_iter = block_idx(), int32(0)"]
-    return [*start, "while work_tile < ld_shared(scheduler_at):", *indented(work_tile)]
-
-
-def _load_warp(w: Sm90Emitter) -> list[str]:
-    """Lines of the load warp: q, and k and v of each active key block.
-
-    Bits of a tile info from the lowest: last key tile of the work tile; full tile; last work tile of the block; work
-    tiles so far (two bits); key tiles so far (three); index of the key tile.
+    Stage and parity follow from the number of tiles so far; `stages` is a power of 2, and 0 without such an operand.
     """
-    s = w.schedule
-    panels, out_panels = -(-s.head_dim // SWIZZLE_ELEMENTS), -(-s.head_dim_v // SWIZZLE_ELEMENTS)
-    rows, keys, values = w.q_bytes(), *w.kv_bytes()
-    bits = [
-        "tile << 8",
-        "(kv_iter & 7) << 5",
-        f"(work_iter & {WORK_INFOS - 1}) << 3",
-        "(counted & 1) << 2",
-        "int32(k == (counted >> 1) - 1)",
-    ]
-    bits += ["(full >> bit & 1) << 1"] if w.has_block_mask else []
-    tile = [
-        *next_kv_block(w),
-        f"column_from = tile * {s.columns}",
-        f"mbarrier_wait_parity(k_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
-        "if elected:",
-        f"    st_shared(tile_infos_at + (kv_iter & 7) * 4, {' | '.join(bits)})",
-        *indented(_load_tile(w, K_BOX, "k", w.kv_slot(), keys, panels)),
-        "if k == 0:",
-        f"    mbarrier_wait_parity(q_empty + {w.q_slot()} * 8, {w.q_parity()} ^ 1)",
-        "    if elected:",
-        *indented(_load_tile(w, Q_BOX, "q", w.q_slot(), rows, panels), 2),
-        *(["        mbarrier_arrive(work_empty)"] if s.persistent_blocks else []),
-        *_load_bias(w),
-        f"mbarrier_wait_parity(v_empty + {w.kv_slot()} * 8, {w.kv_parity()} ^ 1)",
-        "if elected:",
-        *indented(_load_tile(w, V_BOX, "v", w.kv_slot(), values, out_panels)),
-        "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
-    ]
-    if s.persistent_blocks:  # reloaded, so that LLVM does not unroll the loop: registers are few here
-        tile.append(f"counted = ld_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * len(w.outer) + 8})")
-    work_tile = [*first_kv_word(w), "k = int32(0)", "while k < counted >> 1:", *indented(tile)]
-    start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
-    if not s.persistent_blocks:
-        place = [*decode_work_tile(w), *count_kv_blocks(w), "counted = count << 1 | 1"]
-        return [*start, "work_tile = block_idx()", *place, "if elected:", *indented(_store_work_info(w)), *work_tile]
-    place = ["mbarrier_wait_parity(work_full, work_iter & 1)", *load_work_info(w, WORK_INFO_SLOT)]
-    loop = [*place, *work_tile, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
-    return [*start, "more = True", "while more:", *indented(loop)]
+
+    name: str
+    box: int  # number of the TMA box
+    stages: int
+    stage_bytes: int
+    panels: int  # 128-byte wide boxes of a tile
+
+    def slot(self, iteration: str) -> str:
+        return f"({iteration} & {self.stages - 1})"
+
+    def parity(self, iteration: str) -> str:
+        return f"({iteration} >> {self.stages.bit_length() - 1} & 1)"
+
+    def tile(self, iteration: str) -> str:
+        """The address of a tile."""
+        return f"{self.name}_at + {self.slot(iteration)} * {self.stage_bytes}"
+
+    def full(self, iteration: str) -> str:
+        return f"{self.name}_full + {self.slot(iteration)} * 8"
+
+    def empty(self, iteration: str) -> str:
+        return f"{self.name}_empty + {self.slot(iteration)} * 8"
+
+    def wait_full(self, iteration: str) -> str:
+        return f"mbarrier_wait_parity({self.full(iteration)}, {self.parity(iteration)})"
+
+    def wait_empty(self, iteration: str) -> str:
+        return f"mbarrier_wait_parity({self.empty(iteration)}, {self.parity(iteration)} ^ 1)"
+
+    def release(self, iteration: str) -> str:
+        """The arrival of a consumer that has read a tile."""
+        return f"mbarrier_arrive({self.empty(iteration)})"
 
 
-def _load_bias(w: Sm90Emitter) -> list[str]:
-    """Lines that load the bias of a tile."""
-    if not w.bias:
-        return []
-    return [
-        f"mbarrier_wait_parity(bias_empty + {w.bias_slot()} * 8, {w.bias_parity()} ^ 1)",
-        "if elected:",
-        *indented(
-            _load_tile(w, BIAS_BOX, "bias", w.bias_slot(), w.bias_bytes(), -(-w.schedule.columns // SWIZZLE_ELEMENTS))
-        ),
-    ]
+class TmaPipelines:
+    """The pipelines of q, k, v and bias."""
+
+    def __init__(self, s: Sm90AttentionSchedule):
+        def pipeline(name: str, stages: int, rows: int, width: int) -> TmaPipeline:
+            box = ("q", "k", "v", "bias").index(name)
+            return TmaPipeline(name, box, stages, s.tile_bytes(rows, width), -(-width // SWIZZLE_ELEMENTS))
+
+        self.q = pipeline("q", s.q_stages, s.rows, s.head_dim)
+        self.k = pipeline("k", s.kv_stages, s.columns, s.head_dim)
+        self.v = pipeline("v", s.kv_stages, s.columns, s.head_dim_v)
+        self.bias = pipeline("bias", s.bias_stages, s.rows, s.columns)
 
 
-def _load_tile(w: Sm90Emitter, number: int, name: str, slot: str, size: int, panels: int) -> list[str]:
-    """Lines that load a tile of an operand, one 128-byte wide box at a time."""
-    full, to = f"{name}_full + {slot} * 8", f"{name}_at + {slot} * {size} + panel * {size // panels}"
-    call = f"tma_load{number}({to}, map{number}(), {full}, {_box_coordinates(w, number)})"
-    return [f"mbarrier_expect_tx({full}, {size})", f"for panel in range({panels}):", f"    {call}"]
+class Sm90Producer:
+    """The warps of the producer warpgroup."""
 
+    def __init__(self, facts: AttentionFacts, schedule: Sm90AttentionSchedule, scheduler: Sm90TileScheduler):
+        self.facts, self.schedule, self.scheduler = facts, schedule, scheduler
+        self.pipelines = TmaPipelines(schedule)
 
-def _box_coordinates(w: Sm90Emitter, number: int) -> str:
-    """The coordinates of an operand's box."""
-    places = {w.query_axis: "row_from"} if number in (Q_BOX, BIAS_BOX) else {w.kv_axis: "column_from"}
-    inner = f"column_from + panel * {SWIZZLE_ELEMENTS}" if number == BIAS_BOX else f"panel * {SWIZZLE_ELEMENTS}"
-    return ", ".join([inner, *(places.get(a, f"c{a}") for a in w.kernel.tma_boxes[number].axes[1:])])
+    def warps(self) -> list[str]:
+        """The lines of the warps."""
+        persistent = self.schedule.persistent_blocks
+        scheduler = ["elif thread_idx() < 64:", *indented(self._scheduler_warp())] if persistent else []
+        return ["if thread_idx() < 32:", *indented(self._load_warp()), *scheduler]
 
+    def _scheduler_warp(self) -> list[str]:
+        """Lines of the scheduler warp: publish the info of each work tile while the previous one is loaded."""
+        work_tile = [
+            *self.scheduler.decode_work_tile(),
+            *self.scheduler.count_kv_blocks(),
+            "work_tile = int32(work_tile + grid_dim())",
+            "counted = count << 1 | int32(work_tile >= work_tiles)",
+            "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
+            "if elected:",
+            *indented(self.scheduler.store_info()),
+            "    mbarrier_arrive(work_full)",
+            "work_iter = int32(work_iter + 1)",
+        ]
+        start = ["elected = thread_idx() == 32", "work_tile, work_iter = block_idx(), int32(0)"]
+        return [*start, "while work_tile < ld_shared(scheduler_at):", *indented(work_tile)]
 
-def work_info_words(w: Sm90Emitter) -> list[str]:
-    """The words of a work info: rows, outer coordinates, and `counted`: twice the key blocks, plus 1 for the last."""
-    return ["row_from", *(f"c{a}" for a in w.outer), "row_end", "counted"]
+    def _load_warp(self) -> list[str]:
+        """Lines of the load warp: q, and k and v of each active key block of one work tile after another."""
+        scheduler = self.scheduler
+        loads = [
+            *scheduler.first_kv_block(),
+            "k = int32(0)",
+            "while k < counted >> 1:",
+            *indented(self._load_kv_block()),
+        ]
+        start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
+        if not self.schedule.persistent_blocks:
+            info = [*scheduler.decode_work_tile(), *scheduler.count_kv_blocks(), "counted = count << 1 | 1"]
+            info += ["if elected:", *indented(scheduler.store_info())]
+            return [*start, "work_tile = block_idx()", *info, *loads]
+        info = ["mbarrier_wait_parity(work_full, work_iter & 1)", *scheduler.load_info(WORK_INFO_SLOT)]
+        loop = [*info, *loads, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
+        return [*start, "more = True", "while more:", *indented(loop)]
 
+    def _load_kv_block(self) -> list[str]:
+        """Lines that load a key block, q before the first, and publish its tile info.
 
-def work_info_at(w: Sm90Emitter, work_iter: str) -> str:
-    """The address of a work info; its first row comes first."""
-    return f"work_infos_at + {work_iter} * {4 * len(work_info_words(w))}"
+        Bits of a tile info from the lowest: last key tile of the work tile; full tile; last work tile of the block;
+        work tiles so far (two bits); key tiles so far (three); index of the key tile.
+        """
+        p, scheduler, persistent = self.pipelines, self.scheduler, self.schedule.persistent_blocks
+        bits = [
+            "tile << 8",
+            "(kv_iter & 7) << 5",
+            f"{WORK_INFO_SLOT} << 3",
+            "(counted & 1) << 2",
+            "int32(k == (counted >> 1) - 1)",
+            *(["(full >> bit & 1) << 1"] if self.facts.has_block_mask else []),
+        ]
+        # reloaded, so that LLVM does not unroll the loop: registers are few here
+        counted = f"ld_shared({scheduler.info_address(WORK_INFO_SLOT)} + {4 * scheduler.info_words.index('counted')})"
+        return [
+            *scheduler.next_kv_block(),
+            f"column_from = tile * {self.schedule.columns}",
+            p.k.wait_empty("kv_iter"),
+            "if elected:",
+            f"    st_shared(tile_infos_at + (kv_iter & 7) * 4, {' | '.join(bits)})",
+            *indented(self._load_tile(p.k, "kv_iter")),
+            "if k == 0:",
+            f"    {p.q.wait_empty('work_iter')}",
+            "    if elected:",
+            *indented(self._load_tile(p.q, "work_iter"), 2),
+            *(["        mbarrier_arrive(work_empty)"] if persistent else []),
+            *(self._load_elected(p.bias) if p.bias.stages else []),
+            *self._load_elected(p.v),
+            "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
+            *([f"counted = {counted}"] if persistent else []),
+        ]
 
+    def _load_elected(self, pipeline: TmaPipeline) -> list[str]:
+        """Lines that load the next tile of a pipeline into the stage that is free next."""
+        return [pipeline.wait_empty("kv_iter"), "if elected:", *indented(self._load_tile(pipeline, "kv_iter"))]
 
-def _store_work_info(w: Sm90Emitter) -> list[str]:
-    return [
-        f"st_shared({work_info_at(w, WORK_INFO_SLOT)} + {4 * k}, {word})" for k, word in enumerate(work_info_words(w))
-    ]
-
-
-def load_work_info(w: Sm90Emitter, work_iter: str) -> list[str]:
-    """Lines that load the info of work tile number `work_iter`."""
-    return [f"{word} = ld_shared({work_info_at(w, work_iter)} + {4 * k})" for k, word in enumerate(work_info_words(w))]
+    def _load_tile(self, pipeline: TmaPipeline, iteration: str) -> list[str]:
+        """Lines that load a tile, one 128-byte wide box at a time."""
+        facts, box, full = self.facts, pipeline.box, pipeline.full(iteration)
+        first = {facts.query_axis: "row_from"} if pipeline.name in ("q", "bias") else {facts.kv_axis: "column_from"}
+        inner = f"{'column_from + ' * (pipeline.name == 'bias')}panel * {SWIZZLE_ELEMENTS}"
+        corner = ", ".join([inner, *(first.get(a, f"c{a}") for a in facts.kernel.tma_boxes[box].axes[1:])])
+        to = f"{pipeline.tile(iteration)} + panel * {pipeline.stage_bytes // pipeline.panels}"
+        return [
+            f"mbarrier_expect_tx({full}, {pipeline.stage_bytes})",
+            f"for panel in range({pipeline.panels}):",
+            f"    tma_load{box}({to}, map{box}(), {full}, {corner})",
+        ]

@@ -1,6 +1,6 @@
 """Persistent tile scheduler of sm_90 attention: order of (batch, head, query tile) work tiles, and their key blocks.
 
-Work tiles are in L2 groups: as many outer coordinates as have k and v that fit in the L2. Within a warpgroup, the
+Work tiles are in L2 groups: as many outer coordinates as have k and v that fit in the L2. Within a group, the
 coordinates of one query tile are neighbours. Groups go through the query tiles downwards and upwards in turn, so that
 blocks which take every n-th work tile have equal work. An incomplete query tile is the first, not the last: under
 causal masks it has the least work.
@@ -8,105 +8,125 @@ causal masks it has the least work.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..emit.source_text import indented
-from .emit_block_mask import emit_warp_block_mask, emit_work_tile_bounds
-from .sm90_schedule import L2_GROUP_BYTES, WORK_INFOS
+from .emit_block_mask import BlockMaskBits
+from .emit_facts import AttentionFacts
+from .sm90_schedule import L2_GROUP_BYTES, WORK_INFOS, Sm90AttentionSchedule
 
-if TYPE_CHECKING:
-    from .sm90_emit import Sm90Emitter
-
-
-def init_scheduler(w: Sm90Emitter) -> list[str]:
-    """Lines of one thread that store the scheduler's state in shared memory: registers are scarce in the loops."""
-    s, outer = w.schedule, [f"n{a}" for a in w.outer]
-    streamed = [w.kernel.operands[k].strides for k in w.operands.multiplied[1:]]
-    apart = [f"n{a}" for a in w.outer if any(letters[a] != "0" for letters in streamed)]
-    bytes_each = f"n{w.kv_axis} * {2 * (s.head_dim + s.head_dim_v)}"
-    lines = [
-        f"row_tiles = (n{w.query_axis} + {s.rows - 1}) // {s.rows}",
-        f"others = int64({' * '.join(outer) or '1'})",
-        f"near = {L2_GROUP_BYTES} // ({bytes_each}) * (others // ({' * '.join(apart) or '1'}))",
-        "l2_group = minimum(others, maximum(near, 1))",
-        "l2_groups = (others + l2_group - 1) // l2_group",
-        "l2_group = (others + l2_groups - 1) // l2_groups",
-    ]
-    if not w.has_block_mask:  # one outer coordinate at a time, if all work tiles are equal
-        lines += [f"if row_tiles * {s.rows} == n{w.query_axis}:", "    l2_group = int64(1)"]
-    words = ["row_tiles * others", "row_tiles", "l2_group"]
-    words += [f"(n{w.kv_axis} + {32 * s.columns - 1}) // {32 * s.columns}"] if w.has_block_mask else []
-    return [*lines, *(f"st_shared(scheduler_at + {4 * k}, {word})" for k, word in enumerate(words))]
+WORK_INFO_SLOT = f"(work_iter & {WORK_INFOS - 1})"  # slot of this work tile's info
 
 
-def decode_work_tile(w: Sm90Emitter) -> list[str]:
-    """Lines that decode a work tile: its rows from `row_from` to `row_end`, and its outer coordinates."""
-    lines = [
-        "work_tiles, row_tiles = ld_shared(scheduler_at), ld_shared(scheduler_at + 4)",
-        "l2_group = ld_shared(scheduler_at + 8)",
-        "turn = udiv(work_tile, l2_group * row_tiles)",
-        "passed = int32(turn * l2_group)",
-        "onward = int32(udiv(work_tiles, row_tiles) - passed)",
-        "near = minimum(l2_group, onward)",
-        "inner = int32(work_tile - passed * row_tiles)",
-        "rest = udiv(inner, near)",
-        "other = int32(passed + inner - rest * near)",
-    ]
-    if w.has_block_mask:  # the last warpgroup begins with the longest
-        lines += ["if udiv(onward - 1, l2_group) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
-    n, rows = f"n{w.query_axis}", w.schedule.rows
-    lines.append(f"row_end = int32({n} - (row_tiles - 1 - rest) * {rows})")
-    lines.append(f"row_from = maximum(int32(row_end - {rows}), int32(0))")
-    return lines + w.outer_coordinates()
+class Sm90TileScheduler:
+    """The order of work tiles and of their key blocks; its state and the infos of work tiles are in shared memory."""
 
+    def __init__(self, facts: AttentionFacts, schedule: Sm90AttentionSchedule, block_mask: BlockMaskBits | None):
+        self.facts, self.schedule, self.block_mask = facts, schedule, block_mask
+        # the words of a work info: rows, outer coordinates, twice the key blocks plus 1 for the last work tile
+        self.info_words = ["row_from", *(f"c{a}" for a in facts.outer), "row_end", "counted"]
 
-def count_kv_blocks(w: Sm90Emitter) -> list[str]:
-    """Lines that count the active key blocks of a work tile, and find the first to process.
+    def init(self) -> list[str]:
+        """Lines of one thread that store the scheduler's state: registers are scarce in the loops."""
+        s, facts, columns = self.schedule, self.facts, 32 * self.schedule.columns
+        kv_strides = [facts.kernel.operands[k].strides for k in (facts.operands.k, facts.operands.v)]
+        outer = " * ".join(f"n{a}" for a in facts.outer) or "1"
+        kv_outer = " * ".join(f"n{a}" for a in facts.outer if any(strides[a] != "0" for strides in kv_strides)) or "1"
+        bytes_each = f"n{facts.kv_axis} * {2 * (s.head_dim + s.head_dim_v)}"
+        words = ["row_tiles * others", "row_tiles", "l2_group"]
+        words += [f"(n{facts.kv_axis} + {columns - 1}) // {columns}"] if self.block_mask else []
+        # one outer coordinate at a time, if all work tiles are equal
+        single = [f"if row_tiles * {s.rows} == n{facts.query_axis}:", "    l2_group = int64(1)"]
+        return [
+            f"row_tiles = (n{facts.query_axis} + {s.rows - 1}) // {s.rows}",
+            f"others = int64({outer})",
+            f"near = {L2_GROUP_BYTES} // ({bytes_each}) * (others // ({kv_outer}))",
+            "l2_group = minimum(others, maximum(near, 1))",
+            "l2_groups = (others + l2_group - 1) // l2_group",
+            "l2_group = (others + l2_groups - 1) // l2_groups",
+            *([] if self.block_mask else single),
+            *(f"st_shared(scheduler_at + {4 * k}, {word})" for k, word in enumerate(words)),
+        ]
 
-    If none is active, the first is processed fully masked. The block mask bits stay in shared memory.
-    """
-    columns, n = w.schedule.columns, f"n{w.kv_axis}"
-    if not w.has_block_mask:
-        return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
-    before: list[str] = []
-    if w.schedule.persistent_blocks:
-        before = emit_work_tile_bounds(w, w.schedule) if w.stream.block_mask and w.stream.block_mask.bounds else []
-        asked = emit_warp_block_mask(w, w.schedule, known=True).format(word="word")
-        found = [f"any_active, full = {asked}", "if elected:"]
-        found += [f"    st_shared({_mask_word(k)}, {word})" for k, word in enumerate(("any_active", "full"))]
-    else:
-        found = [f"any_active = ld_shared({_mask_word(0)})"]
-    return [
-        *before,
-        "count, word, tile = int32(0), int32(0), int32(0)",
-        f"while word * {32 * columns} < {n}:",
-        *indented(found),
-        "    if any_active != 0:",
-        "        tile = int32(word * 32 + find_leading_one(any_active))",
-        "    count, word = int32(count + popc(any_active)), int32(word + 1)",
-        "count = maximum(count, 1)",
-    ]
+    # -- work tiles
+
+    def decode_work_tile(self) -> list[str]:
+        """Lines that decode a work tile: its rows from `row_from` to `row_end`, and its outer coordinates."""
+        rows = self.schedule.rows
+        # the last group begins with the longest
+        downwards = ["if udiv(onward - 1, l2_group) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
+        return [
+            "work_tiles, row_tiles = ld_shared(scheduler_at), ld_shared(scheduler_at + 4)",
+            "l2_group = ld_shared(scheduler_at + 8)",
+            "turn = udiv(work_tile, l2_group * row_tiles)",
+            "passed = int32(turn * l2_group)",
+            "onward = int32(udiv(work_tiles, row_tiles) - passed)",
+            "near = minimum(l2_group, onward)",
+            "inner = int32(work_tile - passed * row_tiles)",
+            "rest = udiv(inner, near)",
+            "other = int32(passed + inner - rest * near)",
+            *(downwards if self.block_mask else []),
+            f"row_end = int32(n{self.facts.query_axis} - (row_tiles - 1 - rest) * {rows})",
+            f"row_from = maximum(int32(row_end - {rows}), int32(0))",
+            *self.facts.outer_coordinates(),
+        ]
+
+    def info_address(self, slot: str) -> str:
+        """The address of a work info; its first row comes first."""
+        return f"work_infos_at + {slot} * {4 * len(self.info_words)}"
+
+    def store_info(self) -> list[str]:
+        """Lines that store the info of this work tile."""
+        at = self.info_address(WORK_INFO_SLOT)
+        return [f"st_shared({at} + {4 * k}, {word})" for k, word in enumerate(self.info_words)]
+
+    def load_info(self, slot: str) -> list[str]:
+        """Lines that load a work info."""
+        at = self.info_address(slot)
+        return [f"{word} = ld_shared({at} + {4 * k})" for k, word in enumerate(self.info_words)]
+
+    # -- key blocks
+
+    def count_kv_blocks(self) -> list[str]:
+        """Lines that count the active key blocks of a work tile, and find the first to process.
+
+        If none is active, the first is processed fully masked. The block mask bits stay in shared memory.
+        """
+        columns, n, bounds = self.schedule.columns, f"n{self.facts.kv_axis}", list[str]()
+        if not self.block_mask:
+            return [f"count = int32(({n} + {columns - 1}) // {columns})", "tile = int32(count - 1)"]
+        bits = [f"any_active = ld_shared({_mask_word(0)})"]
+        if self.schedule.persistent_blocks:
+            bounds = self.block_mask.work_tile_bounds()
+            bits = [f"any_active, full = {self.block_mask.warp_bits('word', in_smem=True)}", "if elected:"]
+            bits += [f"    st_shared({_mask_word(k)}, {word})" for k, word in enumerate(("any_active", "full"))]
+        return [
+            *bounds,
+            "count, word, tile = int32(0), int32(0), int32(0)",
+            f"while word * {32 * columns} < {n}:",
+            *indented(bits),
+            "    if any_active != 0:",
+            "        tile = int32(word * 32 + find_leading_one(any_active))",
+            "    count, word = int32(count + popc(any_active)), int32(word + 1)",
+            "count = maximum(count, 1)",
+        ]
+
+    def first_kv_block(self) -> list[str]:
+        """Lines that begin the iteration over key blocks."""
+        return ["word, left, full = ld_shared(scheduler_at + 12), int32(0), int32(0)"] if self.block_mask else []
+
+    def next_kv_block(self) -> list[str]:
+        """Lines that find the next active key block, from the last one on: the first may reach beyond the keys."""
+        if not self.block_mask:
+            return ["tile = int32((counted >> 1) - 1 - k)"]
+        return [
+            "while (left == 0) & (word > 0):",
+            "    word = int32(word - 1)",
+            f"    left, full = ld_shared({_mask_word(0)}), ld_shared({_mask_word(1)})",
+            "left = left | int32(left == 0)",
+            "bit = find_leading_one(left)",
+            "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
+        ]
 
 
 def _mask_word(part: int) -> str:
     """The address of the block mask bits of 32 key blocks: any active (0) or all active (1)."""
-    return f"block_mask_at + ((work_iter & {WORK_INFOS - 1}) * ld_shared(scheduler_at + 12) + word) * 8 + {4 * part}"
-
-
-def first_kv_word(w: Sm90Emitter) -> list[str]:
-    """Lines that reset the iteration over key blocks."""
-    return ["word, left, full = ld_shared(scheduler_at + 12), int32(0), int32(0)"] if w.has_block_mask else []
-
-
-def next_kv_block(w: Sm90Emitter) -> list[str]:
-    """Lines that find the next active key block, from the last one on: the first alone may reach beyond the keys."""
-    if not w.has_block_mask:
-        return ["tile = int32((counted >> 1) - 1 - k)"]
-    return [
-        "while (left == 0) & (word > 0):",
-        "    word = int32(word - 1)",
-        f"    left, full = ld_shared({_mask_word(0)}), ld_shared({_mask_word(1)})",
-        "left = left | int32(left == 0)",
-        "bit = find_leading_one(left)",
-        "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
-    ]
+    return f"block_mask_at + ({WORK_INFO_SLOT} * ld_shared(scheduler_at + 12) + word) * 8 + {4 * part}"

@@ -1,0 +1,151 @@
+"""Emits what elements of a key tile read beside scores: column indices, loads, index masks as bits, valid pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+from ....kernel_ir.liveness import NAME
+from ....kernel_ir.phase import Body, Value
+from ..emit.source_text import indented, signature
+from ..peephole.gathers import below, split_at_gathers, target_of
+from .emit_fragment import Domain, FragmentEmitter
+from .sm90_tile_shape import is_index_mask, is_random_mask
+
+OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # a sum that is offset by its operands
+
+
+class ElementMask:
+    """Mask inputs of the elements of a key tile."""
+
+    def __init__(self, values: FragmentEmitter):
+        self.values, self.facts, self.body = values, values.facts, values.facts.body
+
+    def emit_columns(self, wanted: set[str], bounded: bool) -> None:
+        """Emit column indices and their bounds check; indices of computed loads are clamped."""
+        values, n = self.values, f"n{self.facts.kv_axis}"
+        masks = [body for body in self.body.mask_inputs if body.instructions and body.results[0].name in wanted]
+        computed = {v.name for body in masks for v in body.args}
+        indices = {p.value.name for p in values.kernel.positions if p.axis == self.facts.kv_axis}
+        if (computed | wanted) & indices:
+            values.emit("column = columns_from(column_from)")
+        values.in_bounds = "there" if bounded else "True"
+        if bounded:
+            values.emit(f"there = in_bounds(column_from, {n})")
+            if computed & indices:
+                clamped = ["return minimum(j, n - 1)"]
+                values.define("clamp_columns", Domain.COLUMN, "int64, int64 -> int64", "j, n", clamped)
+                values.emit(f"column = clamp_columns(column, {n})")
+
+    def emit_inputs(self, wanted: set[str]) -> None:
+        """Emit the mask inputs of these names: validity of paged rows, loads and index masks."""
+        values = self.values
+        for v in self.body.paged.valid if self.body.paged else ():
+            if v.name in wanted:
+                values.define_top("line_flags = score_fragment.flags()")
+                values.emit(f"{v.name} = line_flags({v.name}_words)")
+                values.domain[v.name] = Domain.COLUMN
+        for body in self.body.mask_inputs:
+            if body.results[0].name not in wanted:
+                continue
+            if body not in self._shared:
+                self._emit_input(body)
+            if is_index_mask(values.kernel, body) and is_random_mask(body):
+                self._unpack_bits(body, "unpack_packed_bits", "packed=True")
+
+    def emit_before_branch(self) -> None:
+        """Evaluate the index masks of partial and full tiles: they do not wait for scores."""
+        self.values.forget_columns()
+        self.emit_columns({v.name for body in self._shared for v in body.args}, False)
+        for body in self._shared:
+            self._emit_input(body)
+
+    @cached_property
+    def _shared(self) -> list[Body]:
+        """Index masks that partial and full tiles both read: evaluated in one loop before the branch."""
+        if not self.facts.masks_before_branch:
+            return []
+        tiles = filter(None, (self.body.tile_phases, self.facts.full_phases))
+        read = [{v.name for phase in phases for v in phase.element.args} for phases in tiles]
+        masks = [body for body in self.body.mask_inputs if is_index_mask(self.values.kernel, body)]
+        return [body for body in masks if all(body.results[0].name in names for names in read)]
+
+    def _emit_input(self, body: Body) -> None:
+        """Emit a mask input. Index masks are evaluated in a loop into bit words; random masks stay packed, others are
+        unpacked at once (LLVM keeps no words)."""
+        values, (result,) = self.values, body.results
+        if not is_index_mask(values.kernel, body):
+            values.apply(f"read_{result.name}", body, Domain.ELEMENT)
+            return
+        values.load_leaves(v.name for v in body.args)
+        if not self._emit_random_mask(body):
+            values.call(f"draw_{result.name}", body, Domain.INDEX_MASK)
+        if not is_random_mask(body):
+            self._unpack_bits(body, "unpack_bits", "")
+
+    def _unpack_bits(self, body: Body, name: str, options: str) -> None:
+        values, (result,) = self.values, body.results
+        values.define_top(f"{name} = score_fragment.unpack_bits({options})")
+        values.emit(f"{result.name} = {name}({result.name})")
+        values.domain[result.name] = Domain.ELEMENT
+
+    # -- random masks: all four numbers of a Philox counter are used
+
+    def _emit_random_mask(self, body: Body) -> bool:
+        """Emit an index mask with one random number whose counter advances with the column; False for other masks."""
+        values, (result,), (stages, condition) = self.values, body.results, split_at_gathers(body)
+        if len(stages) != 1 or [fetch.kind for fetch in stages[0].fetches] != ["philox_word"]:
+            return False
+        (fetch,), counter = stages[0].fetches, stages[0].where
+        columns = [k for k, v in enumerate(counter.args) if values.domain_of(v.name) is Domain.COLUMN]
+        others = [v for v in condition.args if v.name != fetch.name]
+        if len(columns) != 1 or not self._is_counter_of_column(counter, columns[0], fetch.given, others):
+            return False
+        name, number = f"draw_{result.name}", Value(fetch.name, fetch.stored.compute)
+        if values.function_name(("by four", body), name) == name:
+            counter_types = signature((v.dtype for v in counter.args), (v.dtype for v in counter.results))
+            types = signature((v.dtype for v in (number, *others)), (result.dtype,))
+            values.define_lines(
+                name,
+                f"def place_{result.name}({_listed(counter.args)}):",
+                *indented([*counter.instructions, f"return {_listed(counter.results)}"]),
+                *("", ""),
+                f'@philox_mask(score_fragment, place_{result.name}, "{counter_types}", {columns[0]}, "{types}")',
+                f"def {name}({_listed((number, *others))}):",
+                *indented([*values.body_lines(condition), f"return {result.name}"]),
+            )
+        values.emit(f"{result.name} = {name}({_listed((*counter.args, *others))})")
+        return True
+
+    def _is_counter_of_column(
+        self, counter: Body, column: int, given: Sequence[Value], others: Sequence[Value]
+    ) -> bool:
+        """True if the counter is the column plus row values, and the rest of the mask has one value for all columns."""
+        domains = {v.name: self.values.domain_of(v.name) for v in counter.args}
+        position, *same = given
+        uniform = below(counter.instructions, {v.name for v in same}) & domains.keys()
+        return (
+            {Domain.ELEMENT, Domain.COLUMN}.isdisjoint(self.values.domain_of(v.name) for v in others)
+            and Domain.ELEMENT not in domains.values()
+            and all(domains[name] is Domain.SCALAR for name in uniform)
+            and _is_column_offset(counter, counter.args[column].name, position.name)
+        )
+
+
+def _listed(values: Iterable[Value]) -> str:
+    return ", ".join(v.name for v in values)
+
+
+def _is_column_offset(body: Body, column: str, position: str) -> bool:
+    """True if a position is the column plus values that do not depend on it."""
+    depends = {column}
+    for line in body.instructions:
+        text = line.partition("  #")[0]
+        terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
+        if not terms:
+            continue
+        if len(terms) > 1 or not OFFSET.match(text):
+            return False
+        depends.add(target_of(line))
+    return position in depends

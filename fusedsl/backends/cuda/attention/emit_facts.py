@@ -1,0 +1,188 @@
+"""Facts of an attention kernel that its emitters read: axes, operands, addresses, and choices of its architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+
+from ....kernel_ir.attention import AttentionBody, PagedRow, Score, WeightedSum
+from ....kernel_ir.kernel import AttentionKernel
+from ....kernel_ir.phase import Body, Phase
+from ..emit.source_text import Names
+from .sm90_schedule import ABSENT, AttentionOperands, AttentionTiling, operands_of
+from .sm90_tile_shape import is_index_mask
+
+
+@dataclass(frozen=True)
+class AttentionFacts:
+    """Facts of an attention kernel; those of the sm_90 kernel differ in what they override."""
+
+    kernel: AttentionKernel
+    tiling: AttentionTiling
+    packed_gqa_axis: int | None = None  # packed GQA: a query tile has all positions of this axis
+
+    # -- formula
+
+    @property
+    def body(self) -> AttentionBody:
+        return self.kernel.attention
+
+    @cached_property
+    def operands(self) -> AttentionOperands:
+        operands = operands_of(self.kernel)
+        assert operands is not None
+        return operands
+
+    @property
+    def score(self) -> Score:
+        return self.body.scores[0]
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self.body.weighted_sums)
+
+    @property
+    def weighted_sum(self) -> WeightedSum:
+        """The weighted sum p·v (kernels with an output only)."""
+        return self.body.weighted_sums[0]
+
+    @property
+    def output(self) -> str:
+        """The name of the output accumulator."""
+        return self.weighted_sum.state.name
+
+    @property
+    def has_block_mask(self) -> bool:
+        return self.body.block_mask is not None
+
+    @property
+    def has_index_masks(self) -> bool:
+        """True if the kernel evaluates index masks as bits."""
+        return any(is_index_mask(self.kernel, body) for body in self.body.mask_inputs)
+
+    @property
+    def full_phases(self) -> tuple[Phase, ...]:
+        """The phases of full tiles, if they differ from those of partial tiles and have code of their own."""
+        return self.body.block_mask.full_phases if self.body.block_mask and self.has_full_phases else ()
+
+    def paged_row(self, name: str) -> PagedRow | None:
+        """The paged row of operand "k" or "v"; None if the operand is a plain array."""
+        return getattr(self.body.paged, name, None)
+
+    def bodies(self) -> Iterator[Body]:
+        """All bodies of the formula but those of the block mask and the paged operands."""
+        body = self.body
+        for phase in (*body.tile_phases, *(body.block_mask.full_phases if body.block_mask else ())):
+            yield phase.element
+            yield from filter(None, (phase.row,))
+        yield from (body.state.combine, *(w.combine_tile for w in body.weighted_sums))
+        yield from (*body.mask_inputs, *body.row_inputs)
+        yield from filter(None, (body.row_epilogue, body.update_row_max))
+        yield from (epilogue.body for epilogue in body.epilogues)
+
+    @cached_property
+    def epilogue_inputs(self) -> set[str]:
+        """The names that only the epilogue reads."""
+        last = [*filter(None, (self.body.row_epilogue,)), *(epilogue.body for epilogue in self.body.epilogues)]
+        before = {v.name for body in self.bodies() if all(body is not x for x in last) for v in body.args}
+        return {v.name for body in last for v in body.args} - before
+
+    # -- axes and addresses
+
+    @property
+    def names(self) -> Names:
+        return Names(self.kernel)
+
+    @property
+    def kv_axis(self) -> int:
+        return self.kernel.row_axes
+
+    @property
+    def query_axis(self) -> int:
+        return self.operands.query_axis
+
+    @property
+    def value_axis(self) -> int:
+        """The axis of the columns of v and of outputs."""
+        return self.weighted_sum.axis if self.has_output else ABSENT
+
+    @cached_property
+    def outer(self) -> list[int]:
+        """The axes of the work tiles, such as batch and head."""
+        return [a for a in range(self.kernel.row_axes) if a not in (self.query_axis, self.packed_gqa_axis)]
+
+    def axes_of(self, name: str) -> set[int] | None:
+        """The axes that a load or an index depends on; None for other names."""
+        for p in self.kernel.positions:
+            if p.value.name == name:
+                return {p.axis}
+        for load in self.kernel.loads:
+            if load.value.name == name:
+                return {a for a, stride in enumerate(self.kernel.operands[load.operand].strides) if stride != "0"}
+        return None
+
+    def step(self, k: int, axis: int) -> str:
+        """The stride of an operand along an axis, in elements."""
+        stride = self.kernel.operands[k].strides[axis]
+        return self.names.stride(k, axis) if stride == "s" else f"int64({stride})"
+
+    def byte_step(self, k: int, axis: int) -> str:
+        """The stride of an operand along an axis, in bytes."""
+        stride, size = self.kernel.operands[k].strides[axis], self.kernel.operands[k].dtype.itemsize
+        return f"int64({self.names.stride(k, axis)} * {size})" if stride == "s" else f"int64({int(stride) * size})"
+
+    def base_address(self, k: int) -> str:
+        """The address of an operand at the work tile's coordinates on the outer axes."""
+        strides, size = self.kernel.operands[k].strides, self.kernel.operands[k].dtype.itemsize
+        terms = [f"c{a} * {self.names.stride(k, a)}" for a in self.outer if strides[a] == "s"]
+        terms += [f"c{a}" for a in self.outer if strides[a] == "1"]
+        pointer = self.names.pointer(k)
+        return f"{pointer} + ({' + '.join(terms)}) * {size}" if terms else pointer
+
+    def outer_coordinates(self) -> list[str]:
+        """Lines that split index `other` into coordinates on the outer axes."""
+        lines, rest = [], "other"
+        for a in reversed(self.outer[1:]):
+            lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
+            rest = f"q{a}"
+        return [*lines, *(f"c{a} = {rest}" for a in self.outer[:1])]
+
+    # -- choices of the architecture
+
+    @property
+    def row_limit(self) -> str:
+        """The number of rows along the query axis."""
+        rows = f"n{self.query_axis}"
+        return rows if self.packed_gqa_axis is None else f"(n{self.packed_gqa_axis} * {rows})"
+
+    @property
+    def clamped_row(self) -> str:
+        """Row index i, at most that of the last of n rows."""
+        return "minimum(i, n - 1)"
+
+    @property
+    def row_maxima(self) -> Mapping[str, str]:
+        """Names of the true row maxima by those of the references that may stay below them."""
+        return MappingProxyType({})
+
+    @property
+    def hoists_common(self) -> bool:
+        """True if the common part of partial and full tiles is hoisted before the branch."""
+        return False
+
+    @property
+    def masks_before_branch(self) -> bool:
+        """True if index masks of all tiles are evaluated before the branch, once in the file."""
+        return False
+
+    @property
+    def has_full_phases(self) -> bool:
+        """True if full tiles have code of their own."""
+        return True
+
+    @property
+    def loads_epilogue_late(self) -> bool:
+        """True if loads of the epilogue alone are issued after the last tile, so that no register holds them before."""
+        return False
