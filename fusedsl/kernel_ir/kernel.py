@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..ir.types import DType
 from .attention import AttentionBody
 from .batched_calls import BatchedCalls
+from .fast_division import divisors
 from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
 
 
@@ -122,6 +123,10 @@ class KernelIR:
     def shifted(self) -> bool:
         """Whether its threads read vectors of 16 bytes that rows do not begin with, and move their states after it."""
         return any(operand.access == "shifted" for operand in self.operands)
+
+    def magic_divisors(self, width: int, extents: tuple[int, ...]) -> tuple[int, ...]:
+        """What the magics of axes 1 … divide by, for vectors of so many elements."""
+        return divisors(self.vector_axis, width, extents, int(self.shifted)) if self.axes > 1 else ()
 
     @property
     def tma_boxes(self) -> tuple[TmaBox, ...]:

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.attention.mma_schedule import ROWS as WARP_ROWS
 from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
-from ..backends.cuda.attention.sm90_schedule import ROWS, Sm90AttentionSchedule, operands_of
-from ..backends.cuda.schedule import LaunchConfig
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, operands_of
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
 from ..kernel_ir.kernel import AttentionKernel
+from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.phase import Phase
 from ..runtime.bind_shapes import BoundKernel
 from .instruction_counts import SHARED_READS, add_counts
@@ -43,7 +42,7 @@ def attention_work(
     shown = busy * EXPOSED_SCORE_SHARE
     counts = score_instructions(kernel, bound, (active - full) * shown, full * shown)
     terms = multiply_adds(kernel, bound) * active * busy
-    tensor = isinstance(schedule, Sm90AttentionSchedule) or schedule.tensor_cores
+    tensor = schedule.tensor_cores
     slower = (
         1.0
         if isinstance(schedule, Sm90AttentionSchedule)
@@ -108,7 +107,7 @@ def _tile_rows(
     """The rows that query tiles lie along."""
     operands = operands_of(kernel)
     assert operands is not None
-    packed = schedule.packed_gqa_axis if isinstance(schedule, MmaAttentionSchedule) else None
+    packed = schedule.packed_gqa_axis
     return bound.extents[operands.query_axis] * (1 if packed is None else bound.extents[packed])
 
 
@@ -117,8 +116,7 @@ def _padding(
 ) -> float:
     """Computed rows per row that exists: tiles are padded to whole warps, or to groups of four."""
     rows = _tile_rows(kernel, schedule, bound)
-    unit = ROWS if isinstance(schedule, Sm90AttentionSchedule) else WARP_ROWS
-    return -(-rows // unit) * unit / max(1, rows)
+    return -(-rows // schedule.tile_unit) * schedule.tile_unit / max(1, rows)
 
 
 def utilization(
@@ -131,7 +129,7 @@ def utilization(
 ) -> float:
     """The share of the multiprocessors' time in which they have tiles of rows: all with the same work, or (`uneven`)
     some with less, which come last."""
-    rows, parts = _tile_rows(kernel, schedule, bound), getattr(schedule, "num_splits", 1)
+    rows, parts = _tile_rows(kernel, schedule, bound), schedule.num_splits
     items = prod(bound.extents[: kernel.row_axes]) // max(1, rows) * -(-rows // schedule.rows) * parts
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     slots = hardware.multiprocessors * max(1, min(fit, SATURATING_WARPS * 32 // launch.threads))

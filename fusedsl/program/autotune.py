@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..backends.cuda.schedule import launch_config
 from ..backends.cuda.tuning_space import difference, tuning_space
 from ..errors import CompileError, DeviceError
 from ..hardware import Hardware, occupancy
@@ -172,7 +171,7 @@ class _Tuning:
 
     def _others(self, plan: KernelPlan, kernel: Any, base: Any) -> tuple[Any, ...]:
         """The schedules to try: none if blocks wait for each other, as their number follows from the schedule."""
-        waiting = launch_config(base, kernel, self.extents[plan.name]).cooperative
+        waiting = base.launch(kernel, self.extents[plan.name]).cooperative
         return () if waiting else tuning_space(base, kernel, self.hardware)
 
     def _refused(self, built: CompiledKernel, plan: KernelPlan, threads: int) -> str:

@@ -9,11 +9,13 @@ from typing import Any
 
 from ..backends.cuda.matmul.schedule import EDGE
 from ..backends.cuda.scan_sort.sort_method import sort_of
-from ..backends.cuda.schedule import ElementwiseSchedule, LaunchConfig, RowSchedule
+from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
+from ..backends.cuda.schedule_base import Schedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import EXCHANGE, ordering, varying
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
+from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ..runtime.bind_shapes import BoundKernel
@@ -83,11 +85,12 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
     return totals[0], totals[1], totals[2]
 
 
-def _sort_instructions(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> float:
+def _sort_instructions(kernel: KernelIR, schedule: Schedule, bound: BoundKernel) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
-    select, ranking = sort_of(kernel), getattr(schedule, "sort_method", None)
-    if select is None or ranking is None:
+    select = sort_of(kernel)
+    if select is None or not isinstance(schedule, SortSchedule):
         return 0
+    ranking = schedule.sort_method
     rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
     if ranking.method == "rounds" and select.count is not None:
         own, turns = schedule.vectors * schedule.width, select.count
@@ -117,25 +120,23 @@ def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -
     return totals[0], totals[1], totals[2]
 
 
-def _resident_blocks(schedule: Any, launch: LaunchConfig, hardware: Hardware) -> int:
+def _resident_blocks(schedule: Schedule, launch: LaunchConfig, hardware: Hardware) -> int:
     """Blocks that are resident on the GPU at once."""
     fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
     return min(launch.blocks, hardware.multiprocessors * max(1, fit))
 
 
-def _thread_loads(kernel: KernelIR, schedule: Any) -> int:
+def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
     """Bytes that a thread loads before it uses any of them; 0 if unknown."""
-    if not isinstance(schedule, (ElementwiseSchedule, RowSchedule)):
-        return 0
     rows = row_loads(kernel)
     first = {value.name for part in kernel.phases[0].passes for value in part.reads}
     taken = [x.operand for x in kernel.loads if x.operand not in rows and (x.value.name in first or not first)]
     sizes = [kernel.operands[k].dtype.itemsize for k in taken if "0" not in kernel.operands[k].strides]
-    return sum(sizes) * schedule.width * schedule.vectors
+    return sum(sizes) * schedule.elements_in_flight
 
 
-def _row_bytes(kernel: KernelIR, schedule: Any, bound: BoundKernel) -> int:
+def _row_bytes(kernel: KernelIR, schedule: Schedule, bound: BoundKernel) -> int:
     """Bytes of the rows that a block works on: later passes hit in the L2 if it holds them all."""
     columns = prod(bound.extents[kernel.row_axes :])
     size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
-    return getattr(schedule, "rows", 1) * columns * size
+    return schedule.rows_at_once * columns * size

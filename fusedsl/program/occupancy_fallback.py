@@ -9,7 +9,6 @@ from math import prod
 from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
-from ..backends.cuda.schedule import launch_config
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
 from ..ir.types import FLOAT64
@@ -30,7 +29,7 @@ STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a 
 def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
     """Whether the time model predicts so for the attention kernels of a call, at these extents."""
     scheduled = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
-    if all(utilization(k, s, b, launch_config(s, k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in scheduled):
+    if all(utilization(k, s, b, s.launch(k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in scheduled):
         return False
     known: set[tuple] = set()
     stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in scheduled)
@@ -54,7 +53,7 @@ def pass_seconds(
     """The predicted seconds of an attention kernel, if nothing is masked."""
     sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
-    launch = launch_config(schedule, kernel, bound.extents)
+    launch = schedule.launch(kernel, bound.extents)
     return seconds(attention_work(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
 
 

@@ -8,10 +8,10 @@ from itertools import accumulate
 from typing import Any
 
 from .. import debug
-from ..backends.cuda.schedule import KernelIR, launch_config
 from ..errors import ArgumentError, FusedslError
 from ..hardware import Hardware
 from ..ir.types import UINT8
+from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.launch_config import LaunchConfig
 from ..runtime import array_copies
 from ..runtime import compile as compiler
@@ -191,7 +191,7 @@ def _share_launches(
     groups: dict[tuple, tuple[KernelIR, Any, list[BatchMember]]] = {}
     for m, kernel, schedule in chosen:
         key = compiler.cuda_key(kernel, schedule, m.plan.digest, hardware.cc)
-        needs = launch_config(schedule, kernel, m.bound.extents)
+        needs = schedule.launch(kernel, m.bound.extents)
         groups.setdefault(key, (kernel, schedule, []))[2].append(replace(m, geometry=needs))
     for kernel, schedule, alike in groups.values():
         if len(alike) >= least and all(m.geometry.independent for m in alike):

@@ -8,8 +8,7 @@ from math import prod
 from typing import Any
 
 from ..backends.cuda.combo import combo_launch_configs
-from ..backends.cuda.rows.smem import smem_copied_operands
-from ..backends.cuda.schedule import launch_config
+from ..backends.cuda.rows.smem import SmemRowSchedule, smem_copied_operands
 from ..errors import singular
 from ..fusion.roofline import LAUNCH, seconds
 from ..hardware import Hardware, occupancy, registers_for
@@ -127,7 +126,7 @@ def _report_kernel(
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
-    in_smem = smem_copied_operands(kernel) if getattr(schedule, "smem", False) else []
+    in_smem = smem_copied_operands(kernel) if isinstance(schedule, SmemRowSchedule) else []
     passes = [1 if kernel.resident or k in in_smem else _passes(kernel, k) for k in range(plan.inputs)]
     reads = _accesses(case, plan, bound, kernel, range(plan.inputs), passes)
     writes = _accesses(case, plan, bound, kernel, range(plan.inputs, len(plan.arrays)))
@@ -138,7 +137,7 @@ def _report_kernel(
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
         return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)
-    launch = launch_config(schedule, kernel, bound.extents)
+    launch = schedule.launch(kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
     work = kernel_work(kernel, schedule, bound, launch, hardware, read, written, numbers)
@@ -184,7 +183,7 @@ def figures_of(case: Case, members: Members, built: CompiledKernel) -> Figures:
     if len(extents) > 1:
         launch, _ = combo_launch_configs(built.kernel, built.schedule, extents)
     else:
-        launch = launch_config(built.schedule, built.kernel, extents[0])
+        launch = built.schedule.launch(built.kernel, extents[0])
     shared = built.shared_bytes + launch.shared
     fits = occupancy(case.target.hardware, built.registers, launch.threads, shared)
     return Figures(built.registers, built.spill_bytes, shared, fits.blocks, round(fits.share, 4), fits.limiter)

@@ -100,7 +100,8 @@ def batched_launch(
     scalars: list[ScalarSlot] = []
     first = 0
     for call, member in enumerate(members):
-        filled = np.frombuffer(block_template(built.kernel, member.bound, built.schedule), np.int64)
+        divided = built.schedule.magic_divisors(built.kernel, member.bound.extents)
+        filled = np.frombuffer(block_template(built.kernel, member.bound, divided), np.int64)
         at = table.fixed_at + call * table.fixed
         words[at : at + table.fixed] = filled[table.pointers : table.pointers + table.fixed]
         halves[2 * table.starts_at + call] = first

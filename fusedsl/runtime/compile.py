@@ -14,15 +14,15 @@ from typing import Any
 from .. import config, debug, logs
 from ..backends.cpu.processor import Processor, host
 from ..backends.cuda.attention.schedule import schedule_attention
-from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, narrower_schedules, tma_boxes, with_columns
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, with_columns
 from ..backends.cuda.combo import ComboKernel, ComboSchedule, schedule_combo
 from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
-from ..backends.cuda.rows_and_columns.schedule import MixedReductionSchedule
-from ..backends.cuda.schedule import LaunchConfig, Schedule, choose, launch_config
+from ..backends.cuda.schedule import Schedule, choose
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware, hardware_facts
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
+from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
 from .bind_shapes import BoundKernel
@@ -69,9 +69,7 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
     if isinstance(bound.kernel, AttentionKernel):
         attending = schedule_attention(bound.kernel, bound.extents, hardware)
         assert attending is not None
-        if not isinstance(attending, Sm90AttentionSchedule):
-            return shared_parameters(bound.kernel, attending, bound.extents), attending
-        return dataclasses.replace(bound.kernel, tma_boxes=tma_boxes(attending, bound.kernel)), attending
+        return attending.with_parameters(bound.kernel, bound.extents), attending
     products = schedule_matmul(bound.kernel, bound.extents, hardware)
     if products is not None:
         return bound.kernel, products
@@ -84,16 +82,10 @@ def _scheduled(bound: BoundKernel, hardware: Hardware, flexible: bool) -> tuple[
     if looped is not None and prefers_looped(looped, extents, hardware):
         kernel = looped
     schedule = choose(kernel, extents, hardware, flexible)
-    if not getattr(schedule, "resident", True) and looped is not None and kernel.resident:
+    if looped is not None and kernel.resident and not schedule.resident:
         kernel = looped
         schedule = choose(kernel, extents, hardware)
-    return shared_parameters(kernel, schedule, bound.extents), schedule
-
-
-def shared_parameters(kernel: KernelIR, schedule: Schedule, extents: tuple[int, ...]) -> KernelIR:
-    """The kernel with the parameters for its workspace and counters in global memory, if it needs them."""
-    needs = launch_config(schedule, kernel, extents)
-    return dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
+    return schedule.with_parameters(kernel, bound.extents), schedule
 
 
 ScheduledKernels = Sequence[tuple[KernelIR, Any]]
@@ -105,10 +97,10 @@ def scheduled_combo(
 ) -> tuple[ComboKernel, ComboSchedule] | None:
     """Kernels that are to share a launch; None if the blocks of one of them depend on each other."""
     chosen = [
-        scheduled_cuda(bound, hardware, False) if getattr(schedule, "max_threads", 0) else (kernel, schedule)
+        scheduled_cuda(bound, hardware, False) if schedule.max_threads else (kernel, schedule)
         for (kernel, schedule), (_, bound) in zip(chosen, members)
     ]
-    needs = (launch_config(schedule, kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
+    needs = (schedule.launch(kernel, bound.extents) for (kernel, schedule), (_, bound) in zip(chosen, members))
     if not all(need.independent for need in needs):
         return None
     bundle = ComboKernel(tuple(dataclasses.replace(kernel, is_subkernel=True) for kernel, _ in chosen))
@@ -135,11 +127,9 @@ def build_cuda(
     return build_scheduled(*scheduled_cuda(bound, hardware or hardware_facts(cc)), digest, cc)
 
 
-def cuda_key(
-    kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule, digest: str, cc: tuple[int, int]
-) -> tuple:
+def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:
     """The key of everything that the machine code of a scheduled kernel depends on."""
-    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel), _schedule_key(schedule))
+    return ("cuda", cc, digest, _unnumbered(kernel.name), _kernel_key(kernel), schedule.compile_key)
 
 
 def build_scheduled(kernel: KernelIR | ComboKernel, schedule: Any, digest: str, cc: tuple[int, int]) -> CompiledKernel:
@@ -185,7 +175,7 @@ def source_of(kernel: Any, schedule: Any) -> str:
 
 def launch_geometry(built: CompiledKernel, extents: tuple[int, ...]) -> LaunchConfig:
     """The grid of a CUDA launch, and its shared and global memory."""
-    return launch_config(built.schedule, built.kernel, extents)
+    return built.schedule.launch(built.kernel, extents)
 
 
 def _unnumbered(name: str) -> str:
@@ -211,16 +201,6 @@ def _kernel_key(kernel: KernelIR | ComboKernel) -> tuple:
     return (kernel.row_axes, kernel.column_axes, operands, positions, *flags, *shared)
 
 
-def _schedule_key(schedule: Any) -> tuple:
-    """The fields of a schedule that enter a key: all but its reason and its estimate."""
-    if isinstance(schedule, ComboSchedule):
-        return ("bundle", schedule.threads, schedule.blocks, *map(_schedule_key, schedule.members))
-    schedule = getattr(schedule, "compiled_form", schedule)
-    return (type(schedule).__name__,) + tuple(
-        getattr(schedule, f.name) for f in dataclasses.fields(schedule) if f.compare
-    )
-
-
 def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKernel:
     """The compiled kernel of this key; threads that need it at the same time wait for one compilation."""
     compiled = _compiled_kernels.get(key)
@@ -233,9 +213,8 @@ def _compile_once(key: tuple, make, kernel: Any, schedule: Any) -> CompiledKerne
                 compiled = _compiled_kernels.put(
                     key, dataclasses.replace(make(), cache_key=cache_key(kernel=repr(key)))
                 )
-                debug.say(
-                    debug.KERNELS, f"kernel {kernel.name} for {key[0]}", getattr(schedule, "reason", str(schedule))
-                )
+                why = schedule if isinstance(schedule, str) else schedule.reason
+                debug.say(debug.KERNELS, f"kernel {kernel.name} for {key[0]}", why)
                 debug.say(debug.SOURCES, compiled.path, compiled.source)
         _locks.pop(key, None)
     if (recording := _recorder.get()) is not None:
@@ -326,26 +305,14 @@ def _compile_cuda(kernel: Any, schedule: Any, cc: tuple[int, int], key: tuple) -
                           help=help)  # fmt: skip
     logs.compiling(kernel.name, f"sm_{cc[0]}{cc[1]}")
     built = _compile_source(kernel, schedule, cc, _file_name(key))
-    for number, (less, columns) in enumerate(_lower_pressure_variants(kernel, schedule)):
+    for number, (narrower, less) in enumerate(schedule.lower_pressure(kernel)):
         if not built.spill_bytes:
             break
-        other = _compile_source(*less, cc, f"{_file_name(key)}_{columns or number}")
+        columns = less.columns if isinstance(less, Sm90AttentionSchedule) else 0
+        other = _compile_source(narrower, less, cc, f"{_file_name(key)}_{columns or number}")
         if other.spill_bytes < built.spill_bytes:
             built = dataclasses.replace(other, columns=columns)
     return _store(key, built)
-
-
-def _lower_pressure_variants(kernel: Any, schedule: Any) -> Iterator[tuple[tuple[Any, Any], int]]:
-    """Variants with fewer values in registers, for a kernel that spills.
-
-    Each is (kernel, schedule) and its number of score columns, or 0 if that does not change. All else of the launch is
-    the same.
-    """
-    if isinstance(schedule, Sm90AttentionSchedule):
-        for less in narrower_schedules(kernel, schedule):
-            yield less, less[1].columns
-    if isinstance(schedule, MixedReductionSchedule) and schedule.hoisted:
-        yield (kernel, dataclasses.replace(schedule, hoisted=())), 0
 
 
 def _compile_source(kernel: Any, schedule: Any, cc: tuple[int, int], name: str) -> CompiledKernel:

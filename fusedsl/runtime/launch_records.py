@@ -11,7 +11,6 @@ from itertools import accumulate
 from typing import Any
 
 from ..backends.cuda.combo import combo_launch_configs
-from ..backends.cuda.schedule import magic_divisors
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
@@ -120,9 +119,9 @@ def tensor_map_words(window: TmaBox, operand: Operand, bound: BoundKernel) -> tu
     return tensor_map(driver(), operand.dtype.name, extents, steps, window.box)
 
 
-def block_template(kernel: KernelIR, bound: BoundKernel, schedule: Any) -> bytes:
-    """The parameter block with extents, strides and magic numbers filled in."""
-    magics = [magic(d) for d in magic_divisors(schedule, kernel, bound.extents)]
+def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int]) -> bytes:
+    """The parameter block with extents, strides and the magic numbers of axes 1 … filled in."""
+    magics = [magic(d) for d in divided]
     maps = [tensor_map_words(w, kernel.operands[w.operand], bound) for w in kernel.tma_boxes]
     values = []
     for slot in kernel_params(kernel):
@@ -184,7 +183,7 @@ def cuda_launch(
     from .driver import driver
 
     needs = launch_geometry(built, bound.extents)
-    block = block_template(built.kernel, bound, built.schedule)
+    block = block_template(built.kernel, bound, built.schedule.magic_divisors(built.kernel, bound.extents))
     pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
     return LaunchRecord(driver(), function, needs, block, pointers, scalars, names, code_identity(built))
@@ -210,7 +209,7 @@ def combo_launch(
     pointers: list[PointerSlot] = []
     scalars: list[ScalarSlot] = []
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
-        block = struct.iter_unpack("<q", block_template(kernel, bound, one))
+        block = struct.iter_unpack("<q", block_template(kernel, bound, one.magic_divisors(kernel, bound.extents)))
         words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
         pointers += pointer_slots(plan, bound, kernel, payload_layout, temporaries)
         scalars += scalar_slots(plan, kernel, bound, payload_layout, numbers, extents)
@@ -245,7 +244,7 @@ def cpu_launch(
 
     work = cpu_schedule.launch(built.kernel, built.schedule, bound.extents)
     run = pool.runner(functions, work, len(kernel_params(built.kernel)))
-    block = block_template(built.kernel, bound, built.schedule)
+    block = block_template(built.kernel, bound, built.kernel.magic_divisors(1, bound.extents))
     pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
     scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
     return HostLaunchRecord(

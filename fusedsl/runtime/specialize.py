@@ -19,7 +19,6 @@ from .compile import (
     is_preloaded,
     scheduled_combo,
     scheduled_cuda,
-    shared_parameters,
     unversioned_key,
 )
 from .specialization_quota import acquire
@@ -38,7 +37,7 @@ def specialized_or_generic(
     """
     kernel, schedule = scheduled_cuda(bound, hardware)
     if bound.symbolic_units:
-        schedule = replace(schedule, reason=f"{GENERAL}, 1 among them: {schedule.reason}")
+        schedule = schedule.with_reason(f"{GENERAL}, 1 among them: {schedule.reason}")
     group = _quota_group(plan, bound, schedule)
     if group is None or _acquire(group, cuda_key(kernel, schedule, plan.digest, hardware.cc), reserve):
         return kernel, schedule
@@ -46,7 +45,7 @@ def specialized_or_generic(
     if generic is None:
         return kernel, schedule
     reason = f"{GENERAL}, as {group.limit} binaries are for other lengths alone: {generic[1].reason}"
-    return generic[0], replace(generic[1], reason=reason)
+    return generic[0], generic[1].with_reason(reason)
 
 
 def generic_for_lists(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> tuple[Any, Any] | None:
@@ -54,7 +53,7 @@ def generic_for_lists(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) 
     generic = _generic(plan, bound, hardware, listed=True)
     if generic is None:
         return None
-    return generic[0], replace(generic[1], reason=f"{GENERAL} in lists: {generic[1].reason}")
+    return generic[0], generic[1].with_reason(f"{GENERAL} in lists: {generic[1].reason}")
 
 
 def acquire_for_lists(plan: KernelPlan, bound: BoundKernel, kernel: Any, schedule: Any, hardware: Hardware) -> bool:
@@ -115,7 +114,7 @@ def _quota_group(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> Special
     if group is None or has_common_length(bound.kernel, bound.extents):
         return None
     if not _is_specialized_kind(plan, bound, schedule):
-        if not (bound.has_unit_extents or getattr(schedule, "max_threads", 0) > 0):
+        if not (bound.has_unit_extents or schedule.max_threads > 0):
             return None
         few = MAX_VARIANTS if group.limit else 0
         group = replace(group, name=f"{group.name}, of which there are few", limit=few)
@@ -124,7 +123,7 @@ def _quota_group(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> Special
 
 def _is_specialized_kind(plan: KernelPlan, bound: BoundKernel, schedule: Any) -> bool:
     """Whether the binary of a schedule serves one class of lengths alone."""
-    few = plan.is_elementwise or isinstance(bound.kernel, AttentionKernel) or getattr(schedule, "max_threads", 0) > 0
+    few = plan.is_elementwise or isinstance(bound.kernel, AttentionKernel) or schedule.max_threads > 0
     return bound.specialization_group is not None and not few and not has_common_length(bound.kernel, bound.extents)
 
 
@@ -159,4 +158,4 @@ def _generic(plan: KernelPlan, bound: BoundKernel, hardware: Hardware, listed: b
     if scheduled is None:
         return None
     kernel = replace(scheduled[0], pdl=bound.chained)
-    return shared_parameters(kernel, scheduled[1], bound.extents), scheduled[1]
+    return scheduled[1].with_parameters(kernel, bound.extents), scheduled[1]

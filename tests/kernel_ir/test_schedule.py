@@ -6,7 +6,7 @@ import random
 import pytest
 
 from fusedsl.backends.cuda.rows.looped import _fuller, prefers_looped
-from fusedsl.backends.cuda.schedule import choose, launch_config
+from fusedsl.backends.cuda.schedule import choose
 from fusedsl.hardware import blocks_for, hardware_facts, occupancy, registers_for
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.fast_division import divide, divisors, magic
@@ -126,7 +126,7 @@ def test_a_resident_row_is_held_and_its_unchecked_vectors_are_there(dtype, acces
             assert not apart or schedule.peeled_elements * schedule.threads >= apart
         assert schedule.block_threads <= 1024
         assert schedule.reason
-        launch = launch_config(schedule, kernel, (64, columns))
+        launch = schedule.launch(kernel, (64, columns))
         assert launch.blocks * schedule.rows >= 64
         assert launch.threads == schedule.block_threads
         assert launch.shared == 0
@@ -175,7 +175,7 @@ def test_wide_rows_share_the_shared_memory_of_clusters():
     chosen = [choose(kernel, (4096, columns), H200) for columns in (20000, 65536, 262144, 10_000_000)]
     assert [schedule.cluster for schedule in chosen] == [1, 4, 16, 1]
     assert [schedule.smem for schedule in chosen] == [True, True, True, False]
-    assert launch_config(chosen[1], kernel, (4096, 65536)).cluster == 4
+    assert chosen[1].launch(kernel, (4096, 65536)).cluster == 4
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.rows.schedule import RowSchedule
+from fusedsl.backends.cuda.rows.schedule import ResidentRowSchedule
 from fusedsl.backends.cuda.tuning_space import MOST, difference, tuning_space
 from fusedsl.hardware import hardware_facts, registers_for
 from fusedsl.program import autotune
@@ -51,14 +51,20 @@ def test_neighbours_are_few_different_and_run_the_same_lengths(case):
         for other in found:
             assert type(other) is type(schedule)
             assert difference(schedule, other)
-            threads = other.block_threads if hasattr(other, "block_threads") else other.threads
+            threads = other.block_threads
             assert 1 <= threads <= H200.block_threads
             assert 1 <= other.registers <= registers_for(H200, other.blocks, threads)
-            if isinstance(other, RowSchedule) and schedule.resident:
+            if isinstance(other, ResidentRowSchedule):
                 assert other.vectors * other.vector_stride >= schedule.vectors * schedule.vector_stride
                 assert other.full_vectors * other.vector_stride <= schedule.full_vectors * schedule.vector_stride
                 assert other.full_vectors <= other.vectors
                 assert 0 <= other.epilogue_vectors <= other.vectors
+
+
+@pytest.mark.parametrize("text", ["sort(x)", "topk(x, 3)", "r = x / sum(x, -1, keepdims=True); r, sum(r, 0)"])
+def test_threads_that_an_order_or_states_of_columns_are_laid_out_for_stay(text):
+    for _, _, kernel, schedule in kernels(text, (512, 1000), "float32"):
+        assert all(other.block_threads == schedule.block_threads for other in tuning_space(schedule, kernel, H200))
 
 
 def test_neighbours_compile():

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 from threads import at_once
 
-from fusedsl.backends.cuda.schedule import LaunchConfig
 from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
 from fusedsl.generated_code import FunctionWriter
 from fusedsl.ir.types import DTYPES
+from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.runtime import captured_graphs, host_device_copies, pool
 from fusedsl.runtime import counters as tickets
 from fusedsl.runtime import driver as driver_module

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from ...hardware import Hardware, blocks_for
 from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.launch_config import LaunchConfig
 from ...kernel_ir.parameters import KernelParam, kernel_params
 from ...kernel_ir.register_pressure import Tiling, required_registers
 from .elementwise.schedule import ElementwiseSchedule
 from .rows.schedule import WARP, RowSchedule
-from .schedule import LaunchConfig, launch_config
+from .schedule_base import Schedule
 
 LOADS = 32 << 10  # bytes under way on an SM with which maps run at copy speed
 MOST_VECTORS = 4  # of a thread
@@ -52,32 +52,33 @@ class ComboKernel:
 
 
 @dataclass(frozen=True)
-class ComboSchedule:
+class ComboSchedule(Schedule):
     """Schedules of a combo kernel's members, on blocks of `threads`, of which `blocks` are to fit on an SM."""
 
-    members: tuple[Any, ...]
+    members: tuple[Schedule, ...]
     threads: int
     blocks: int
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
+
+    @property
+    def block_threads(self) -> int:
+        return self.threads
+
+    @property
+    def compile_key(self) -> tuple:
+        return ("bundle", self.threads, self.blocks, *(member.compile_key for member in self.members))
 
 
 def combo_launch_configs(
     bundle: ComboKernel, schedule: ComboSchedule, extents: Sequence[tuple[int, ...]]
 ) -> tuple[LaunchConfig, list[LaunchConfig]]:
     """The launch of a bundle over the extents of its kernels, and what each kernel has of it."""
-    each = [launch_config(s, kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
+    each = [s.launch(kernel, n) for s, kernel, n in zip(schedule.members, bundle.kernels, extents)]
     blocks, shared = sum(one.blocks for one in each), max(one.shared for one in each)
     return LaunchConfig(
         blocks, schedule.threads, shared, programmatic_launch=any(one.programmatic_launch for one in each)
     ), each
-
-
-def threads_of(schedule: Any) -> int:
-    """Threads of a block."""
-    return getattr(schedule, "max_threads", 0) or (
-        schedule.block_threads if hasattr(schedule, "block_threads") else schedule.threads
-    )
 
 
 def _widened(kernel: KernelIR, schedule: ElementwiseSchedule, threads: int, blocks: int) -> ElementwiseSchedule:
@@ -93,21 +94,21 @@ def _widened(kernel: KernelIR, schedule: ElementwiseSchedule, threads: int, bloc
     return replace(schedule, threads=threads, vectors=vectors, registers=max(registers, schedule.registers))
 
 
-def _in_whole_warps(schedule: Any) -> Any:
+def _in_whole_warps(schedule: Schedule) -> Schedule:
     """Rows of whole warps: threads of one that are not of a part would part from those that meet in it."""
     if not isinstance(schedule, RowSchedule) or schedule.block_threads % WARP == 0:
         return schedule
     return replace(schedule, rows=max(schedule.block_threads // WARP, 1) * WARP // schedule.threads)
 
 
-def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Any], hardware: Hardware) -> ComboSchedule:
+def schedule_combo(kernels: Sequence[KernelIR], schedules: Sequence[Schedule], hardware: Hardware) -> ComboSchedule:
     """The schedules of kernels as they run in one launch.
 
     Maps take blocks as large as the others'; where another one's registers leave room for few blocks, a thread of
     theirs takes more vectors, so that as many loads are under way.
     """
     schedules = [_in_whole_warps(s) for s in schedules]
-    threads = max(map(threads_of, schedules))
+    threads = max(s.most_threads for s in schedules)
     blocks = blocks_for(hardware, max(s.registers for s in schedules), threads)
     members = tuple(
         _widened(kernel, s, threads, blocks) if isinstance(s, ElementwiseSchedule) else s

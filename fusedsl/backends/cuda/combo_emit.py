@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from ...kernel_ir.parameters import KernelParam, kernel_params
-from .combo import ComboKernel, ComboSchedule, threads_of
+from .combo import ComboKernel, ComboSchedule
 from .emit.source_text import Names, indented
 
 
@@ -29,7 +29,7 @@ def _dispatch(bundle: ComboKernel, schedule: ComboSchedule) -> list[str]:
     last = len(bundle.kernels) - 1
     for k in range(last, -1, -1):
         found = [f"number >= int32(first_{k})"] if k else []
-        own = threads_of(schedule.members[k])
+        own = schedule.members[k].most_threads
         work = _call(bundle, k)
         if own < schedule.threads:
             work = [f"if thread_idx() < {own}:", *indented(work)]

@@ -12,38 +12,42 @@ from ...hardware import Hardware, hardware_facts, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameters import kernel_params
 from .attention.mma_emit import emit_mma
+from .attention.mma_schedule import MmaAttentionSchedule
 from .attention.sm90_emit import emit_sm90
+from .attention.sm90_schedule import Sm90AttentionSchedule
 from .batched_emit import emit_batched
 from .columns.emit import emit_columns
-from .combo import ComboKernel, ComboSchedule, threads_of
+from .columns.schedule import ColumnSchedule, LoopedColumnSchedule
+from .combo import ComboKernel, ComboSchedule
 from .combo_emit import emit_combo
 from .compiler.wrapping_integers import wrapping
 from .elementwise.emit import emit_elementwise
+from .elementwise.schedule import ElementwiseSchedule
 from .elementwise.transpose_emit import emit_transpose
+from .elementwise.transpose_schedule import TransposeSchedule
 from .matmul.emit import emit_matmul
+from .matmul.schedule import MatmulSchedule
+from .rows.cooperative import CooperativeSchedule
 from .rows.emit import emit_rows
 from .rows.emit_cooperative import emit_cooperative
 from .rows.emit_persistent import emit_persistent
+from .rows.persistent_cluster import PersistentClusterSchedule
+from .rows.schedule import LoopedRowSchedule, ResidentRowSchedule
+from .rows.smem import SmemRowSchedule
 from .rows_and_columns.emit import emit_rows_and_columns
-from .schedule import (
-    ColumnSchedule,
-    CooperativeSchedule,
-    ElementwiseSchedule,
-    MatmulSchedule,
-    MixedReductionSchedule,
-    MmaAttentionSchedule,
-    RowSchedule,
-    Schedule,
-    Sm90AttentionSchedule,
-    TransposeSchedule,
-)
+from .rows_and_columns.schedule import MixedReductionSchedule
+from .scan_sort.scan_schedule import LookbackSchedule
+from .scan_sort.sort_schedule import SortSchedule
+from .schedule_base import Schedule
 
-WRITERS: dict[type, Callable[[Any, Any], str]] = {
+EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     ElementwiseSchedule: emit_elementwise,
-    RowSchedule: emit_rows,
-    ColumnSchedule: emit_columns,
-    CooperativeSchedule: emit_cooperative,
     TransposeSchedule: emit_transpose,
+    **dict.fromkeys((ResidentRowSchedule, SmemRowSchedule, LoopedRowSchedule), emit_rows),
+    **dict.fromkeys((LookbackSchedule, SortSchedule), emit_rows),
+    PersistentClusterSchedule: emit_persistent,
+    CooperativeSchedule: emit_cooperative,
+    **dict.fromkeys((ColumnSchedule, LoopedColumnSchedule), emit_columns),
     MixedReductionSchedule: emit_rows_and_columns,
     MatmulSchedule: emit_matmul,
     Sm90AttentionSchedule: emit_sm90,
@@ -64,18 +68,14 @@ class Compiled:
     blocks: int  # that were asked to fit on an SM
 
 
-def generate(kernel: KernelIR | ComboKernel, schedule: Schedule | ComboSchedule) -> str:
+def generate(kernel: KernelIR | ComboKernel, schedule: Schedule) -> str:
     """The source text of a kernel's file; it needs no Numba."""
     if isinstance(kernel, ComboKernel):
         assert isinstance(schedule, ComboSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
         source = emit_combo(parts, kernel, schedule)
         return _chained(source) if any(part.pdl for part in kernel.kernels) else source
-    assert not isinstance(schedule, ComboSchedule)
-    if isinstance(schedule, RowSchedule) and schedule.persistent:
-        source = emit_persistent(kernel, schedule)
-    else:
-        source = WRITERS[type(schedule)](kernel, schedule)
+    source = EMITTERS[type(schedule)](kernel, schedule)
     source = emit_batched(source, kernel) if kernel.batched is not None else source
     return _chained(source) if kernel.pdl and not kernel.is_subkernel else source
 
@@ -89,7 +89,7 @@ def _chained(source: str) -> str:
     return "\n".join([*lines[:body], "    griddepcontrol()", *lines[body:]]) + "\n"
 
 
-def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int], blocks: int = 0) -> bytes:
+def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int], blocks: int = 0) -> bytes:
     """LTO-IR of a generated file; `path` is where the source was written, for tracebacks."""
     from .compiler import frontend, numba_backend
     from .compiler.namespace import namespace
@@ -105,8 +105,8 @@ def lowered(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, i
     )
     if isinstance(kernel, KernelIR) and kernel.batched is not None:
         words = [numba_backend.Words(kernel.batched.words)]
-    bounds = (threads_of(schedule), blocks or schedule.blocks)
-    if isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule)):  # others are measured as Numba lowers them
+    bounds = (schedule.most_threads, blocks or schedule.blocks)
+    if schedule.own_frontend:
         with contextlib.suppress(frontend.Unsuited):
             return frontend.lowered(tree, names, words, cc, bounds)
     return numba_backend.lower(names["kernel"], words, cc, bounds)
@@ -119,7 +119,7 @@ def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:
     return next((b for b in range(blocks - 1, 0, -1) if registers_for(hardware, b, threads) >= least), 1)
 
 
-def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> Compiled:
+def compile_source(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int]) -> Compiled:
     """Machine code of a generated file, for this compute capability; needs no GPU.
 
     If values spill at the blocks per SM of the schedule, fewer are used; but not with grid_sync, as all blocks have to
@@ -127,16 +127,16 @@ def compile_source(source: str, path: str, kernel: Any, schedule: Any, cc: tuple
     """
     from .compiler import numba_backend
 
-    blocks, threads = schedule.blocks, threads_of(schedule)
+    blocks, threads = schedule.blocks, schedule.most_threads
     while True:
         found = numba_backend.link(lowered(source, path, kernel, schedule, cc, blocks), cc)
-        if not found.spill_bytes or blocks == 1 or getattr(schedule, "grid_sync", False):
+        if not found.spill_bytes or blocks == 1 or schedule.grid_sync:
             taken = {name: getattr(found, name) for name in Compiled.__dataclass_fields__ if name != "blocks"}
             return Compiled(blocks=blocks, **taken)
         blocks = _fewer(hardware_facts(cc), blocks, threads, found.spill_bytes)
 
 
-def ptx(source: str, path: str, kernel: Any, schedule: Any, cc: tuple[int, int]) -> str:
+def ptx(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int]) -> str:
     """The PTX of a generated file, to look at."""
     from .compiler import numba_backend
 

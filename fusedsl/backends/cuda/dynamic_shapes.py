@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from ...hardware import Hardware
 from ...kernel_ir.kernel import KernelIR, Operand
@@ -18,9 +17,7 @@ from .rows.smem import schedule_smem
 from .scan_sort.scan_schedule import generic_scan, has_scans
 from .scan_sort.sort_method import sort_of
 from .scan_sort.sort_schedule import generic_sort
-
-if TYPE_CHECKING:
-    from .schedule import Schedule
+from .schedule_base import Schedule
 
 Pair = tuple[KernelIR, KernelIR]
 """A kernel for rows that are held, and the same for rows that are not."""

@@ -10,10 +10,16 @@ from ...hardware import Hardware, blocks_for, registers_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.liveness import row_loads
 from ...kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
-from .columns.schedule import ColumnSchedule
+from .columns.schedule import LoopedColumnSchedule
 from .elementwise.schedule import ElementwiseSchedule
+from .elementwise.transpose_schedule import TransposeSchedule
+from .matmul.schedule import MatmulSchedule
 from .rows.cooperative import CooperativeSchedule
-from .rows.schedule import WARP, RowSchedule
+from .rows.persistent_cluster import PersistentClusterSchedule
+from .rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule
+from .rows.smem import SmemRowSchedule
+from .rows_and_columns.schedule import MixedReductionSchedule
+from .scan_sort.scan_schedule import has_scans
 
 MOST = 8  # neighbours that are tried
 LEAST_THREADS, MOST_THREADS = 64, 512  # of a map's block
@@ -27,22 +33,22 @@ def tuning_space(schedule: Any, kernel: KernelIR, hardware: Hardware) -> tuple[A
     Each runs every length that the chosen one runs, so that what is found for one shape holds for its class.
     """
     found: Iterator[Any]
-    if isinstance(schedule, ElementwiseSchedule):
-        found = _of_map(schedule, kernel, hardware)
-    elif isinstance(schedule, (ColumnSchedule, CooperativeSchedule)) and not schedule.resident:
-        found = _of_streams(schedule)
-    elif not isinstance(schedule, RowSchedule) or any(phase.scans for phase in kernel.phases):
-        found = _of_any(schedule, hardware)
-    elif schedule.persistent:
-        found = (
-            dataclasses.replace(schedule, prefetch_vectors=ahead)
-            for ahead in (schedule.prefetch_vectors // 2, 1)
-            if ahead
-        )
-    elif schedule.resident:
-        found = _of_row(schedule, kernel, hardware)
-    else:
-        found = _of_loop(schedule, kernel, hardware)
+    match schedule:
+        case ElementwiseSchedule():
+            found = _of_map(schedule, kernel, hardware)
+        case LoopedColumnSchedule() | CooperativeSchedule():
+            found = _of_streams(schedule)
+        case PersistentClusterSchedule():
+            ahead = schedule.prefetch_vectors
+            found = (dataclasses.replace(schedule, prefetch_vectors=n) for n in (ahead // 2, 1) if n)
+        case ResidentRowSchedule() if not has_scans(kernel):
+            found = _of_row(schedule, kernel, hardware)
+        case LoopedRowSchedule() | SmemRowSchedule() if not has_scans(kernel):
+            found = _of_loop(schedule, kernel, hardware)
+        case TransposeSchedule() | MatmulSchedule() | MixedReductionSchedule():
+            found = iter(())
+        case _:
+            found = _bounds(schedule, schedule.block_threads, hardware)
     different = (other for other in found if other != schedule)
     return tuple(dict.fromkeys(different))[:MOST]
 
@@ -80,7 +86,7 @@ def _fitted_map(
 # -- rows
 
 
-def _of_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
+def _of_row(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[ResidentRowSchedule]:
     for threads in (schedule.threads * 2, schedule.threads // 2):
         if 1 <= threads <= hardware.block_threads // schedule.rows:
             found = _reshaped(schedule, kernel, hardware, threads)
@@ -111,7 +117,7 @@ def _loads_later(kernel: KernelIR) -> bool:
     return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
 
 
-def _reshaped(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> RowSchedule:
+def _reshaped(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> ResidentRowSchedule:
     """The same rows on so many threads: as long a row fits, and what was always there is."""
     old, new = schedule.vector_stride, schedule.vector_stride * threads // schedule.threads
     vectors = -(-schedule.vectors * old // new)
@@ -124,7 +130,7 @@ def _reshaped(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware, threa
     return _fitted_row(changed, kernel, hardware)
 
 
-def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Iterator[RowSchedule]:
+def _of_loop(schedule: Any, kernel: KernelIR, hardware: Hardware) -> Iterator[Any]:
     if not schedule.rows_across_lanes and not schedule.blocked_layout:
         for threads in (schedule.threads * 2, schedule.threads // 2):
             if WARP <= threads <= hardware.block_threads:
@@ -135,7 +141,7 @@ def _of_loop(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> Ite
     yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
-def _fitted_row(schedule: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
+def _fitted_row(schedule: Any, kernel: KernelIR, hardware: Hardware) -> Any:
     """With the blocks that its registers allow."""
     need = required_registers(
         kernel, Tiling(schedule.width, schedule.vectors, schedule.load_all_first, schedule.epilogue_vectors)
@@ -153,11 +159,6 @@ def _of_streams(schedule: Any) -> Iterator[Any]:
     for vectors in (schedule.vectors * 2, schedule.vectors // 2):
         if vectors:
             yield dataclasses.replace(schedule, vectors=vectors)
-
-
-def _of_any(schedule: Any, hardware: Hardware) -> Iterator[Any]:
-    if hasattr(schedule, "blocks") and hasattr(schedule, "block_threads"):
-        yield from _bounds(schedule, schedule.block_threads, hardware)
 
 
 def _bounds(schedule: Any, threads: int, hardware: Hardware) -> Iterator[Any]:

@@ -156,7 +156,8 @@ def test_code_for_arm_computes_what_this_machine_does(text, dtype):
     built = kernels.build_loops(scheduled, loops, plan.digest, processor.ARMV8)
     machine = Machine(link(built.code, built.symbols))
     where, numbers = launch_records.PayloadLayout(1, 1), []
-    block = bytearray(launch_records.block_template(scheduled, bound, loops))
+    divided = scheduled.magic_divisors(1, bound.extents)
+    block = bytearray(launch_records.block_template(scheduled, bound, divided))
     arrays = [machine.put(x), machine.put(np.zeros_like(expected))]
     for slot in launch_records.pointer_slots(plan, bound, scheduled, where, []):
         struct.pack_into("<Q", block, slot.offset, arrays[slot.argument] + slot.shift)

@@ -9,8 +9,9 @@ from test_transpose import crossed
 
 import fusedsl as fd
 from fusedsl.backends.cuda.combo import schedule_combo
-from fusedsl.backends.cuda.rows.schedule import RowSchedule
-from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule
+from fusedsl.backends.cuda.elementwise.schedule import ElementwiseSchedule
+from fusedsl.backends.cuda.elementwise.transpose_schedule import TransposeSchedule
+from fusedsl.backends.cuda.rows.schedule import ResidentRowSchedule
 from fusedsl.errors import FusionError
 from fusedsl.fusion.horizontal import pack_launches
 from fusedsl.hardware import hardware_facts
@@ -113,7 +114,7 @@ def test_maps_take_blocks_as_large_as_the_others():
 def test_rows_beside_other_kernels_are_those_of_whole_warps(threads, rows, kept):
     """Else some threads of a warp would shuffle, and others pass by."""
     kernel = crossed((FLOAT32, FLOAT32), ("1", "1"), (-1, -1))
-    row = RowSchedule(True, 1, 4, 0, threads, rows, 1, registers=20)
+    row = ResidentRowSchedule(1, 4, 0, threads, rows, 1, registers=20)
     found = schedule_combo([kernel, kernel], [row, ElementwiseSchedule(4, 1, 256, 8, "a", 20)], H200)
     assert found.members[0].rows == kept and found.members[0].block_threads % 32 == 0
 

@@ -7,7 +7,7 @@ import time
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.schedule import choose, launch_config
+from fusedsl.backends.cuda.schedule import choose
 from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import (
     BFLOAT16,
@@ -74,7 +74,7 @@ def built(tmp_path, kernel, extents, cc=H200):
     """The source, the PTX and the machine code of a kernel."""
     schedule = choose(kernel, extents, hardware_facts(cc))
     assert not kernel.row_axes or schedule.resident == kernel.resident
-    needs = launch_config(schedule, kernel, extents)
+    needs = schedule.launch(kernel, extents)
     kernel = dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
     source = generate(kernel, schedule)
     path = tmp_path / "generated.py"
@@ -417,7 +417,7 @@ def test_wide_rows_are_kept_in_the_shared_memory_of_clusters(tmp_path, dtype, co
     schedule = choose(kernel, (4096, columns), hardware_facts(H200))
     assert schedule.smem
     assert schedule.cluster == (cluster if dtype is FLOAT32 else cluster // 2)
-    geometry_of = launch_config(schedule, kernel, (4096, columns))
+    geometry_of = schedule.launch(kernel, (4096, columns))
     assert (geometry_of.blocks, geometry_of.cluster) == (4096 * schedule.cluster, schedule.cluster)
     assert geometry_of.shared * schedule.cluster >= columns * dtype.itemsize
     _, text, code = built(tmp_path, kernel, (4096, columns))

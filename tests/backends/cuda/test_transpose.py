@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import fusedsl as fd
-from fusedsl.backends.cuda.schedule import ElementwiseSchedule, TransposeSchedule, choose, launch_config, magic_divisors
+from fusedsl.backends.cuda.elementwise.schedule import ElementwiseSchedule
+from fusedsl.backends.cuda.elementwise.transpose_schedule import TransposeSchedule
+from fusedsl.backends.cuda.schedule import choose
 from fusedsl.hardware import hardware_facts
 from fusedsl.ir.types import BFLOAT16, FLOAT32, FLOAT64, INT8
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
@@ -40,8 +42,8 @@ def test_arrays_across_the_others_turn_in_patches():
     assert isinstance(found, TransposeSchedule)
     assert (found.axis, found.edge, found.width, found.transposed, found.vectorized) == (0, 64, 4, (1,), (True,))
     assert "b is contiguous across" in found.reason
-    assert launch_config(found, crossed(), (8192, 4096)).blocks == 128 * 64
-    assert magic_divisors(found, crossed(), (8191, 4097)) == (65,)
+    assert found.launch(crossed(), (8192, 4096)).blocks == 128 * 64
+    assert found.magic_divisors(crossed(), (8191, 4097)) == (65,)
 
 
 @pytest.mark.parametrize("extents", [(15, 4096), (4096, 15), (1, 1)])
@@ -88,8 +90,8 @@ def test_blocks_are_numbered_along_the_patch_first():
     found = choose(kernel, (3, 100, 5, 200), H200)
     assert found.digits(4) == (0, 2, 1, 3)
     assert found.counts((3, 100, 5, 200)) == (3, 5, 2, 4)
-    assert launch_config(found, kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
-    assert magic_divisors(found, kernel, (3, 100, 5, 200)) == (5, 2, 4)
+    assert found.launch(kernel, (3, 100, 5, 200)).blocks == 3 * 5 * 2 * 4
+    assert found.magic_divisors(kernel, (3, 100, 5, 200)) == (5, 2, 4)
 
 
 def test_the_axis_of_neighbours_and_its_vectors():

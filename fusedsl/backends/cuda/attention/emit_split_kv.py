@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from ....kernel_ir.phase import Reduction, Value
 from .emit_fragment import Domain, FragmentEmitter
-from .mma_schedule import MmaAttentionSchedule
-from .split_kv_schedule import COMBINE_FAN_IN, partial_state_bytes
+from .mma_schedule import MmaAttentionSchedule, partial_state_bytes
+from .split_kv_schedule import COMBINE_FAN_IN
 
 FAN_IN_BITS = COMBINE_FAN_IN.bit_length() - 1
 

@@ -8,6 +8,8 @@ from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import AttentionKernel
+from ....kernel_ir.launch_config import LaunchConfig
+from ..schedule_base import Extents, Schedule
 from .sm90_schedule import AttentionOperands, block_mask_words, operands_of
 
 ROWS = 16  # query rows of a warp
@@ -24,7 +26,7 @@ LEAST_ROWS = 16  # query rows that are worth a tile: scores of fewer rows take l
 
 
 @dataclass(frozen=True)
-class MmaAttentionSchedule:
+class MmaAttentionSchedule(Schedule):
     """Schedule of attention by warps of 16 query rows; key tiles of `columns`, one in shared memory at a time."""
 
     columns: int  # keys of a tile
@@ -40,14 +42,13 @@ class MmaAttentionSchedule:
     num_splits: int = field(default=1, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
+    width = 1
+    own_frontend = True
+    tile_unit = ROWS  # tiles are padded to so many query rows
 
     @property
     def block_threads(self) -> int:
         return 32 * self.warps
-
-    @property
-    def threads(self) -> int:
-        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -80,6 +81,14 @@ class MmaAttentionSchedule:
             found[name] = at
             at += size
         return found | {"block_mask_at": at}
+
+    def config(self, kernel: AttentionKernel, extents: Extents) -> LaunchConfig:
+        tiles, shared = work_tiles(self, kernel, extents), mma_smem_bytes(self, kernel, extents)
+        found = LaunchConfig(tiles * self.num_splits, self.block_threads, shared, exclusive=True)
+        if not self.is_split_kv:
+            return found
+        workspace = found.blocks * partial_state_bytes(self, kernel)
+        return replace(found, workspace=workspace, semaphores=found.blocks)
 
 
 def schedule_mma(kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
@@ -219,6 +228,11 @@ def work_tiles(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents:
     return others if schedule.packed_gqa_axis is not None else others * -(-extents[found.query_axis] // schedule.rows)
 
 
-def mma_grid(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one per work tile and split."""
-    return work_tiles(schedule, kernel, extents) * schedule.num_splits
+def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel) -> int:
+    """What one split leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
+    stream = kernel.attention
+    assert stream.combine_splits is not None
+    sums = -(-schedule.head_dim_v // 16) * 16 // 2
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.accumulators)
+    words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
+    return schedule.block_threads * 16 * -(-words // 4)

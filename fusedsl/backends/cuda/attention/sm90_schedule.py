@@ -10,7 +10,9 @@ from typing import Protocol
 from ....hardware import Hardware
 from ....kernel_ir.attention import AttentionBody
 from ....kernel_ir.kernel import AttentionKernel, TmaBox
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.phase import Body
+from ..schedule_base import Extents, Schedule
 from .block_mask_inputs import bounds_axes, bounds_fit, kv_bounds, mask_reads_memory
 from .sm90_tile_shape import tile_shape
 
@@ -52,7 +54,7 @@ class AttentionTiling(Protocol):
 
 
 @dataclass(frozen=True)
-class Sm90AttentionSchedule:
+class Sm90AttentionSchedule(Schedule):
     """Schedule of a warp-specialised kernel: a producer warpgroup, and consumer warpgroups of 64 query rows each."""
 
     columns: int  # keys of a tile
@@ -70,14 +72,16 @@ class Sm90AttentionSchedule:
     registers: int = field(default=0, compare=False)
     persistent_blocks: int = field(default=0, compare=False)  # blocks that loop over work tiles; 0: one block a tile
     blocks: int = 1
+    width = 1
+    own_frontend = True
+    tensor_cores = True
+    num_splits = 1
+    packed_gqa_axis = None
+    tile_unit = ROWS  # tiles are padded to so many query rows
 
     @property
     def block_threads(self) -> int:
         return WARPGROUP * (self.consumer_warpgroups + 1)
-
-    @property
-    def threads(self) -> int:
-        return self.block_threads
 
     @property
     def rows(self) -> int:
@@ -86,6 +90,19 @@ class Sm90AttentionSchedule:
     def tile_bytes(self, lines: int, width: int) -> int:
         """Shared memory of so many lines."""
         return -(-width // SWIZZLE_ELEMENTS) * SWIZZLE_ELEMENTS * 2 * lines
+
+    def config(self, kernel: AttentionKernel, extents: Extents) -> LaunchConfig:
+        blocks = _work_tiles(self, kernel, extents)
+        blocks = min(blocks, self.persistent_blocks) if self.persistent_blocks else blocks
+        return LaunchConfig(blocks, self.block_threads, sm90_smem_bytes(self, kernel, extents), exclusive=True)
+
+    def with_parameters(self, kernel: AttentionKernel, extents: Extents) -> AttentionKernel:
+        return replace(kernel, tma_boxes=tma_boxes(self, kernel))
+
+    def lower_pressure(self, kernel: AttentionKernel) -> Iterator[tuple[AttentionKernel, Sm90AttentionSchedule]]:
+        for columns in COLUMNS_AFTER_SPILL:
+            if columns < self.columns:
+                yield with_columns(kernel, self, columns)
 
 
 @dataclass(frozen=True)
@@ -231,15 +248,6 @@ def with_columns(
     return replace(kernel, tma_boxes=tma_boxes(schedule, kernel)), schedule
 
 
-def narrower_schedules(
-    kernel: AttentionKernel, schedule: Sm90AttentionSchedule
-) -> Iterator[tuple[AttentionKernel, Sm90AttentionSchedule]]:
-    """The same kernel with narrower key tiles, which need fewer registers."""
-    for columns in COLUMNS_AFTER_SPILL:
-        if columns < schedule.columns:
-            yield with_columns(kernel, schedule, columns)
-
-
 def tma_boxes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> tuple[TmaBox, ...]:
     """TMA boxes of the operands, 64 elements wide: tiles of q, k, v and bias; the last, 16 output rows of a warp."""
     found, stream = operands_of(kernel), kernel.attention
@@ -301,12 +309,6 @@ def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, e
     """Shared memory of a block, also for the narrower key tiles after a spill."""
     least = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
     return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
-
-
-def sm90_grid(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch: one per work tile, or the persistent blocks."""
-    work_tiles = _work_tiles(schedule, kernel, extents)
-    return min(work_tiles, schedule.persistent_blocks) if schedule.persistent_blocks else work_tiles
 
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:

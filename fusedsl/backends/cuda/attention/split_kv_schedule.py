@@ -80,21 +80,3 @@ def num_splits(items: int, tiles: int, slots: int) -> int:
 def combine_levels(parts: int) -> int:
     """How often states of so many parts are merged until one is left."""
     return 0 if parts == 1 else 1 + combine_levels(-(-parts // COMBINE_FAN_IN))
-
-
-def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel) -> int:
-    """What one part leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
-    stream = kernel.attention
-    assert stream.combine_splits is not None
-    sums = -(-schedule.head_dim_v // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.accumulators)
-    words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
-    return schedule.block_threads * 16 * -(-words // 4)
-
-
-def split_kv_workspace(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
-    """Bytes of what all parts leave."""
-    return work_tiles(schedule, kernel, extents) * schedule.num_splits * partial_state_bytes(schedule, kernel)
-
-
-__all__ = ["num_splits", "partial_state_bytes", "schedule_split_kv", "split_kv_workspace"]

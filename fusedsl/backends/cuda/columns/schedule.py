@@ -8,10 +8,12 @@ from math import prod
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..schedule_base import Extents, Schedule
 from ..split_heuristics import (
     BLOCK_OVERHEAD,
     choose_blocks_per_row,
@@ -46,31 +48,19 @@ HELD_CLASSES = (1, 2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
-class ColumnSchedule:
-    """Column reduction: `threads_x` threads on vectors along the row axis, `threads_y` along the reduced axes.
+class ColumnSchedule(Schedule):
+    """Column reduction: `threads_x` threads on vectors along the row axis, `threads_y` along the reduced axes; a thread
+    holds `vectors` vectors of its columns."""
 
-    If `resident`, a thread holds `vectors` vectors; otherwise it loops over so many at a time. If `is_split`, several
-    blocks share a strip: the last to arrive finishes it; with `grid_sync`, all pass a grid barrier per reduction.
-    """
-
-    resident: bool
     width: int
     vectors: int
     full_vectors: int  # leading vectors that are always in bounds
     threads_x: int
     threads_y: int
     blocks: int  # per SM
-    is_split: bool = False
-    grid_sync: bool = False
-    blocks_per_strip: int = field(default=1, compare=False)
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
-    max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
-
-    @property
-    def compiled_form(self) -> ColumnSchedule:
-        """What of it machine code depends on."""
-        return replace(self, threads_x=0, threads_y=0) if self.max_threads else self
+    reason: str = field(default="", compare=False, kw_only=True)
+    registers: int = field(default=0, compare=False, kw_only=True)  # a thread, by estimate
+    is_split = False
 
     @property
     def block_threads(self) -> int:
@@ -81,17 +71,58 @@ class ColumnSchedule:
         """Folded positions that a block takes at a time."""
         return self.threads_y * self.vectors
 
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        return LaunchConfig(strip_count(self, kernel, extents), self.block_threads)
+
+
+@dataclass(frozen=True)
+class LoopedColumnSchedule(ColumnSchedule):
+    """Column reduction whose threads loop over `vectors` vectors at a time.
+
+    If `is_split`, several blocks share a strip: the last to arrive finishes it; with `grid_sync`, all pass a grid
+    barrier per reduction.
+    """
+
+    is_split: bool = False
+    grid_sync: bool = False
+    blocks_per_strip: int = field(default=1, compare=False)
+    max_threads: int = 0  # threads_x, threads_y and blocks_per_strip are launch parameters; 0: compiled
+    resident = False
+
+    @property
+    def compiled_form(self) -> LoopedColumnSchedule:
+        return replace(self, threads_x=0, threads_y=0) if self.max_threads else self
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        count, together = strip_count(self, kernel, extents), self.grid_sync
+        blocks = count * self.blocks_per_strip
+        if not self.is_split:
+            return LaunchConfig(blocks, self.block_threads)
+        lines = self.threads_y if self.max_threads else 1
+        if self.blocks_per_strip == 1:  # what is compiled does without, but takes it
+            return LaunchConfig(blocks, self.block_threads, workspace=1, semaphores=1, block_dim_y=lines)
+        size, semaphores = blocks * block_state_bytes(self, kernel), 2 * count if together else count
+        found = LaunchConfig(blocks, self.block_threads, cooperative=together, workspace=size, semaphores=semaphores)
+        return replace(found, grid_multiple=count, block_dim_y=lines)
+
 
 def schedule_columns(
-    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True, deepest: int = 2
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True
 ) -> ColumnSchedule:
     """How a kernel with `kept` vectors runs. If a `resident` kernel does not fit, the schedule is not `resident`.
 
-    Unless `flexible`, lanes and levels are compiled. Of long strips up to `deepest` times as much is under way.
+    Unless `flexible`, lanes and levels are compiled.
     """
     if not finishes_at_once(kernel):
         found = _resident(kernel, extents, hardware) if kernel.resident else None
         return found or _looped(kernel, extents, hardware, 0)
+    return _finished_at_once(kernel, extents, hardware, flexible, 2)
+
+
+def _finished_at_once(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool, deepest: int
+) -> LoopedColumnSchedule:
+    """A loop over strips whose folds are all there is; of long ones up to `deepest` times as much is under way."""
     room = BLOCK
     while room > WARP and not _fits_shared(kernel, room):
         room //= 2
@@ -100,14 +131,14 @@ def schedule_columns(
 
 def schedule_dynamic_columns(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, listed: bool = False
-) -> ColumnSchedule:
+) -> LoopedColumnSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: strips that are looped over.
 
     Where it is `listed` and they are not long, no blocks share a strip.
     """
     listed = listed and row_length(kernel, extents) < MANY
     if finishes_at_once(kernel) and not listed:
-        return schedule_columns(kernel, extents, hardware, deepest=1)
+        return _finished_at_once(kernel, extents, hardware, True, 1)
     found = _looped(kernel, (MANY,) * len(extents), hardware, 0)
     count, steps = strip_count(found, kernel, extents), -(-row_length(kernel, extents) // found.tile_columns)
     parts = 1 if listed else max(1, min(hardware.multiprocessors * found.blocks // count, steps))
@@ -204,12 +235,12 @@ def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) ->
         f"{levels} deep, hold them in {vectors} vectors each, at most {registers} registers; "
         f"{whole * levels + 1} to {vectors * levels} may share it"
     )
-    return ColumnSchedule(True, width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
+    return ColumnSchedule(width, vectors, whole, lanes, levels, blocks, reason=reason, registers=registers)
 
 
 def _looped(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, room: int, deepest: int = 2
-) -> ColumnSchedule:
+) -> LoopedColumnSchedule:
     """A loop over strips as wide as memory likes them; narrower where a block would have to merge what many left.
 
     Measured on an H200: strips of 256 bytes are 1-3 % faster than those of 512 where vectors have 16 bytes (sums of
@@ -238,13 +269,13 @@ def _looped(
 
 
 def _widened(
-    found: ColumnSchedule,
+    found: LoopedColumnSchedule,
     kernel: KernelIR,
     read: list[DType],
     extents: tuple[int, ...],
     hardware: Hardware,
     room: int,
-) -> ColumnSchedule:
+) -> LoopedColumnSchedule:
     """Strips that no blocks share, as wide as makes the fewest turns: then fewer levels join, or none.
 
     Measured on an H200, sums of 16-bit elements with levels 16, 8, 4, 2 and 1 deep: of 256 × 1,048,576 129, 128, 125,
@@ -259,7 +290,7 @@ def _widened(
             break
         tried.append(wider)
 
-    def turns(one: ColumnSchedule) -> int:
+    def turns(one: LoopedColumnSchedule) -> int:
         waves = -(-strip_count(one, kernel, extents) * one.blocks_per_strip // (hardware.multiprocessors * one.blocks))
         return waves * (-(-row_length(kernel, extents) // (one.tile_columns * one.blocks_per_strip)) + BLOCK_OVERHEAD)
 
@@ -280,7 +311,7 @@ def _loop_over(
     hardware: Hardware,
     room: int,
     deep: int = 1,
-) -> ColumnSchedule:
+) -> LoopedColumnSchedule:
     """A loop over strips of so many vectors at most, where there is enough to fold for all threads of a block.
 
     A thread has `deep` times as many bytes under way as others, and an SM as many.
@@ -314,8 +345,8 @@ def _loop_over(
         f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
     )
     split, together = parts > 1 or room > 0, parts > 1 and not alone
-    shape = (width, vectors, 0, lanes, levels, blocks)
-    return ColumnSchedule(False, *shape, split, together, parts, reason, registers, room)
+    found = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)
+    return replace(found, reason=reason, registers=registers)
 
 
 def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], block: int) -> tuple[int, int]:

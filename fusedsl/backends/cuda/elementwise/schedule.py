@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import Tiling, instructions_per_element, predicted_registers, required_registers
+from ..schedule_base import Extents, Schedule
 
 BLOCK_VECTORS = 256
 MOST_NEEDED = 128  # registers a thread, by estimate, beyond which it gets fewer vectors
@@ -20,7 +23,7 @@ FULL_NARROW = 64  # … from which on the eight elements of one 16-bit vector ke
 
 
 @dataclass(frozen=True)
-class ElementwiseSchedule:
+class ElementwiseSchedule(Schedule):
     """Each thread computes `vectors` vectors of `width` elements; `blocks` of `threads` are to fit on an SM."""
 
     width: int
@@ -31,9 +34,21 @@ class ElementwiseSchedule:
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
+    def block_threads(self) -> int:
+        return self.threads
+
+    @property
     def tile_vectors(self) -> int:
         """Vectors that a block computes."""
         return self.threads * self.vectors
+
+    @property
+    def elements_in_flight(self) -> int:
+        return self.width * self.vectors
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        vectors = prod(extents[:-1]) * -(-extents[-1] // self.width)
+        return LaunchConfig(max(1, -(-vectors // self.tile_vectors)), self.threads)
 
 
 def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSchedule:
@@ -77,11 +92,3 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
         f"in flight a thread; at most {registers} registers let {blocks} blocks of {threads} on an SM",
         registers,
     )
-
-
-def elementwise_grid(schedule: ElementwiseSchedule, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch."""
-    vectors = -(-extents[-1] // schedule.width)
-    for extent in extents[:-1]:
-        vectors *= extent
-    return max(1, -(-vectors // schedule.tile_vectors))

@@ -7,8 +7,10 @@ from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..schedule_base import Extents, Schedule
 
 THREADS = 256
 LONG_EDGE, EDGE, SHORT_EDGE = 128, 64, 32  # rows and columns of a patch
@@ -20,7 +22,7 @@ TURNING = 4  # registers for the places of two orientations
 
 
 @dataclass(frozen=True)
-class TransposeSchedule:
+class TransposeSchedule(Schedule):
     """A block of `threads` computes a tile of `edge` × `edge` elements, along `axis` and the last axis.
 
     A thread holds vectors of `width` elements along the last axis.
@@ -37,6 +39,10 @@ class TransposeSchedule:
     registers: int = field(default=0, compare=False)  # a thread, by estimate
 
     @property
+    def block_threads(self) -> int:
+        return self.threads
+
+    @property
     def vectors(self) -> int:
         """Vectors that a thread holds."""
         return self.edge * self.edge // (self.width * self.threads)
@@ -49,6 +55,12 @@ class TransposeSchedule:
         """Blocks along each of `digits`."""
         turned = (self.axis, len(extents) - 1)
         return tuple(-(-extents[a] // self.edge) if a in turned else extents[a] for a in self.digits(len(extents)))
+
+    def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
+        return self.counts(extents)[1:]
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        return LaunchConfig(max(1, prod(self.counts(extents))), self.threads)
 
 
 def schedule_transpose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> TransposeSchedule | None:
@@ -106,8 +118,3 @@ def _axis(kernel: KernelIR) -> int | None:
         if operand.near >= 0:
             found[operand.near] = found.get(operand.near, 0) + operand.dtype.itemsize
     return max(found, key=lambda axis: found[axis]) if found else None
-
-
-def transpose_grid(schedule: TransposeSchedule, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch."""
-    return max(1, prod(schedule.counts(extents)))

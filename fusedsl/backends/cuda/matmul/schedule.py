@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import prod
 
 from ....hardware import Hardware
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ....kernel_ir.phase import Body
+from ..schedule_base import Extents, Schedule
 
 EDGE, DEPTH, THREADS = 64, 16, 256  # rows and columns of a block, steps of its strips, threads
 PADDED = EDGE + 4  # elements between a step and the next in shared memory: 16 bytes apart, and few banks meet
@@ -17,7 +20,7 @@ SHARED_BYTES = 48 << 10  # that every GPU has for a block
 
 
 @dataclass(frozen=True)
-class MatmulSchedule:
+class MatmulSchedule(Schedule):
     """A block of `threads` computes EDGE x EDGE elements, a thread 4 x 4 of them."""
 
     k_contiguous: tuple[bool, ...]  # of each of `unique_factors`: threads load neighbouring elements along K
@@ -25,6 +28,16 @@ class MatmulSchedule:
     threads: int = THREADS
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    width = 1
+
+    @property
+    def block_threads(self) -> int:
+        return self.threads
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        found = matmul_axes(kernel)
+        assert found is not None
+        return LaunchConfig(_tiles(found, extents), self.threads, exclusive=True)
 
 
 def unique_factors(found: MatmulAxes) -> list[tuple[str, Body]]:
@@ -44,24 +57,18 @@ def schedule_matmul(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
     words = sum(use.accumulators[0].dtype.itemsize // 4 for use in kernel.phases[0].folds)
     blocks = 2 if words == 1 else 1
     registers = min(hardware.thread_registers, 64 + 48 * words)
-    squares = extent(found.batch, extents) * -(-extent(found.rows, extents) // EDGE)
-    squares *= -(-extent(found.columns, extents) // EDGE)
     reason = (
-        f"product of matrices: {squares} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps in shared "
-        "memory; a thread sums 4 × 4 elements"
+        f"product of matrices: {_tiles(found, extents)} squares of {EDGE} × {EDGE}, each from strips of {DEPTH} steps "
+        "in shared memory; a thread sums 4 × 4 elements"
     )
     return MatmulSchedule(along, blocks, THREADS, reason, registers)
 
 
-def matmul_grid(kernel: KernelIR, extents: tuple[int, ...]) -> int:
-    """Blocks of the launch."""
-    found = matmul_axes(kernel)
-    assert found is not None
-    squares = (-(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns))
-    count = extent(found.batch, extents)
-    for n in squares:
-        count *= n
-    return count
+def _tiles(found: MatmulAxes, extents: Extents) -> int:
+    """Output tiles, each a block's."""
+    return extent(found.batch, extents) * prod(
+        -(-extent(axes, extents) // EDGE) for axes in (found.rows, found.columns)
+    )
 
 
 def _near_steps(kernel: KernelIR, body: Body) -> bool:

@@ -21,7 +21,7 @@ def schedule_rows(
     If `flexible`, the number of threads of a row may be a launch parameter.
     """
     if kernel.resident:
-        found = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
+        found: RowSchedule | None = schedule_dynamic_threads(kernel, extents, hardware) if flexible else None
         if found is None and contiguous(kernel):
             found = schedule_resident(kernel, extents, hardware)
         found = schedule_persistent_cluster(kernel, extents, hardware, found) or found

@@ -13,7 +13,7 @@ from .recompute import with_recomputed_values
 from .schedule import (
     LONG_ROW,
     VECTOR_CLASSES,
-    RowSchedule,
+    ResidentRowSchedule,
     cluster_sizes,
     full_operands,
     has_gathers,
@@ -33,7 +33,7 @@ SPARE = 8  # registers that phases in pieces need less than is predicted, and va
 
 def schedule_cluster(
     kernel: KernelIR, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
-) -> RowSchedule | None:
+) -> ResidentRowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
 
     Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
@@ -77,7 +77,7 @@ def schedule_cluster(
     return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
 
 
-def _denser(found: RowSchedule, kernel: KernelIR, hardware: Hardware) -> RowSchedule:
+def _denser(found: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware) -> ResidentRowSchedule:
     """The schedule with one more block per SM, if the last phase recomputes values instead of holding them.
 
     measured: H200, softmax of bfloat16: rows of 131,072 take 251 us instead of 264, of 262,144 266 instead of 283.

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.op_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
+from ..schedule_base import Extents
 from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_at_once, row_length
 from .looped import schedule_looped
-from .schedule import contiguous, row_width
+from .schedule import RowSchedule, contiguous, row_width
 
 THREADS = 512  # of a block
 BLOCKS = 2  # on an SM
@@ -32,58 +34,31 @@ ALIGNMENT = 8  # bytes, of each part of a state in a record
 
 
 @dataclass(frozen=True)
-class CooperativeSchedule:
+class CooperativeSchedule(RowSchedule):
     """Cooperative reduction: `threads` threads of each of `blocks_per_row` blocks loop over a row.
 
     Every block stores its partial states in the workspace. Without `grid_sync`, the last block to arrive finishes a
     row. With it, all blocks are resident at once and pass a grid barrier after each reduction.
     """
 
-    width: int
-    vectors: int
-    threads: int
-    blocks: int
-    grid_sync: bool  # all blocks are resident and pass grid barriers; else the last one finishes the row
+    grid_sync: bool = False  # all blocks are resident and pass grid barriers; else the last one finishes the row
     # measured: H200, log-sum-exp of 100,000,000 bfloat16: 0.97 of read speed with prefetch, 0.93 without; no
     # difference with less work per element
     prefetch: bool = False  # a thread loads its next tile while it computes one
     fixed_blocks: int = 0  # compiled blocks per row, if groups of blocks loop over rows
     row_groups: int = field(default=0, compare=False)  # groups that loop over rows; 0: one per row
     blocks_per_row: int = field(default=1, compare=False)
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
-
-    # A row in a loop, as RowSchedule describes it.
-    resident = False
-    rows_across_lanes = False
-    load_all_first = False
-    epilogue_vectors = 0
-    full_vectors = 0
-    rows = 1
-    blocked_layout = False
-    decoupled_lookback = False
-    smem = False
-    cluster = 1
-    max_threads = 0
 
     @property
-    def vector_stride(self) -> int:
-        """Elements between one vector of a thread and its next."""
-        return self.width * self.threads
+    def elements_in_flight(self) -> int:
+        return 0
 
-    @property
-    def thread_stride(self) -> int:
-        """Elements between the first of a thread and that of the next."""
-        return self.width
-
-    @property
-    def tile_elements(self) -> int:
-        """Elements that a block works on at once."""
-        return self.vector_stride * self.vectors
-
-    @property
-    def block_threads(self) -> int:
-        return self.threads
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        rows = prod(extents[: kernel.row_axes])
+        groups, workspace = self.row_groups or rows, workspace_bytes(self, kernel, rows)
+        blocks, semaphores = groups * self.blocks_per_row, 2 * groups if self.grid_sync else groups
+        found = LaunchConfig(blocks, self.block_threads, cooperative=self.grid_sync, workspace=workspace)
+        return replace(found, semaphores=semaphores, grid_multiple=self.fixed_blocks or rows)
 
 
 def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> CooperativeSchedule | None:
@@ -129,7 +104,8 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
         f"rows of {columns} are streamed by {threads} threads of several blocks, {vectors} vectors of {width} a thread "
         f"under way; {parts} blocks share a row, {how}"
     )
-    return CooperativeSchedule(width, vectors, threads, blocks, together, ahead, fixed, gangs, parts, reason, registers)
+    found = CooperativeSchedule(width, vectors, 0, threads, 1, blocks, together, ahead, fixed, gangs, parts)
+    return replace(found, reason=reason, registers=registers)
 
 
 def _least_read(kernel: KernelIR, full: list[int]) -> int:
@@ -140,16 +116,6 @@ def _least_read(kernel: KernelIR, full: list[int]) -> int:
         loads = {x.operand for x in kernel.loads if x.value.name in read and x.operand in full}
         found.append(sum(kernel.operands[k].dtype.itemsize for k in loads))
     return min((size for size in found if size), default=1)
-
-
-def cooperative_grid(schedule: CooperativeSchedule, rows: int) -> int:
-    """Blocks of the launch."""
-    return row_groups_of(schedule, rows) * schedule.blocks_per_row
-
-
-def row_groups_of(schedule: CooperativeSchedule, rows: int) -> int:
-    """Groups of blocks in the launch: `row_groups`, or one per row."""
-    return schedule.row_groups or rows
 
 
 def record_bytes(kernel: KernelIR) -> int:

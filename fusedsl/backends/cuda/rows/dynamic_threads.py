@@ -13,7 +13,7 @@ from .resident import FETCHING, HELD_WORDS, MOST_NEEDED, most_threads, overlaps
 from .schedule import (
     LOOP_BLOCK,
     WARP,
-    RowSchedule,
+    ResidentRowSchedule,
     contiguous,
     covered_columns,
     has_expensive_elements,
@@ -39,7 +39,9 @@ FEWEST = 4  # threads of a row whose ends are apart
 LINE, AMPLE_VECTORS = 8, 4
 
 
-def schedule_dynamic_threads(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_dynamic_threads(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
+) -> ResidentRowSchedule | None:
     """How a `resident` row runs on a line of threads; None where its number of threads is compiled.
 
     Lines are for rows of which little is computed and nothing but that is stored, whose lengths then share a few
@@ -73,7 +75,7 @@ def schedule_dynamic_threads(kernel: KernelIR, extents: tuple[int, ...], hardwar
     return None
 
 
-def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def generic_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ResidentRowSchedule | None:
     """How rows that are `resident` run in one of few forms for all lengths; None where none of these holds them.
 
     Measured on an H200 beside those compiled for their length (20 lengths to 23,899): softmax of float32 has 0.80 to
@@ -169,7 +171,7 @@ def _room(kernel: KernelIR, width: int, vectors: int, hardware: Hardware) -> int
 
 def _on_line(
     kernel: KernelIR, columns: int, split: bool, size: RowSizeClass, hardware: Hardware
-) -> tuple[RowSchedule, int]:
+) -> tuple[ResidentRowSchedule, int]:
     """Schedule of a row on as many threads as it needs, and the registers of each."""
     width, vectors, room = size.width, size.vectors, size.max_threads
     each, apart = vectors * width, 2 * width - 2 if split else 0  # elements that are in no whole vector, at most
@@ -201,5 +203,5 @@ def _on_line(
         reason += f"; of what is before and after the aligned vectors each takes {edges}"
     rows = LOOP_BLOCK // threads if threads <= WARP else 1
     whole = min(shortest // (fewest * width), vectors)
-    found = RowSchedule(True, width, vectors, whole, threads, rows, blocks, False, early, piece)
-    return replace(found, max_threads=room, peeled_elements=edges, reason=reason, registers=registers), need
+    found = ResidentRowSchedule(width, vectors, whole, threads, rows, blocks, early, piece, 1, room, edges)
+    return replace(found, reason=reason, registers=registers), need

@@ -16,7 +16,7 @@ def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.grid_sync else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
-    writer = CooperativeEmitter(SourceBuilder(kernel), schedule)  # type: ignore[arg-type]
+    writer = CooperativeEmitter(SourceBuilder(kernel), schedule)
     writer.write()
     return writer.scope.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
 
@@ -25,20 +25,20 @@ def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
 class CooperativeEmitter(RowEmitter):
     """Emitter of a row kernel whose rows are split over blocks."""
 
+    schedule: CooperativeSchedule
     exchange: int = 0  # the number of the phase's exchange of states
     records: int = 0  # bytes of a block's record
 
     @property
     def grid_sync(self) -> bool:
-        return self.schedule.grid_sync  # type: ignore[attr-defined]
+        return self.schedule.grid_sync
 
     @property
     def fixed_blocks(self) -> int:
-        return self.schedule.fixed_blocks  # type: ignore[attr-defined]
+        return self.schedule.fixed_blocks
 
     def _streams(self, phase: Phase) -> bool:
-        prefetch: bool = self.schedule.prefetch  # type: ignore[attr-defined]
-        return prefetch and super()._streams(phase)
+        return self.schedule.prefetch and super()._streams(phase)
 
     @property
     def index(self) -> str:

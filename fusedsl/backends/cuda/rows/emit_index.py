@@ -42,7 +42,7 @@ class RowIndexEmitter(KernelEmitter):
     @property
     def peeled_elements(self) -> int:
         """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
-        return getattr(self.schedule, "peeled_elements", 0)
+        return self.schedule.peeled_elements
 
     def _define_tile(self) -> None:
         plan = self.schedule

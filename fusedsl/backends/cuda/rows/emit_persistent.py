@@ -8,11 +8,10 @@ from ....kernel_ir.kernel import KernelIR, Load
 from ..emit.source_text import SourceBuilder, header, indented
 from .emit import RowEmitter
 from .emit_prefetch import begin_gathers_early
-from .persistent_cluster import prefetched_loads, smem_operands
-from .schedule import RowSchedule
+from .persistent_cluster import PersistentClusterSchedule, prefetched_loads, smem_operands
 
 
-def emit_persistent(kernel: KernelIR, schedule: RowSchedule) -> str:
+def emit_persistent(kernel: KernelIR, schedule: PersistentClusterSchedule) -> str:
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
@@ -24,6 +23,8 @@ def emit_persistent(kernel: KernelIR, schedule: RowSchedule) -> str:
 @dataclass
 class PersistentEmitter(RowEmitter):
     """Emitter of a row kernel whose thread groups loop over rows."""
+
+    schedule: PersistentClusterSchedule
 
     def write(self) -> None:
         plan, index, cluster = self.schedule, self.kernel.index, self.schedule.cluster.bit_length() - 1

@@ -11,7 +11,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..split_heuristics import finishes_at_once
-from .schedule import LOOP_BLOCK, WARP, RowSchedule, contiguous, full_operands, needs_whole_block, row_width
+from .schedule import LOOP_BLOCK, WARP, LoopedRowSchedule, contiguous, full_operands, needs_whole_block, row_width
 
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed than held
@@ -24,7 +24,7 @@ SHORT, MANY = 1 << 10, 1 << 20  # columns that a warp loops over, and a block, w
 LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
 
-def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> LoopedRowSchedule:
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
     full = full_operands(kernel)
     inner = full and all(kernel.operands[k].strides[-1] != "1" for k in full)
@@ -53,7 +53,7 @@ def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardwa
         reason += f"; {blocks} blocks on an SM rather than {most}, whose last wave is fuller" if blocks < most else ""
     else:
         reason = f"{columns} columns do not stay in registers or are scattered: each phase loops over them, {how}"
-    loop = RowSchedule(False, width, vectors, 0, threads, shared_rows, blocks, across)
+    loop = LoopedRowSchedule(width, vectors, 0, threads, shared_rows, blocks, across)
     return replace(loop, reason=reason, registers=registers)
 
 
@@ -75,7 +75,9 @@ def _fuller(items: int, blocks: int, threads: int, hardware: Hardware) -> int:
     return least if fit(least) >= FEWEST * fit(blocks) and share(least) > FULLER * share(blocks) else blocks
 
 
-def generic_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: bool = True) -> RowSchedule:
+def generic_looped(
+    kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, warps: bool = True
+) -> LoopedRowSchedule:
     """How a kernel that is not `resident` runs, in few forms for all extents: a block to a row, or a warp to a short
     one, where there are to be `warps`."""
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])

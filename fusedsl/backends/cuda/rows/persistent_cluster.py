@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR, Load
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, required_registers
+from ..schedule_base import Extents
 from ..split_heuristics import finishes_at_once
 from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, cluster_sizes, needs_whole_block, row_width
 from .smem import COPY_BYTES, COPY_FROM
@@ -45,7 +47,24 @@ def prefetched_loads(kernel: KernelIR) -> list[Load]:
     return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
 
 
-def persistent_smem_bytes(schedule: RowSchedule, kernel: KernelIR) -> int:
+@dataclass(frozen=True)
+class PersistentClusterSchedule(RowSchedule):
+    """Clusters loop over rows that are in registers; operands that all rows read stay in shared memory."""
+
+    epilogue_vectors: int = 0  # vectors of a chunk of the last phase; 0: all at once
+    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
+    prefetch_vectors: int = 0  # vectors of a thread's next row that cp.async copies meanwhile
+    prefetch_rest: bool = False  # load the next row's tail into registers freed by the last phase
+    max_clusters: int = field(default=0, compare=False)  # that are resident at once
+    resident = True
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        found = super().config(kernel, extents)
+        blocks, shared = min(found.blocks, self.max_clusters * self.cluster), persistent_smem_bytes(self, kernel)
+        return replace(found, blocks=blocks, shared=shared, grid_multiple=self.cluster, persistent=True)
+
+
+def persistent_smem_bytes(schedule: PersistentClusterSchedule, kernel: KernelIR) -> int:
     """Bytes of dynamic shared memory of a block."""
     held, come = _element_bytes(kernel)
     return (
@@ -61,7 +80,7 @@ def _element_bytes(kernel: KernelIR) -> tuple[int, int]:
 
 def schedule_persistent_cluster(
     kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, instead: RowSchedule | None
-) -> RowSchedule | None:
+) -> PersistentClusterSchedule | None:
     """Rows in the registers of clusters that stay; None where another schedule is better `instead`, or they do not fit.
 
     Measured on an H200: layer norm of rows of 65,536, 131,072 and 262,144 float32 is at 0.95, 0.97 and 0.97 of the
@@ -115,7 +134,7 @@ def _persistent_clusters(
     threads: int,
     teams: int,
     hardware: Hardware,
-) -> RowSchedule | None:
+) -> PersistentClusterSchedule | None:
     """Schedule of persistent clusters of this size; None if registers or shared memory do not suffice."""
     step = width * threads * cluster
     vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
@@ -126,8 +145,8 @@ def _persistent_clusters(
     held, come = _element_bytes(kernel)
     if width >= SHORT and held >= REREAD * come:
         piece = min(piece, PIECE)
-    bare = RowSchedule(True, width, vectors, below, threads, teams, 1, False, False, piece, cluster)
-    bare = replace(bare, persistent=True, max_clusters=hardware.multiprocessors // cluster)
+    bare = PersistentClusterSchedule(width, vectors, below, threads, teams, 1, piece, cluster)
+    bare = replace(bare, max_clusters=hardware.multiprocessors // cluster)
     room = hardware.block_shared - STATES - persistent_smem_bytes(bare, kernel)
     each = persistent_smem_bytes(replace(bare, prefetch_vectors=1), kernel) - persistent_smem_bytes(bare, kernel)
     ahead = min(vectors, room // each)

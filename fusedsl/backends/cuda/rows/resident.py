@@ -7,7 +7,7 @@ from ....kernel_ir.kernel import KernelIR
 from .cluster import schedule_cluster
 from .schedule import (
     LONG_ROW,
-    RowSchedule,
+    ResidentRowSchedule,
     covered_columns,
     has_expensive_elements,
     has_expensive_row_body,
@@ -27,7 +27,7 @@ FEW_THREADS, CROWDED = 8, 80  # teams of fewer threads get more of them where ea
 STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a row should not be alone on an SM
 
 
-def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ResidentRowSchedule | None:
     """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
     width, columns = row_width(kernel), extents[-1]
     reach = covered_columns(kernel, columns, width)
@@ -60,7 +60,7 @@ def most_threads(kernel: KernelIR, width: int) -> int:
     return 512 if width < 8 and late_tile_registers(kernel) < 4 else 256
 
 
-def overlaps(kernel: KernelIR, columns: int, found: RowSchedule, need: int, hardware: Hardware) -> bool:
+def overlaps(kernel: KernelIR, columns: int, found: ResidentRowSchedule, need: int, hardware: Hardware) -> bool:
     """True if an SM loads one row while it computes another; if not, a cluster or shared memory makes that possible.
 
     measured: H200, rows of 64 KB, one at a time in the registers of an SM: 0.98 of copy speed in float32 (0.87 if two

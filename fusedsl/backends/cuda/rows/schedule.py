@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from ....ir.op_cost import instructions
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import instructions_per_element
-from ..scan_sort.sort_method import SortMethod
+from ..schedule_base import Extents, Schedule
 
 WARP = 32
 VECTOR_CLASSES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 56, 64)
@@ -21,45 +23,47 @@ LONG_BODIES = 14  # instructions an element, from which on rows want longer thre
 
 
 @dataclass(frozen=True)
-class RowSchedule:
+class RowSchedule(Schedule):
     """Row reduction: `threads` threads per row, `rows` rows per block, `vectors` vectors of `width` elements a thread.
 
-    If `resident`, a whole row is in registers; otherwise every phase loops over the row.
+    Every phase loops over the row, if no subclass says otherwise. Its class attributes are fields of some of these.
     """
 
-    resident: bool
     width: int
     vectors: int
     full_vectors: int  # leading vectors that are always in bounds; the others are checked
     threads: int
     rows: int
     blocks: int  # per SM
-    rows_across_lanes: bool = False  # neighbouring threads belong to neighbouring rows
-    load_all_first: bool = False  # loads of later phases are issued with those of the first
-    epilogue_vectors: int = 0  # vectors of a chunk of the last phase; 0: all at once
-    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
-    smem: bool = False  # operands that phases reread are copied to shared memory first
-    reason: str = field(default="", compare=False)
-    registers: int = field(default=0, compare=False)  # a thread, by estimate
-    blocked_layout: bool = False  # the vectors of a thread are neighbours; else striped
-    sort_method: SortMethod | None = None  # if the row is sorted
-    decoupled_lookback: bool = False  # every tile of a row is a block's, which passes its state on
-    max_threads: int = 0  # threads of a row are a launch parameter, up to this; 0: compiled
-    peeled_elements: int = 0  # of unaligned rows: scalar elements per thread before and after the aligned vectors
-    persistent: bool = False  # clusters loop over rows, with operands shared by rows in shared memory
-    prefetch_vectors: int = 0  # vectors of a thread's next row that cp.async copies meanwhile
-    prefetch_rest: bool = False  # load the next row's tail into registers freed by the last phase
-    rematerialize: bool = False  # the last phase recomputes what earlier phases computed
-    max_clusters: int = field(default=0, compare=False)  # persistent clusters that are resident at once
+    reason: str = field(default="", compare=False, kw_only=True)
+    registers: int = field(default=0, compare=False, kw_only=True)  # a thread, by estimate
+
+    resident = False
+    smem = False
+    decoupled_lookback = False
+    rows_across_lanes = False
+    blocked_layout = False
+    load_all_first = False
+    epilogue_vectors = 0
+    cluster = 1
+    peeled_elements = 0
+    rematerialize = False
 
     def __post_init__(self) -> None:
         own = self.threads <= WARP or self.rows_across_lanes or self.cluster > 1  # whose blocks meet elsewhere
         assert own or self.rows == 1, f"{self.rows} rows share a block, whose barriers {self.threads} threads meet at"
 
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        blocks = max(1, -(-prod(extents[: kernel.row_axes]) // self.rows)) * self.cluster
+        return LaunchConfig(blocks, self.block_threads, cluster=self.cluster)
+
     @property
-    def compiled_form(self) -> RowSchedule:
-        """The fields that machine code depends on."""
-        return replace(self, threads=0, rows=0) if self.max_threads else self
+    def rows_at_once(self) -> int:
+        return self.rows
+
+    @property
+    def elements_in_flight(self) -> int:
+        return self.width * self.vectors
 
     @property
     def vector_stride(self) -> int:
@@ -79,6 +83,35 @@ class RowSchedule:
     @property
     def block_threads(self) -> int:
         return self.threads * self.rows
+
+
+@dataclass(frozen=True)
+class ResidentRowSchedule(RowSchedule):
+    """A row in the registers of a block's threads, or of a cluster's."""
+
+    load_all_first: bool = False  # loads of later phases are issued with those of the first
+    epilogue_vectors: int = 0  # vectors of a chunk of the last phase; 0: all at once
+    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
+    max_threads: int = 0  # threads of a row are a launch parameter, up to this; 0: compiled
+    peeled_elements: int = 0  # of unaligned rows: scalar elements per thread before and after the aligned vectors
+    rematerialize: bool = False  # the last phase recomputes what earlier phases computed
+    resident = True
+
+    @property
+    def compiled_form(self) -> ResidentRowSchedule:
+        return replace(self, threads=0, rows=0) if self.max_threads else self
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        found = super().config(kernel, extents)
+        return replace(found, block_dim_y=self.rows) if self.max_threads else found
+
+
+@dataclass(frozen=True)
+class LoopedRowSchedule(RowSchedule):
+    """Every phase loops over the row, tile by tile."""
+
+    rows_across_lanes: bool = False  # neighbouring threads belong to neighbouring rows
+    blocked_layout: bool = False  # the vectors of a thread are neighbours; else striped
 
 
 def contiguous(kernel: KernelIR) -> bool:
@@ -150,8 +183,3 @@ def has_gathers(kernel: KernelIR) -> bool:
 
 def cluster_sizes(most: int) -> list[int]:
     return [size for size in (1, 2, 4, 8, 16) if size <= most]
-
-
-def row_grid(schedule: RowSchedule, rows: int) -> int:
-    """Blocks of the launch."""
-    return max(1, -(-rows // schedule.rows)) * schedule.cluster

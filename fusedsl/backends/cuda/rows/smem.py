@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers, row_share
+from ..schedule_base import Extents
 from .schedule import RowSchedule, cluster_sizes, contiguous, covered_columns, needs_whole_block, row_width
 
 SHARED_BLOCK, SHARED_ELEMENTS = 256, 16  # threads of a block that keeps a row in shared memory, and a tile of each
@@ -27,16 +29,25 @@ def smem_copied_operands(kernel: KernelIR) -> list[int]:
     return found
 
 
-def smem_bytes(schedule: RowSchedule, kernel: KernelIR, columns: int) -> int:
+@dataclass(frozen=True)
+class SmemRowSchedule(RowSchedule):
+    """Operands that phases reread are copied to the shared memory of a block, or of a cluster's blocks, first."""
+
+    cluster: int = 1  # blocks of a cluster; `threads` of each work on the row
+    smem = True
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        return replace(super().config(kernel, extents), shared=smem_bytes(self, kernel, extents[-1]))
+
+
+def smem_bytes(schedule: SmemRowSchedule, kernel: KernelIR, columns: int) -> int:
     """Bytes of dynamic shared memory of a block for its part of a row."""
-    if not schedule.smem:
-        return 0
     turns = -(-covered_columns(kernel, columns, schedule.width) // schedule.tile_elements)
     each = sum(kernel.operands[k].dtype.itemsize for k in smem_copied_operands(kernel))
     return turns * schedule.vectors * schedule.width * schedule.threads * each
 
 
-def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
+def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SmemRowSchedule | None:
     """A row in the shared memory of a block or of a cluster's blocks, as few as let two of them share an SM.
 
     Measured on an H200: a row costs more the more blocks wait for each other (2 % with two, 6 % with four, 10 % with
@@ -74,7 +85,7 @@ def schedule_smem(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     return replace(chosen, reason=reason)
 
 
-def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -> RowSchedule:
+def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -> SmemRowSchedule:
     vectors, threads = max(1, SHARED_ELEMENTS // width), SHARED_BLOCK
     while vectors > 1 and row_share(required_registers(kernel, Tiling(width, vectors))) > registers_for(
         hardware, 1, threads
@@ -82,6 +93,5 @@ def _shared_by(cluster: int, kernel: KernelIR, width: int, hardware: Hardware) -
         vectors //= 2
     need = required_registers(kernel, Tiling(width, vectors))
     blocks = min(SHARED_BLOCKS, blocks_for(hardware, need, threads))
-    found = RowSchedule(False, width, vectors, 0, threads, 1, blocks)
     registers = predicted_registers(kernel, hardware, need, blocks, threads)
-    return replace(found, smem=True, cluster=cluster, registers=registers)
+    return SmemRowSchedule(width, vectors, 0, threads, 1, blocks, cluster, registers=registers)

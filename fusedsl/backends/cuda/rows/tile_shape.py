@@ -14,7 +14,7 @@ from .schedule import (
     LOOP_BLOCK,
     VECTOR_CLASSES,
     WARP,
-    RowSchedule,
+    ResidentRowSchedule,
     full_operands,
     late_load_registers,
 )
@@ -39,7 +39,7 @@ def tiled_schedule(
     per_element: float,
     hardware: Hardware,
     blocks: int = 0,
-) -> tuple[RowSchedule, int]:
+) -> tuple[ResidentRowSchedule, int]:
     """The schedule of a row in the registers of so many threads, and the registers that each of them needs.
 
     Where no `blocks` on an SM are asked for, as many as that leaves room for.
@@ -63,8 +63,8 @@ def tiled_schedule(
     )
     if early:
         reason += "; what later phases read is loaded with the row"
-    found = RowSchedule(True, width, vectors, below, threads, rows, blocks, False, early, piece)
-    return replace(found, cluster=cluster, reason=reason, registers=registers), need
+    found = ResidentRowSchedule(width, vectors, below, threads, rows, blocks, early, piece, cluster)
+    return replace(found, reason=reason, registers=registers), need
 
 
 def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: Hardware) -> int:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import register_count, row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import predicted_registers
+from ..schedule_base import Extents, Schedule
 from ..split_heuristics import exchange_count
 
 WARP = 32
@@ -29,7 +32,7 @@ AT_ONCE = 12  # loads of states that a warp has under way, at most
 
 
 @dataclass(frozen=True)
-class MixedReductionSchedule:
+class MixedReductionSchedule(Schedule):
     """Mixed reduction: `threads` threads per row, `row_groups` rows at a time in a block, one block per SM.
 
     Every group loops over rows; a thread holds the states of its columns until the end.
@@ -47,6 +50,7 @@ class MixedReductionSchedule:
     multiprocessors: int = field(default=0, compare=False)
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)  # a thread, by estimate
+    blocks = 1
 
     @property
     def block_threads(self) -> int:
@@ -57,10 +61,14 @@ class MixedReductionSchedule:
         """Elements between one vector of a thread and its next."""
         return self.width * self.threads
 
-    @property
-    def blocks(self) -> int:
-        """Blocks that have to fit on an SM."""
-        return 1
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        blocks = max(1, min(self.multiprocessors, prod(extents[: kernel.row_axes])))
+        shared, workspace = mixed_smem_bytes(self, kernel), mixed_workspace_bytes(kernel, blocks, extents[-1])
+        return LaunchConfig(blocks, self.block_threads, shared, cooperative=True, workspace=workspace, semaphores=2)
+
+    def lower_pressure(self, kernel: KernelIR) -> Iterator[tuple[KernelIR, Schedule]]:
+        if self.hoisted:
+            yield kernel, replace(self, hoisted=())
 
 
 def schedule_rows_and_columns(
@@ -202,11 +210,6 @@ def _teams(hardware: Hardware, need: int, threads: int, folds: int, width: int) 
         most = min(most, NAMED_BARRIERS)
     fits = (n for n in range(most, 0, -1) if threads * n <= hardware.block_threads)
     return next((n for n in fits if registers_for(hardware, 1, threads * n) >= need), 0)
-
-
-def mixed_grid(schedule: MixedReductionSchedule, rows: int) -> int:
-    """Blocks of the launch: one an SM, or one a row."""
-    return max(1, min(schedule.multiprocessors, rows))
 
 
 def padded_columns(columns: int) -> int:

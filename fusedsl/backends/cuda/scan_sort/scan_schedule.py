@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import body_registers, register_count, row_loads
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.choose import schedule_rows
-from ..rows.schedule import WARP, RowSchedule, contiguous, row_width
+from ..rows.schedule import WARP, LoopedRowSchedule, ResidentRowSchedule, RowSchedule, contiguous, row_width
+from ..schedule_base import Extents
 
 ADDRESSING = 16  # registers beside those that hold tiles
 LONGEST = 32768  # elements of a row that is held whole where it could as well be looped over
@@ -27,6 +29,19 @@ LINK_WORDS, LINK_BLOCK = 64, 512  # … for a tile of all that is alive, and thr
 ACROSS_LANES, ACROSS_COLUMNS = 8, 8  # threads of a row, and columns of each, where neighbours are rows
 
 
+@dataclass(frozen=True)
+class LookbackSchedule(RowSchedule):
+    """A scan in one pass: every tile of a row is a block's, which finds its prefix by decoupled look-back."""
+
+    decoupled_lookback = True
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        rows, skew = prod(extents[: kernel.row_axes]), max_misalignment(kernel, self.width)
+        tiles = -(-(extents[-1] + skew) // self.tile_elements)
+        semaphores = (HEADER + sum(lookback_bytes(kernel, rows, tiles))) // 4  # uint32 that the blocks share
+        return LaunchConfig(rows * tiles, self.block_threads, semaphores=semaphores)
+
+
 def has_scans(kernel: KernelIR) -> bool:
     """Whether some phase scans."""
     return any(phase.scans for phase in kernel.phases)
@@ -37,7 +52,7 @@ def schedule_scan(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
     if kernel.resident and contiguous(kernel):
         folds = any(phase.folds for phase in kernel.phases)
         found = schedule_rows(kernel, extents, hardware) if folds or extents[-1] <= LONGEST else None
-        if found is not None and found.resident and found.threads * found.rows <= 1024:
+        if isinstance(found, ResidentRowSchedule) and found.block_threads <= 1024:
             return replace(found, epilogue_vectors=0)
     return _across(kernel, extents, hardware) or _linked(kernel, extents, hardware) or _along(kernel, extents, hardware)
 
@@ -73,7 +88,7 @@ def _registers(kernel: KernelIR, elements: int) -> int:
 def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
     """Tiles of a row, one after another, each by a block (or by a part of one, where rows are short)."""
     size = max(operand.dtype.itemsize for operand in kernel.operands)
-    found = _tiles(kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
+    found = _tiles(LoopedRowSchedule, kernel, extents[-1], hardware, TILE_WORDS * 4 // size, BLOCK)
     reason = (
         f"{extents[-1]} columns are scanned in tiles of {found.tile_elements} by {found.threads} threads, "
         f"and the state of a tile's end is carried to the next"
@@ -94,12 +109,12 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
     elements, room = 1, LINK_WORDS // (2 if wide or masked else 1)
     while elements * 2 * _alive(kernel, phase) <= room:
         elements *= 2
-    found = _tiles(kernel, columns, hardware, elements, LINK_BLOCK)
+    found = _tiles(LookbackSchedule, kernel, columns, hardware, elements, LINK_BLOCK)
     reason = (
         f"few rows: each tile of {found.tile_elements} of {columns} columns is a block of {found.threads} threads, "
         f"that finds what lies before it from the totals that earlier tiles leave"
     )
-    return replace(found, decoupled_lookback=True, reason=reason)
+    return replace(found, reason=reason)
 
 
 def _alive(kernel: KernelIR, phase: Phase) -> float:
@@ -112,7 +127,9 @@ def _alive(kernel: KernelIR, phase: Phase) -> float:
     return max(register_count(loaded), register_count([*states, *kept]))
 
 
-def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, most: int) -> RowSchedule:
+def _tiles(
+    kind: type[RowSchedule], kernel: KernelIR, columns: int, hardware: Hardware, elements: int, most: int
+) -> RowSchedule:
     """Tiles of so many elements a thread, by up to `most` threads."""
     width = row_width(kernel)
     vectors = max(1, elements // width)
@@ -123,14 +140,7 @@ def _tiles(kernel: KernelIR, columns: int, hardware: Hardware, elements: int, mo
     need = _registers(kernel, width * vectors) + WIDE * kernel.index64
     blocks = blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
-    return replace(RowSchedule(False, width, vectors, 0, threads, rows, blocks), registers=registers)
-
-
-def tiles_of(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> tuple[int, int]:
-    """(tiles of all rows, uint32 that their blocks share) of a linked scan."""
-    rows, skew = prod(extents[: kernel.row_axes]), max_misalignment(kernel, schedule.width)
-    tiles = -(-(extents[-1] + skew) // schedule.tile_elements)
-    return rows * tiles, (HEADER + sum(lookback_bytes(kernel, rows, tiles))) // 4
+    return kind(width, vectors, 0, threads, rows, blocks, registers=registers)
 
 
 def lookback_bytes(kernel: KernelIR, rows: int, tiles: int) -> list[int]:
@@ -165,5 +175,5 @@ def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
         f"neighbouring rows on neighbouring threads: tiles of {lanes * ACROSS_COLUMNS} columns, "
         f"{ACROSS_COLUMNS} by a thread, whose end's state is carried to the next"
     )
-    found = RowSchedule(False, 1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
+    found = LoopedRowSchedule(1, ACROSS_COLUMNS, 0, lanes, WARP, blocks, rows_across_lanes=True, blocked_layout=True)
     return replace(found, reason=reason, registers=registers)

@@ -8,6 +8,7 @@ from ....kernel_ir.phase import Phase, Selection
 from ..emit.source_text import indented
 from .scan_schedule import max_misalignment
 from .sort_method import SortMethod, sort_of
+from .sort_schedule import SortSchedule
 
 if TYPE_CHECKING:
     from ..rows.emit import RowEmitter
@@ -15,9 +16,8 @@ if TYPE_CHECKING:
 
 def sort_method_of(writer: RowEmitter) -> SortMethod:
     """How the kernel's order is found."""
-    found = writer.schedule.sort_method
-    assert found is not None
-    return found
+    assert isinstance(writer.schedule, SortSchedule)
+    return writer.schedule.sort_method
 
 
 def _index(writer: RowEmitter) -> str:

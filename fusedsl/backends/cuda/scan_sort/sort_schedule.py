@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import body_registers, register_count, row_loads
 from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
+from ..schedule_base import Extents
 from .sort_method import SortMethod, sort_of
 
 ADDRESSING = 20  # registers beside those that hold entries
@@ -27,7 +29,25 @@ MANY = 1 << 20  # columns: more than any tile has
 SCARCE = 8  # columns for each that is wanted, from which on warps gather the best rather than sort all
 
 
-def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:
+@dataclass(frozen=True)
+class SortSchedule(RowSchedule):
+    """A row is sorted, or its best found: on the chip, or where elements stream by."""
+
+    sort_method: SortMethod = field(kw_only=True)
+
+    @property
+    def resident(self) -> bool:  # type: ignore[override]
+        return self.sort_method.method in ("rounds", "sort")
+
+    def config(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        found = super().config(kernel, extents)
+        if self.sort_method.method != "merge":
+            return found
+        size = runs(extents[-1], self.width, self.sort_method.size) * ROOM_BYTES  # two halves of whole runs a row
+        return replace(found, workspace=2 * prod(extents[: kernel.row_axes]) * size)
+
+
+def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> SortSchedule:
     """How a row kernel with an order runs. If a `resident` kernel does not fit, the schedule is not `resident`."""
     select, columns = sort_of(kernel), extents[-1]
     assert select is not None
@@ -50,7 +70,7 @@ def schedule_sort(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware
 
 def generic_sort(
     held: KernelIR, streamed: KernelIR, extents: tuple[int, ...], hardware: Hardware
-) -> tuple[KernelIR, RowSchedule]:
+) -> tuple[KernelIR, SortSchedule]:
     """The kernel, resident or not, and how it runs, in few forms for all extents."""
     select, columns, width = sort_of(held), extents[-1], row_width(held)
     assert select is not None
@@ -80,7 +100,7 @@ def _power(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: RowSchedule) -> RowSchedule:
+def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: SortSchedule) -> SortSchedule:
     """The schedule with what a thread takes: its entries, and what it loads."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     rows = row_loads(kernel)
@@ -97,7 +117,7 @@ def _lifted(kernel: KernelIR) -> list[Value]:
     return [phase.select.key for phase in kernel.phases if phase.select]
 
 
-def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> RowSchedule:
+def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, hardware: Hardware) -> SortSchedule:
     threads = 8
     while threads < WARP and reach > threads * max(width, ROUND_ELEMENTS):
         threads *= 2
@@ -108,24 +128,22 @@ def _rounds(kernel: KernelIR, columns: int, reach: int, width: int, count: int, 
     rank = SortMethod("rounds", -(-count // threads))
     rows = TEAMS * WARP // threads
     return _with_registers(
-        kernel, hardware, reason, RowSchedule(True, width, vectors, below, threads, rows, 1, sort_method=rank)
+        kernel, hardware, reason, SortSchedule(width, vectors, below, threads, rows, 1, sort_method=rank)
     )
 
 
-def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> RowSchedule:
+def _sorted(kernel: KernelIR, columns: int, reach: int, width: int, hardware: Hardware) -> SortSchedule:
     size = max(_power(reach), WARP * width)
     threads = min(BLOCK, max(WARP, size // max(TILE, width)))
     vectors = size // (threads * width)
     reason = f"{columns} columns are sorted in {size} slots of shared memory by {threads} threads"
     rank = SortMethod("sort", size // threads, size)
-    return _with_registers(
-        kernel, hardware, reason, RowSchedule(True, width, vectors, 0, threads, 1, 1, sort_method=rank)
-    )
+    return _with_registers(kernel, hardware, reason, SortSchedule(width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def _chosen(
     kernel: KernelIR, extents: tuple[int, ...], width: int, count: int, slots: int, hardware: Hardware
-) -> RowSchedule:
+) -> SortSchedule:
     rows, columns, keep = prod(extents[: kernel.row_axes]), extents[-1], _power(count)
     threads = FEW_CHOOSERS if rows < hardware.multiprocessors and columns >= FEW_CHOOSERS * TILE else CHOOSERS
     while threads > WARP and threads <= CHOOSERS and rows * threads // 2 >= hardware.multiprocessors * BUSY:
@@ -139,12 +157,10 @@ def _chosen(
         f"a tile of {threads * width * vectors} at a time"
     )
     rank = SortMethod("choose", -(-count // threads), slots, keep, limit)
-    return _with_registers(
-        kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank)
-    )
+    return _with_registers(kernel, hardware, reason, SortSchedule(width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
-def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> RowSchedule:
+def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Hardware) -> SortSchedule:
     threads = min(BLOCK, slots // max(TILE, width))
     select = sort_of(kernel)
     held = select is not None and select.count is not None and select.count <= slots
@@ -152,17 +168,7 @@ def _merged(kernel: KernelIR, columns: int, width: int, slots: int, hardware: Ha
     reason = f"{columns} columns are sorted in runs of {slots}, which {threads} threads merge in global memory"
     rank = SortMethod("merge", each, slots)
     vectors = slots // (threads * width)
-    return _with_registers(
-        kernel, hardware, reason, RowSchedule(False, width, vectors, 0, threads, 1, 1, sort_method=rank)
-    )
-
-
-def merge_bytes(kernel: KernelIR, schedule: RowSchedule, extents: tuple[int, ...]) -> int:
-    """The workspace of a merge: two halves of whole runs for each row."""
-    if schedule.sort_method is None or schedule.sort_method.method != "merge":
-        return 0
-    rows, size = prod(extents[: kernel.row_axes]), schedule.sort_method.size
-    return rows * 2 * runs(extents[-1], schedule.width, size) * ROOM_BYTES
+    return _with_registers(kernel, hardware, reason, SortSchedule(width, vectors, 0, threads, 1, 1, sort_method=rank))
 
 
 def runs(columns: int, width: int, size: int) -> int:

@@ -1,0 +1,91 @@
+"""What every schedule says: blocks per SM, registers, its reason, its launch, and what machine code depends on."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+from ...kernel_ir.kernel import KernelIR
+from ...kernel_ir.launch_config import LaunchConfig
+
+Extents = tuple[int, ...]
+
+
+class Schedule:
+    """Base of the schedules, each a frozen dataclass: how a kernel's iterations map to threads.
+
+    Its class attributes are what most schedules have; fields of that name replace them.
+    """
+
+    width: int  # elements of a vector
+    blocks: int  # per SM
+    reason: str
+    registers: int  # a thread, by estimate
+    max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
+    grid_sync = False  # blocks pass grid barriers: all are resident at once
+    own_frontend = False  # lowered by our front end; others are measured as Numba lowers them
+
+    @property
+    def block_threads(self) -> int:
+        """Threads of a block."""
+        raise NotImplementedError
+
+    @property
+    def resident(self) -> bool:
+        """True if a whole row stays on the chip; else the kernel is one that loops."""
+        return True
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that a block works on at once."""
+        return 1
+
+    @property
+    def elements_in_flight(self) -> int:
+        """Elements whose loads a thread issues before it uses any; 0 if unknown."""
+        return 0
+
+    @property
+    def most_threads(self) -> int:
+        """Threads of a block, at most."""
+        return self.max_threads or self.block_threads
+
+    def with_reason(self, reason: str) -> Any:
+        """The same schedule, for a reason of its own."""
+        one: Any = self
+        return dataclasses.replace(one, reason=reason)
+
+    @property
+    def compiled_form(self) -> Schedule:
+        """The schedule without what is left to the launch."""
+        return self
+
+    @property
+    def compile_key(self) -> tuple:
+        """The fields that machine code depends on: all but the reason, the estimate, and what is left to the launch."""
+        one: Any = self.compiled_form
+        return (type(one).__name__, *(getattr(one, f.name) for f in dataclasses.fields(one) if f.compare))
+
+    def config(self, kernel: Any, extents: Extents) -> LaunchConfig:
+        """The launch over these extents, apart from what the kernel says of it."""
+        raise NotImplementedError
+
+    def launch(self, kernel: KernelIR, extents: Extents) -> LaunchConfig:
+        """The launch of a scheduled kernel over these extents."""
+        found = self.config(kernel, extents)
+        alone = found.cooperative or found.exclusive
+        return dataclasses.replace(found, programmatic_launch=True) if kernel.pdl and not alone else found
+
+    def magic_divisors(self, kernel: KernelIR, extents: Extents) -> Extents:
+        """What the magics of axes 1 … of a kernel divide by."""
+        return kernel.magic_divisors(self.width, extents)
+
+    def with_parameters(self, kernel: Any, extents: Extents) -> Any:
+        """The kernel with the parameters for its workspace and counters in global memory, if it needs them."""
+        needs = self.config(kernel, extents)
+        return dataclasses.replace(kernel, workspace=needs.workspace > 0, semaphores=needs.semaphores > 0)
+
+    def lower_pressure(self, kernel: Any) -> Iterator[tuple[Any, Schedule]]:
+        """(kernel, schedule) with fewer values in registers, for a kernel that spills; all else of the launch stays."""
+        yield from ()
