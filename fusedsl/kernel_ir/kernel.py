@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import DType
-from .attention import AttentionBody
+from .attention import AttentionBody, TileBounds
 from .batched_calls import BatchedCalls
 from .fast_division import divisors
 from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
@@ -160,3 +160,30 @@ class AttentionKernel(KernelIR):
     @property
     def products(self) -> tuple[MatrixProduct, ...]:
         return ()
+
+    @property
+    def kv_axis(self) -> int:
+        return self.row_axes
+
+    @property
+    def kv_bounds(self) -> tuple[TileBounds, ...]:
+        """Bounds along the kv axis, such as document ids, that the block mask reads: a pair for each key tile, computed
+        once by a block."""
+        mask = self.attention.block_mask
+        return tuple(bounds for bounds in mask.bounds if bounds.axis == self.kv_axis) if mask else ()
+
+    @property
+    def kv_bounds_axes(self) -> tuple[int, ...]:
+        """The axes besides the kv axis that these bounds depend on."""
+        names = {v.name for bounds in self.kv_bounds for v in bounds.body.args}
+        return tuple(sorted({a for name in names for a in self.axes_of(name) or ()} - {self.kv_axis}))
+
+    def axes_of(self, name: str) -> set[int] | None:
+        """The axes that a load or an index depends on; None for other names."""
+        for p in self.positions:
+            if p.value.name == name:
+                return {p.axis}
+        for load in self.loads:
+            if load.value.name == name:
+                return {a for a, stride in enumerate(self.operands[load.operand].strides) if stride != "0"}
+        return None

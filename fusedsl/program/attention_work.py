@@ -7,10 +7,11 @@ from dataclasses import replace
 from math import prod
 
 from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
-from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule, operands_of
+from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
 from ..ir.op_cost import varying
+from ..kernel_ir.attention_operands import operands_of
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.phase import Phase

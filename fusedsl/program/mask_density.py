@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.cuda.attention.sm90_schedule import AttentionTiling, operands_of
+from ..backends.cuda.attention.sm90_schedule import AttentionTiling
 from ..ir.ops import OPS
 from ..ir.types import DTYPES
 from ..kernel_ir.attention import BlockMask
+from ..kernel_ir.attention_operands import operands_of
 from ..kernel_ir.kernel import AttentionKernel
 
 MAX_TILES = 1 << 20  # tiles to evaluate: beyond that, every so many rows of tiles

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..backends.cuda.attention.mma_schedule import LEAST_ROWS, WIDEST
 from ..backends.cuda.attention.schedule import schedule_attention
-from ..backends.cuda.attention.sm90_schedule import ABSENT, operands_of
 from ..fusion.messages import STORED
 from ..hardware import Hardware
+from ..kernel_ir.attention_operands import ABSENT, operands_of
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import fusion_decisions

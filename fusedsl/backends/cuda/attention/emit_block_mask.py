@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from ....ir.types import BOOL
 from ....kernel_ir.attention import BlockMask, TileBounds
 from ..emit.source_text import indented
-from .block_mask_inputs import bounds_axes, kv_bounds
 from .emit_fragment import Domain, FragmentEmitter
 from .sm90_schedule import WORK_INFOS
 
@@ -27,7 +26,7 @@ class BlockMaskBits:
     def __init__(self, values: FragmentEmitter, mask: BlockMask):
         self.values, self.facts, self.mask, self.columns = values, values.facts, mask, values.facts.tiling.columns
         self.n, self.row_bounds = f"n{self.facts.kv_axis}", [x for x in mask.bounds if x.axis != self.facts.kv_axis]
-        self.kv_bounds, self.kv_bounds_axes = kv_bounds(values.kernel), bounds_axes(values.kernel)
+        self.kv_bounds, self.kv_bounds_axes = values.kernel.kv_bounds, values.kernel.kv_bounds_axes
         self.warps = self.facts.tiling.block_threads // 32
         self.call = ""  # of the function that evaluates 32 key tiles
 

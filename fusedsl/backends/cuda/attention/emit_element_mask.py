@@ -68,8 +68,7 @@ class ElementMask:
             return []
         tiles = filter(None, (self.body.tile_phases, self.facts.full_phases))
         read = [{v.name for phase in phases for v in phase.element.args} for phases in tiles]
-        masks = [body for body in self.body.mask_inputs if is_index_mask(self.values.kernel, body)]
-        return [body for body in masks if all(body.results[0].name in names for names in read)]
+        return [body for body in self.facts.index_masks if all(body.results[0].name in names for names in read)]
 
     def _emit_input(self, body: Body) -> None:
         """Emit a mask input. Index masks are evaluated in a loop into bit words; random masks stay packed, others are

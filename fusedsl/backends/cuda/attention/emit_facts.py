@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 
 from ....kernel_ir.attention import AttentionBody, PagedRow, Score, WeightedSum
+from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, operands_of
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body, Phase
 from ..emit.source_text import Names
-from .sm90_schedule import ABSENT, AttentionOperands, AttentionTiling, operands_of
+from .sm90_schedule import AttentionTiling
 from .sm90_tile_shape import is_index_mask
 
 
 @dataclass(frozen=True)
 class AttentionFacts:
-    """Facts of an attention kernel; those of the sm_90 kernel differ in what they override."""
+    """Facts of an attention kernel, and what its emitter chooses for the architecture."""
 
     kernel: AttentionKernel
     tiling: AttentionTiling
+    row_limit: str  # the number of rows of the array, or where those of the work tile end
+    clamped_row: str = "minimum(i, n - 1)"  # row index i, at most that of the last of n rows
     packed_gqa_axis: int | None = None  # packed GQA: a query tile has all positions of this axis
+    # names of true row maxima by those of the references that may stay below them
+    row_maxima: Mapping[str, str] = field(default_factory=dict)
+    hoists_common: bool = False  # the common part of partial and full tiles is computed before the branch
+    masks_before_branch: bool = False  # so are the index masks of both, once in the file
+    has_full_phases: bool = True  # full tiles have code of their own
+    loads_epilogue_late: bool = False  # after the last tile, so that no register holds them before
 
     # -- formula
 
@@ -58,9 +66,9 @@ class AttentionFacts:
         return self.body.block_mask is not None
 
     @property
-    def has_index_masks(self) -> bool:
-        """True if the kernel evaluates index masks as bits."""
-        return any(is_index_mask(self.kernel, body) for body in self.body.mask_inputs)
+    def index_masks(self) -> list[Body]:
+        """The masks that are evaluated as bits."""
+        return [body for body in self.body.mask_inputs if is_index_mask(self.kernel, body)]
 
     @property
     def full_phases(self) -> tuple[Phase, ...]:
@@ -113,16 +121,6 @@ class AttentionFacts:
         """The axes of the work tiles, such as batch and head."""
         return [a for a in range(self.kernel.row_axes) if a not in (self.query_axis, self.packed_gqa_axis)]
 
-    def axes_of(self, name: str) -> set[int] | None:
-        """The axes that a load or an index depends on; None for other names."""
-        for p in self.kernel.positions:
-            if p.value.name == name:
-                return {p.axis}
-        for load in self.kernel.loads:
-            if load.value.name == name:
-                return {a for a, stride in enumerate(self.kernel.operands[load.operand].strides) if stride != "0"}
-        return None
-
     def step(self, k: int, axis: int) -> str:
         """The stride of an operand along an axis, in elements."""
         stride = self.kernel.operands[k].strides[axis]
@@ -148,41 +146,3 @@ class AttentionFacts:
             lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
             rest = f"q{a}"
         return [*lines, *(f"c{a} = {rest}" for a in self.outer[:1])]
-
-    # -- choices of the architecture
-
-    @property
-    def row_limit(self) -> str:
-        """The number of rows along the query axis."""
-        rows = f"n{self.query_axis}"
-        return rows if self.packed_gqa_axis is None else f"(n{self.packed_gqa_axis} * {rows})"
-
-    @property
-    def clamped_row(self) -> str:
-        """Row index i, at most that of the last of n rows."""
-        return "minimum(i, n - 1)"
-
-    @property
-    def row_maxima(self) -> Mapping[str, str]:
-        """Names of the true row maxima by those of the references that may stay below them."""
-        return MappingProxyType({})
-
-    @property
-    def hoists_common(self) -> bool:
-        """True if the common part of partial and full tiles is hoisted before the branch."""
-        return False
-
-    @property
-    def masks_before_branch(self) -> bool:
-        """True if index masks of all tiles are evaluated before the branch, once in the file."""
-        return False
-
-    @property
-    def has_full_phases(self) -> bool:
-        """True if full tiles have code of their own."""
-        return True
-
-    @property
-    def loads_epilogue_late(self) -> bool:
-        """True if loads of the epilogue alone are issued after the last tile, so that no register holds them before."""
-        return False

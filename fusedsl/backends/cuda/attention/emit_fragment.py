@@ -123,7 +123,7 @@ class FragmentEmitter:
 
     def leaf_domain(self, name: str) -> Domain | None:
         """The domain of a load or an index; None for other names."""
-        axes = self.facts.axes_of(name)
+        axes = self.kernel.axes_of(name)
         return None if axes is None else self.space.domain(axes - self.loop_positions.keys())
 
     def named(self, name: str) -> str:
@@ -141,7 +141,7 @@ class FragmentEmitter:
         positions = {p.value.name: p.axis for p in self.kernel.positions}
         loads = {load.value.name: load for load in reversed(self.kernel.loads)}
         for name in sorted(set(names)):
-            axes, domain = self.facts.axes_of(name), self.leaf_domain(name)
+            axes, domain = self.kernel.axes_of(name), self.leaf_domain(name)
             if axes is None or domain is None or (name in self.domain and axes.isdisjoint(self.loop_positions)):
                 continue
             if name in positions:

@@ -6,23 +6,22 @@ softmax is. With fused multiply-adds, p goes through shared memory, because a th
 
 from __future__ import annotations
 
+from ....kernel_ir.attention_operands import operands_of
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import header, indented
-from .block_mask_inputs import kv_bounds, mask_reads_memory
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
 from .emit_facts import AttentionFacts
 from .emit_fragment import APPROX, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
-from .emit_paged_kv import PagedLookups
 from .emit_softmax import OnlineSoftmax
 from .emit_split_kv import SplitCombiner
 from .mma_schedule import COPY_BYTES, SWIZZLE_BYTES, MmaAttentionSchedule
+from .mma_smem_tiles import PagedLookups, SmemTiles
 
 PTX_TYPES = {"bfloat16": "bf16", "float16": "f16"}
 STEP_BYTES = 64  # bytes of rows per step of fused multiply-adds
-ELEMENTS_PER_LOAD = 8  # elements per thread and step if an operand is loaded element by element
 
 
 def emit_mma(kernel: AttentionKernel, schedule: MmaAttentionSchedule) -> str:
@@ -34,7 +33,10 @@ class MmaEmitter:
     """Emitter of a generated file: products and softmax of a work tile, key tile by key tile."""
 
     def __init__(self, kernel: AttentionKernel, schedule: MmaAttentionSchedule):
-        self.facts, self.schedule = AttentionFacts(kernel, schedule, schedule.packed_gqa_axis), schedule
+        operands, packed = operands_of(kernel), schedule.packed_gqa_axis
+        assert operands is not None
+        rows = f"n{operands.query_axis}" if packed is None else f"(n{packed} * n{operands.query_axis})"
+        self.facts, self.schedule = AttentionFacts(kernel, schedule, rows, packed_gqa_axis=packed), schedule
         self.values = FragmentEmitter(self.facts)
         self.values.approx = schedule.tensor_cores
         self.source = self.values.source
@@ -103,7 +105,7 @@ class MmaEmitter:
         self.source.top.append(f"memory, sent = {memory}, wait_group(0)" if any(s.cp_async) else f"memory = {memory}")
         used = {"k_at"} | ({"v_at"} if self.facts.has_output else set())
         used |= {"p_at"} if self.facts.has_output and not s.tensor_cores else set()
-        used |= {"block_mask_at"} if mask_reads_memory(self.facts.kernel) else set()
+        used |= {"block_mask_at"} if self.facts.kernel.kv_bounds else set()
         self.source.emit(
             "q_at = memory()",
             *(f"{name} = int32(q_at + {offset})" for name, offset in s.smem_offsets.items() if name in used),
@@ -162,7 +164,7 @@ class MmaTileScheduler:
         self.facts, self.schedule = values.facts, schedule
         mask = values.facts.body.block_mask
         self.block_mask = BlockMaskBits(values, mask) if mask else None
-        self.in_smem = bool(kv_bounds(values.kernel))
+        self.in_smem = bool(values.kernel.kv_bounds)
 
     def decode_work_tile(self) -> list[str]:
         """Lines that decode the work tile: query tile and outer coordinates. Tiles that read the same keys are
@@ -244,63 +246,4 @@ class MmaTileScheduler:
             f"    left, full = {self._mask_bits('word')}",
             "bit = find_leading_one(left)",
             "tile, left = int32(word * 32 + bit), int32(left ^ (1 << bit))",
-        ]
-
-
-class SmemTiles:
-    """Loads of operand tiles to shared memory: by cp.async, or element by element from any strides."""
-
-    def __init__(self, values: FragmentEmitter, schedule: MmaAttentionSchedule):
-        self.values, self.facts, self.schedule = values, values.facts, schedule
-
-    def load(self, name: str, first: str) -> list[str]:
-        """Lines that load a tile of "q", "k" or "v", from row `first` on."""
-        s, facts, is_q = self.schedule, self.facts, name == "q"
-        number = ("q", "k", "v").index(name)
-        k = facts.operands.multiplied[number]
-        rows, axis = (s.rows, facts.query_axis) if is_q else (s.columns, facts.kv_axis)
-        inner, width = (facts.value_axis, s.head_dim_v) if name == "v" else (facts.score.axis, s.head_dim)
-        size, step = facts.kernel.operands[k].dtype.itemsize, facts.step(k, axis)
-        if not s.cp_async[number]:
-            return self._load_elements(name, k, (axis, inner), first)
-        copied = f"{width * size}, {s.row_bytes(width)}, {s.block_threads}"
-        if facts.paged_row(name) is not None:
-            self.values.define_top(f"copy_{name} = lookup.copy({copied})")
-            return [f"copy_{name}({name}_at, {name}_lines)"]
-        source = f"{name}_at, {facts.base_address(k)}, {step} * {size}, {first}"
-        if is_q and facts.packed_gqa_axis is not None:
-            self.values.define_top(f"copy_q = copy_rows({rows}, {copied}, True)")
-            return [f"copy_q({source}, {facts.row_limit}, {facts.step(k, facts.packed_gqa_axis)} * {size}, n{axis})"]
-        self.values.define_top(f"copy_{name} = copy_rows({rows}, {copied})")
-        return [f"copy_{name}({source}, n{axis})"]
-
-    def _load_elements(self, name: str, k: int, axes: tuple[int, int], first: str) -> list[str]:
-        """Lines that load a tile element by element; `axes` are those of its rows and columns."""
-        s, facts, operand = self.schedule, self.facts, self.facts.kernel.operands[k]
-        rows = s.rows if name == "q" else s.columns
-        columns = s.row_bytes(s.head_dim_v if name == "v" else s.head_dim) // s.itemsize
-        row_steps, limits = ", ".join(facts.step(k, a) for a in axes), ", ".join(f"n{a}" for a in axes)
-        transposed = operand.strides[axes[0]] == "1"
-        for definition in (
-            f'P = Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")',
-            f"{name}_places = row_addresses({rows}, {columns}, {s.block_threads}, {transposed})",
-            f'put_{name} = put_rows("{s.smem_dtype}", {rows}, {columns})',
-        ):
-            self.values.define_top(definition)
-        at = f"at + ((first + line) * step + column * further) * {operand.dtype.itemsize}"
-        self.values.define_lines(
-            f"read_{name}",
-            f'@P.elementwise("{", ".join(["int64"] * 8)} -> {operand.dtype.compute.name}")',
-            f"def read_{name}(line, column, at, first, step, further, lines, columns):",
-            "    wanted = (first + line < lines) & (column < columns)",
-            f"    return fetch_{operand.dtype.name}({at}, wanted)",
-        )
-        return [
-            "piece = int32(0)",
-            f"while piece < {rows * columns}:",
-            f"    lines_here, columns_here = {name}_places(piece)",
-            f"    elements = read_{name}(lines_here, columns_here, "
-            f"{facts.base_address(k)}, int64({first}), {row_steps}, {limits})",
-            f"    put_{name}({name}_at, lines_here, columns_here, elements)",
-            f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block_threads})",
         ]

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
+from ....kernel_ir.attention_operands import AttentionOperands, operands_of
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.launch_config import LaunchConfig
 from ..schedule_base import Extents, Schedule
-from .sm90_schedule import AttentionOperands, block_mask_words, operands_of
+from .sm90_schedule import block_mask_words
 
 ROWS = 16  # query rows of a warp
 SWIZZLE_BYTES = 128  # bytes of a swizzled row in shared memory

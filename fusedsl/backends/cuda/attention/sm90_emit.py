@@ -12,25 +12,22 @@ from contextlib import nullcontext
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
 from ..emit.source_text import header, indented
-from .block_mask_inputs import mask_reads_memory
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
 from .emit_fragment import APPROX, FragmentEmitter
 from .emit_nonfinite_fallback import NonfiniteFallback
 from .emit_softmax import OnlineSoftmax
-from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Facts, Sm90Mainloop
+from .sm90_mainloop import NEXT_SCORES, WORK_ITER, Sm90Mainloop, sm90_facts
 from .sm90_producer import Sm90Producer, TmaPipelines
 from .sm90_schedule import (
     ALIGNMENT,
     ROWS,
-    SCHEDULER_BYTES,
     SWIZZLE_ELEMENTS,
-    TILE_INFOS,
     WARP_ROWS,
     WARPGROUP,
     Sm90AttentionSchedule,
-    info_bytes,
+    smem_offsets,
 )
 from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import warpgroup_registers
@@ -49,7 +46,7 @@ class Sm90Emitter:
     """Emitter of a generated file: its definitions, shared memory, and the roles of its warpgroups."""
 
     def __init__(self, kernel: AttentionKernel, schedule: Sm90AttentionSchedule):
-        self.facts, self.schedule = Sm90Facts(kernel, schedule), schedule
+        self.facts, self.schedule = sm90_facts(kernel, schedule), schedule
         self.values = FragmentEmitter(self.facts)
         self.source, self.pipelines = self.values.source, TmaPipelines(schedule)
         mask = self.facts.body.block_mask
@@ -57,7 +54,7 @@ class Sm90Emitter:
         self.scheduler = Sm90TileScheduler(self.facts, schedule, self.block_mask)
         self.producer = Sm90Producer(self.facts, schedule, self.scheduler)
         self.softmax = OnlineSoftmax(self.values, ElementMask(self.values))
-        self.mainloop = Sm90Mainloop(self.values, self.softmax, self.facts, self.scheduler)
+        self.mainloop = Sm90Mainloop(self.softmax, schedule, self.scheduler)
         stores = {kernel.tma_boxes[-1].operand: self._store_output_tma} if schedule.tma_store else {}
         self.epilogue = Epilogue(self.values, self.softmax, stores)
 
@@ -101,7 +98,7 @@ class Sm90Emitter:
             "in_bounds = score_fragment.in_bounds()",
             f"raise_registers, lower_registers = setmaxnreg_inc({consumer}), setmaxnreg_dec({producer})",
         ]
-        if self.facts.bias:
+        if self.mainloop.bias:
             dtype = kernel.operands[kernel.tma_boxes[self.pipelines.bias.box].operand].dtype.name
             loads = f'score_fragment.load_smem({s.rows}), score_fragment.unpack("{dtype}")'
             self.source.top.append(f"load_bias, widen_bias = {loads}")
@@ -128,40 +125,18 @@ class Sm90Emitter:
         """Emit the shared memory layout, the mbarriers and the scheduler's state."""
         s, source, kernel = self.schedule, self.source, self.facts.kernel
         source.top.append(f"memory = dynamic_smem({ALIGNMENT})")
-        source.emit("q_at = memory()", *self._smem_layout())
+        offsets = smem_offsets(s, kernel)
+        source.emit("q_at = memory()", *(f"{name} = int32(q_at + {at})" for name, at in offsets.items() if at))
         source.emit("warpgroup = int32(warp_uniform(thread_idx() >> 7) - 1)")
         with source.if_("thread_idx() == 0"):
             source.emit("mbarrier_init(work_full, 1)", "mbarrier_init(work_empty, 1)", *self._init_mbarriers())
             source.emit("fence_mbarrier_init()", *self.scheduler.init())
-        if self.block_mask and s.persistent_blocks and mask_reads_memory(kernel):
+        if self.block_mask and s.persistent_blocks and kernel.kv_bounds:
             source.emit(*self.block_mask.store_bounds())
         source.emit("barrier()")
         if self.block_mask and not s.persistent_blocks:
             source.emit("work_tile = block_idx()", *self.scheduler.decode_work_tile())
             source.emit(*self.block_mask.store_bits(), "barrier()")
-
-    def _smem_layout(self) -> list[str]:
-        """Lines with the addresses in shared memory: tiles, mbarriers, scheduler state, infos and block mask."""
-        s, p = self.schedule, self.pipelines
-        tiles, rings = (p.q, p.k, p.v, p.bias), (p.q, p.bias, p.k, p.v)
-        sizes = {f"{pipeline.name}_at": pipeline.stages * pipeline.stage_bytes for pipeline in tiles}
-        sizes |= {"results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0}
-        for name, stages in (
-            [(r.name, r.stages) for r in rings[:2]] + [("work", 1)] + [(r.name, r.stages) for r in rings[2:]]
-        ):
-            sizes |= {f"{name}_full": 8 * stages, f"{name}_empty": 8 * stages}
-        lines, offset = [], 0
-        for name, size in sizes.items():
-            lines += [f"{name} = int32(q_at + {offset})"] if offset and size else []
-            offset += size
-        infos = offset + SCHEDULER_BYTES
-        return [
-            *lines,
-            f"scheduler_at = int32(q_at + {offset})",
-            f"tile_infos_at = int32(q_at + {infos})",
-            f"work_infos_at = int32(q_at + {infos + 4 * TILE_INFOS})",
-            f"block_mask_at = int32(q_at + {offset + info_bytes(self.facts.kernel)})",
-        ]
 
     def _init_mbarriers(self) -> list[str]:
         """Lines that initialise the mbarriers of the pipelines: a thread of each consumer warpgroup arrives at `empty`,

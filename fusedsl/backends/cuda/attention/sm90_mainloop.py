@@ -7,17 +7,16 @@ from `tile_info`, the tile info that the producer publishes in shared memory (sm
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
 
+from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import indented
 from .emit_facts import AttentionFacts
-from .emit_fragment import Domain, FragmentEmitter
+from .emit_fragment import Domain
 from .emit_softmax import OnlineSoftmax
 from .sm90_producer import TmaPipelines
 from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_operand
 from .sm90_tile_scheduler import Sm90TileScheduler
+from .sm90_tile_shape import is_index_mask
 
 NEXT_SCORES = "first_scores"  # of the next work tile
 # pipeline states: work tiles and key tiles so far, modulo the stages
@@ -27,65 +26,46 @@ MOST_HOISTED_WIDTH = 128  # head dimension
 PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
-@dataclass(frozen=True)
-class Sm90Facts(AttentionFacts):
-    """Facts of an attention kernel on sm_90, which loops over work tiles and leaves each thread few registers."""
-
-    tiling: Sm90AttentionSchedule
-
-    @cached_property
-    def bias(self) -> str:
-        """The name of the bias that is loaded by TMA; empty without one."""
-        bias = bias_operand(self.kernel, self.query_axis) if self.tiling.bias_stages else None
-        return next((load.value.name for load in self.kernel.loads if load.operand == bias), "")
-
-    @property
-    def row_limit(self) -> str:
-        return "row_end"
-
-    @property
-    def clamped_row(self) -> str:
-        """In 32 bits, so that masks compare 32 bits."""
-        return "int64(minimum(int32(i), int32(n - 1)))"
-
-    @cached_property
-    def row_maxima(self) -> Mapping[str, str]:
-        choose = self.body.choose_reference
-        if choose is None or not choose.instructions or not self.tiling.lazy_rescale:
-            return {}
-        return {v.name: f"extreme_{v.name}" for v, _ in zip(self.body.state.accumulators, choose.results)}
-
-    @property
-    def hoists_common(self) -> bool:
-        """True if registers hold all elements of a row at once."""
-        # measured: hoisted for wider heads, softcap takes 3 % longer
-        return max(self.tiling.head_dim, self.tiling.head_dim_v) <= MOST_HOISTED_WIDTH
-
-    @property
-    def masks_before_branch(self) -> bool:
-        return True
-
-    @property
-    def has_full_phases(self) -> bool:
-        """False for wide heads with index masks: they are evaluated in every tile, and other masks then cost little.
-
-        Measured: dropout with head dimension 256 takes 846 us, 857 with full phases, and those link 0.2 s longer.
-        """
-        return self.hoists_common or not self.has_index_masks
-
-    @property
-    def loads_epilogue_late(self) -> bool:
-        """Threads of three consumer warpgroups have the fewest registers."""
-        return self.tiling.consumer_warpgroups > 2
+def sm90_facts(kernel: AttentionKernel, schedule: Sm90AttentionSchedule) -> AttentionFacts:
+    """The facts of an attention kernel that loops over work tiles, and has few registers for each thread."""
+    body, hoists = kernel.attention, max(schedule.head_dim, schedule.head_dim_v) <= MOST_HOISTED_WIDTH
+    references = body.choose_reference if schedule.lazy_rescale else None
+    accumulators = body.state.accumulators[: len(references.results)] if references and references.instructions else ()
+    return AttentionFacts(
+        kernel,
+        schedule,
+        row_limit="row_end",
+        clamped_row="int64(minimum(int32(i), int32(n - 1)))",  # so that masks compare 32 bits
+        row_maxima={v.name: f"extreme_{v.name}" for v in accumulators},
+        # in wider heads registers do not hold all elements of a row: softcap takes 3 % longer if hoisted
+        hoists_common=hoists,
+        masks_before_branch=True,
+        # else index masks are evaluated in every tile, and other masks then cost little:
+        # measured: dropout with head dimension 256 takes 846 us, 857 with full phases, and those link 0.2 s longer
+        has_full_phases=hoists or not any(is_index_mask(kernel, mask) for mask in body.mask_inputs),
+        loads_epilogue_late=schedule.consumer_warpgroups > 2,  # their threads have the fewest registers
+    )
 
 
 class Sm90Mainloop:
     """A consumer warpgroup's loop over the key tiles of a work tile."""
 
-    def __init__(self, values: FragmentEmitter, softmax: OnlineSoftmax, facts: Sm90Facts, scheduler: Sm90TileScheduler):
-        self.values, self.source, self.softmax, self.masks = values, values.source, softmax, softmax.masks
-        self.facts, self.schedule, self.scheduler = facts, facts.tiling, scheduler
-        self.pipelines = TmaPipelines(self.schedule)
+    def __init__(self, softmax: OnlineSoftmax, schedule: Sm90AttentionSchedule, scheduler: Sm90TileScheduler):
+        self.values, self.source, self.softmax, self.masks = (
+            softmax.values,
+            softmax.values.source,
+            softmax,
+            softmax.masks,
+        )
+        self.source, self.facts, self.schedule, self.scheduler = (
+            softmax.values.source,
+            softmax.facts,
+            schedule,
+            scheduler,
+        )
+        self.pipelines, kernel = TmaPipelines(schedule), self.facts.kernel
+        bias = bias_operand(kernel, self.facts.query_axis) if schedule.bias_stages else None
+        self.bias = next((load.value.name for load in kernel.loads if load.operand == bias), "")
 
     def emit(self) -> None:
         """The loop, and the last p·v: q·k of a tile starts before p·v of the previous one."""
@@ -123,7 +103,7 @@ class Sm90Mainloop:
         source.emit(self._column_from())
         self.masks.emit_before_branch()
         self.softmax.emit_hoisted()
-        if facts.has_index_masks or (facts.has_block_mask and not facts.hoists_common):
+        if facts.index_masks or (facts.has_block_mask and not facts.hoists_common):
             self.softmax.emit_partial(bounded=True)
             return
         with source.if_else(f"column_from + {self.schedule.columns} <= n{facts.kv_axis}") as (inside, beyond):
@@ -176,7 +156,7 @@ class Sm90Mainloop:
 
         Measured: dilated masks with head dimension 64 take 1,123 us, 1,209 if pinned too.
         """
-        if self.facts.full_phases or self.facts.has_index_masks:
+        if self.facts.full_phases or self.facts.index_masks:
             return []
         sums = [v for v in self.facts.body.state.accumulators if v.dtype.name == "float32"]
         return [f"wait_for_values({sums[-1].name if sums else self.facts.weighted_sum.p.name})"]
@@ -185,7 +165,7 @@ class Sm90Mainloop:
 
     def _load_bias(self) -> list[str]:
         """Lines that load a tile's bias in pairs, while q·k runs."""
-        if not self.facts.bias:
+        if not self.bias:
             return []
         bias = self.pipelines.bias
         return [
@@ -196,9 +176,9 @@ class Sm90Mainloop:
         ]
 
     def _emit_bias(self) -> None:
-        if self.facts.bias:
-            self.values.domain[self.facts.bias] = Domain.ELEMENT
-            self.source.assign(self.facts.bias, "widen_bias(bias_pairs)")
+        if self.bias:
+            self.values.domain[self.bias] = Domain.ELEMENT
+            self.source.assign(self.bias, "widen_bias(bias_pairs)")
 
     # -- key tiles that are masked for all rows of this warpgroup; another warpgroup of the work tile may need them
 
@@ -207,7 +187,7 @@ class Sm90Mainloop:
 
         If key tiles are at least as wide as a work tile has rows, all warpgroups have nearly the same: none skips.
         """
-        if self.schedule.columns >= self.schedule.rows or self.facts.bias:
+        if self.schedule.columns >= self.schedule.rows or self.bias:
             return []
         info, p = self.scheduler.info_address(WORK_ITER), self.pipelines
         (wait, arrive), row_end = self._pingpong(), 4 * self.scheduler.info_words.index("row_end")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import prod
 from typing import Protocol
 
 from ....hardware import Hardware
 from ....kernel_ir.attention import AttentionBody
+from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, loaded_operand, operands_of
 from ....kernel_ir.kernel import AttentionKernel, TmaBox
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.phase import Body
 from ..schedule_base import Extents, Schedule
-from .block_mask_inputs import bounds_axes, bounds_fit, kv_bounds, mask_reads_memory
 from .sm90_tile_shape import tile_shape
 
 ROWS, WARP_ROWS = 64, 16  # query rows of a warpgroup, and of a warp
 WARPGROUP = 128  # threads
 SWIZZLE_ELEMENTS = 64  # of 16 bits in a swizzled row of 128 bytes
 MOST_HEAD_DIM = 256  # columns of one wgmma
-ABSENT = -1  # index of an absent operand or axis
 TMA_RANK = 5  # axes of a tensor map
 ALIGNMENT = 1024
 MBARRIER_BYTES = 8  # bytes of an mbarrier
@@ -105,55 +104,10 @@ class Sm90AttentionSchedule(Schedule):
                 yield with_columns(kernel, self, columns)
 
 
-@dataclass(frozen=True)
-class AttentionOperands:
-    """Operands of both products, by index (`v` ABSENT: reductions alone), the query axis of a tile, paged operands."""
-
-    q: int
-    k: int
-    v: int
-    query_axis: int
-    paged: tuple[int, ...] = ()
-
-    @property
-    def multiplied(self) -> tuple[int, ...]:
-        """The operands of products, without absent ones."""
-        return tuple(k for k in (self.q, self.k, self.v) if k != ABSENT)
-
-
-def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
-    """The operands of a body with one score and at most one weighted sum, whose operands are arrays or paged arrays."""
-    stream = kernel.attention
-    if stream is None or not stream.running_reference or len(stream.scores) != 1 or len(stream.weighted_sums) > 1:
-        return None
-    score, gather = stream.scores[0], stream.paged
-    lines = (None, gather.k, gather.v) if gather else (None, None, None)
-    bodies = (score.q, score.k, *(w.v for w in stream.weighted_sums))
-    found = [_array(kernel, body) if line is None else line.operand for body, line in zip(bodies, lines)]
-    if None in found:
-        return None
-    left, right, weighed = (*found, ABSENT)[:3]
-    lanes = [a for a in stream.query_axes if kernel.operands[left].strides[a] != "0"]  # type: ignore[index]
-    if not lanes and all(operand.strides[stream.query_axes[-1]] == "0" for operand in kernel.operands):
-        lanes = list(stream.query_axes)  # a query axis of extent 1
-    if not lanes:
-        return None
-    gathered = tuple(line.operand for line in lines if line is not None)
-    return AttentionOperands(left, right, weighed, lanes[-1], gathered)  # type: ignore[arg-type]
-
-
-def _array(kernel: AttentionKernel, body: Body) -> int | None:
-    """The operand that a body loads and returns unchanged."""
-    if body.instructions or len(body.results) != 1:
-        return None
-    name = body.results[0].name
-    return next((load.operand for load in kernel.loads if load.value.name == name), None)
-
-
 def bias_operand(kernel: AttentionKernel, lane: int) -> int | None:
     """The bias: an operand with a 16-bit element for each score, which TMA can load."""
     for body in kernel.attention.mask_inputs:
-        k = _array(kernel, body)
+        k = loaded_operand(kernel, body)
         if k is None or kernel.operands[k].dtype.name not in ("float16", "bfloat16"):
             continue
         operand, along = kernel.operands[k], kernel.row_axes
@@ -221,8 +175,9 @@ def schedule_sm90(
     lags = groups < 3 or stream.block_mask is None  # three warpgroups have no registers for it beside a mask
     least = Sm90AttentionSchedule(columns, groups, stages, width, out_width, pingpong=groups > 1, lazy_rescale=lags)
     ways = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if beside else STAGES_WITHOUT_BIAS)]
-    staying = [replace(way, persistent_blocks=hardware.multiprocessors) for way in ways if bounds_fit(kernel)]
-    ways = [*staying, *(way for way in ways if mask_reads_memory(kernel) and way.q_stages == 1)]
+    fit = all(bounds.lower.dtype.bits <= 32 for bounds in kernel.kv_bounds)  # in words of shared memory
+    staying = [replace(way, persistent_blocks=hardware.multiprocessors) for way in ways if fit]
+    ways = [*staying, *(way for way in ways if kernel.kv_bounds and way.q_stages == 1)]
     made = next((way for way in ways if _most_smem_bytes(way, kernel, extents) <= hardware.block_shared), None)
     if made is None:
         return None
@@ -274,27 +229,30 @@ def tma_boxes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> tuple
 def block_mask_words(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """32-bit words of the block mask: as many for any active as for all active."""
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
-    return -(-tiles // 32) if mask_reads_memory(kernel) else 0
+    return -(-tiles // 32) if kernel.kv_bounds else 0
 
 
 def bounds_bytes(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
     """Shared memory of the bounds along the kv axis."""
     tiles = -(-extents[kernel.row_axes] // schedule.columns)
-    return 8 * len(kv_bounds(kernel)) * tiles * prod(extents[a] for a in bounds_axes(kernel))
+    return 8 * len(kernel.kv_bounds) * tiles * prod(extents[a] for a in kernel.kv_bounds_axes)
 
 
-def info_bytes(kernel: AttentionKernel) -> int:
-    """Shared memory of the scheduler's state, tile infos (a word each) and work infos (coordinates and a count)."""
-    return SCHEDULER_BYTES + TILE_INFOS * 4 + WORK_INFOS * (8 + 4 * kernel.row_axes)
-
-
-def fixed_bytes(schedule: Sm90AttentionSchedule) -> int:
-    """Shared memory of a block: tiles of q, k, v, bias and output, and the mbarriers."""
-    rows = schedule.q_stages * (schedule.tile_bytes(schedule.rows, schedule.head_dim) + 2 * MBARRIER_BYTES)
-    tiles = sum(schedule.tile_bytes(schedule.columns, w) for w in (schedule.head_dim, schedule.head_dim_v))
-    beside = schedule.bias_stages * (schedule.tile_bytes(schedule.rows, schedule.columns) + 2 * MBARRIER_BYTES)
-    results = schedule.tile_bytes(schedule.rows, schedule.head_dim_v) if schedule.tma_store else 0
-    return rows + beside + results + schedule.kv_stages * tiles + MBARRIER_BYTES * (2 + 4 * schedule.kv_stages)
+def smem_offsets(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> dict[str, int]:
+    """Offsets in shared memory: tiles, their mbarriers, scheduler state, tile infos, work infos and block mask."""
+    s, words = schedule, kernel.row_axes + 2  # of a work info
+    sizes = {
+        "q_at": s.q_stages * s.tile_bytes(s.rows, s.head_dim),
+        "k_at": s.kv_stages * s.tile_bytes(s.columns, s.head_dim),
+        "v_at": s.kv_stages * s.tile_bytes(s.columns, s.head_dim_v),
+        "bias_at": s.bias_stages * s.tile_bytes(s.rows, s.columns),
+        "results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0,
+    }
+    for name, stages in {"q": s.q_stages, "bias": s.bias_stages, "work": 1, "k": s.kv_stages, "v": s.kv_stages}.items():
+        sizes |= dict.fromkeys((f"{name}_full", f"{name}_empty"), MBARRIER_BYTES * stages)
+    sizes |= {"scheduler_at": SCHEDULER_BYTES, "tile_infos_at": 4 * TILE_INFOS, "work_infos_at": 4 * WORK_INFOS * words}
+    offsets = dict(zip((*sizes, "block_mask_at"), accumulate(sizes.values(), initial=0)))
+    return {name: offset for name, offset in offsets.items() if sizes.get(name, 1)}
 
 
 def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
@@ -302,7 +260,7 @@ def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, ex
     words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
     classes = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
     classes += bounds_bytes(schedule, kernel, extents) if schedule.persistent_blocks else 0
-    return ALIGNMENT + fixed_bytes(schedule) + info_bytes(kernel) + classes
+    return ALIGNMENT + smem_offsets(schedule, kernel)["block_mask_at"] + classes
 
 
 def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:

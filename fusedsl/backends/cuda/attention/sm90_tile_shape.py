@@ -6,7 +6,6 @@ from ....ir.types import BOOL
 from ....kernel_ir.attention import AttentionBody
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body
-from .block_mask_inputs import bounds_axes, mask_reads_memory
 
 MANY_INSTRUCTIONS, FEW_INSTRUCTIONS = 8, 4  # instructions of a block mask's body
 REGISTERS = {1: (40, 240), 2: (40, 232), 3: (32, 160)}  # of a producer thread, and of a consumer thread
@@ -56,8 +55,8 @@ def _hoists_from_scores(stream: AttentionBody) -> bool:
 def _has_large_block_mask(kernel: AttentionKernel) -> bool:
     """True if the evaluation of the block mask needs many registers."""
     sieve = kernel.attention.block_mask
-    if sieve is None or mask_reads_memory(kernel):
-        return bool(bounds_axes(kernel))
+    if sieve is None or kernel.kv_bounds:
+        return bool(kernel.kv_bounds_axes)
     return len(sieve.body.instructions) + 2 * len(sieve.bounds) > MANY_INSTRUCTIONS
 
 
@@ -80,7 +79,7 @@ def _columns_of_three(kernel: AttentionKernel) -> int:
     if drawn and sieve is not None:
         dilated = any("remainder(" in line for line in drawn)
         return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.instructions) <= MANY_INSTRUCTIONS else 96
-    if bounds_axes(kernel) or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
+    if kernel.kv_bounds_axes or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
         return 96
     if drawn or _holds_columns(kernel):
         return 112

@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ....hardware import Hardware, registers_for
+from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, operands_of
 from ....kernel_ir.kernel import AttentionKernel
 from .mma_schedule import ROWS, MmaAttentionSchedule, block_mask_bytes, mma_schedule, paged_reason, work_tiles
-from .sm90_schedule import ABSENT, AttentionOperands, operands_of
 
 COLUMNS = 64  # keys of a tile
 PROLOGUE_TILES = 1  # time of a split's prologue, in key tiles
