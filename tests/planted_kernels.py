@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -250,10 +249,9 @@ def _in_bodies(change: Callable[[Body], Body | None]) -> Change:
 
 def _line(body: Body) -> Body | None:
     """The operands of a difference or a quotient exchanged."""
-    for k, line in enumerate(body.instructions):
-        found = re.fullmatch(r"(\w+) = (\w+) ([-/]) (\w+)(  #.*)?", line)
-        if found and found[2] != found[4]:
-            made = f"{found[1]} = {found[4]} {found[3]} {found[2]}"
+    for k, i in enumerate(body.instructions):
+        if i.op in ("subtract", "divide") and i.reads_names_only and i.args[0] != i.args[1]:
+            made = replace(i, args=i.args[::-1])
             return replace(body, instructions=(*body.instructions[:k], made, *body.instructions[k + 1 :]))
     return None
 

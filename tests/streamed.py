@@ -77,9 +77,8 @@ def _merged(use, a, b):
 
 
 def _run_body(body, known) -> None:
-    for line in body.instructions:
-        name, _, text = line.split("  #")[0].partition(" = ")
-        known[name] = _run_text(text, known)
+    for i in body.instructions:
+        known[i.target] = _run_text(i.expression, known)
     for value in body.results:
         known[value.name] = np.asarray(known[value.name]).astype(numpy_dtype(value.dtype.compute))
 

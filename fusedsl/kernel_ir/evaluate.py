@@ -19,6 +19,7 @@ from ..ir.interp import basic_index, cast, stepped
 from ..ir.ops import OPS
 from ..ir.types import DTYPES, DType, numpy_dtype
 from ..ir.verify import require
+from .instruction import Instruction
 from .phase import Body, Reduction, Store
 from .plan import ArrayUse, KernelPlan, Plan, ScalarUse
 
@@ -111,9 +112,8 @@ WORDS |= {f"saturate_{name}": lambda x, d=d: cast(np.asarray(x), d) for name, d 
 
 
 @cache
-def _compiled(line: str) -> tuple[str, Any]:
-    name, _, text = line.split("  #")[0].partition(" = ")
-    return name, compile(text, line, "eval")
+def _compiled(i: Instruction) -> Any:
+    return compile(i.expression, str(i), "eval")
 
 
 class KernelRun:
@@ -182,9 +182,8 @@ class KernelRun:
         if one is None:
             return []
         own: Known = {v.name: self.known[v.name] for v in one.args}
-        for line in one.instructions:
-            name, code = _compiled(line)
-            own[name] = eval(code, self.words, own)
+        for i in one.instructions:
+            own[i.target] = eval(_compiled(i), self.words, own)
         results = [self._shaped(own[v.name]).astype(numpy_dtype(v.dtype)) for v in one.results]
         self.known |= {v.name: x for v, x in zip(one.results, results)}
         return results
@@ -211,9 +210,8 @@ class KernelRun:
         """Two states combined."""
         merge = use.combine
         own: Known = {v.name: x for v, x in zip(merge.args, (*a, *b))}
-        for line in merge.instructions:
-            name, code = _compiled(line)
-            own[name] = eval(code, self.words, own)
+        for i in merge.instructions:
+            own[i.target] = eval(_compiled(i), self.words, own)
         return [np.asarray(own[v.name]).astype(numpy_dtype(v.dtype)) for v in merge.results]
 
     def folded(self, use: Reduction, axes: Sequence[int]) -> list[np.ndarray]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ..ir.types import DType
 from .kernel import KernelIR
 from .phase import Body, Phase
-
-NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
 
 def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
@@ -20,24 +17,20 @@ def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
 def max_live(body: Body) -> int:
     """The most names alive at once in a body, its arguments included; twice that if a type has 64 bits."""
     defined = {value.name for value in body.args}
-    last_use = {}
-    parsed = []
-    for number, line in enumerate(body.instructions):
-        code = line.split("#", 1)[0]
-        target, _, expression = code.partition("=")
-        used = NAME.findall(expression)
-        parsed.append((target.strip(), used))
-        for name in used:
-            last_use[name] = number
-    for value in body.results:
-        last_use[value.name] = len(body.instructions)
+    last_use = last_uses(body)
     alive, most = {name for name in defined if name in last_use}, len(defined)
-    for number, (target, used) in enumerate(parsed):
-        alive.add(target)
+    for number, i in enumerate(body.instructions):
+        alive.add(i.target)
         most = max(most, len(alive))
-        alive -= {name for name in (target, *used) if last_use.get(name, number) <= number}
+        alive -= {name for name in (i.target, *i.names) if last_use.get(name, number) <= number}
     wide = any(value.dtype.bits == 64 for value in (*body.args, *body.results))
     return most * (2 if wide else 1)
+
+
+def last_uses(body: Body) -> dict[str, int]:
+    """The number of the last instruction that reads a name; of results, the number of instructions."""
+    last = {name: number for number, i in enumerate(body.instructions) for name in i.names}
+    return last | {value.name: len(body.instructions) for value in body.results}
 
 
 def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.types import DType
+from .instruction import Instruction
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,17 @@ class Body:
 
     args: tuple[Value, ...]
     results: tuple[Value, ...]
-    instructions: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """The instructions as Python."""
+        return list(map(str, self.instructions))
+
+    @property
+    def targets(self) -> set[str]:
+        """Names that the instructions define."""
+        return {i.target for i in self.instructions}
 
 
 @dataclass(frozen=True)

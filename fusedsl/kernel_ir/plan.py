@@ -12,6 +12,7 @@ from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
 from .attention import AttentionBody, BlockMask, OutputEpilogue, PagedOperands, PagedRow, Score, TileBounds, WeightedSum
+from .instruction import Constant, Instruction
 from .kernel import ColumnEpilogue, Load, Position
 from .phase import (
     Body,
@@ -126,6 +127,8 @@ CLASSES = {
             ScanUse,
             Selection,
             Body,
+            Instruction,
+            Constant,
             Value,
             Load,
             Position,

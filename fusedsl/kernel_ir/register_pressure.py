@@ -8,15 +8,15 @@ least registers with which the compiler spills nothing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..hardware import Hardware, registers_for
-from ..ir.op_cost import instructions, varying
 from ..ir.types import DType
+from .instruction import Instruction
+from .instruction_cost import instruction_cost, total_cost, varying
 from .kernel import KernelIR
-from .liveness import NAME, register_count, row_loads
+from .liveness import last_uses, register_count, row_loads
 from .phase import Body, Phase
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
@@ -26,7 +26,8 @@ PLACED = 3  # … for each vector that is placed along several axes
 FLOAT64 = 8  # … for the slow paths of float64 functions
 AGAIN_FROM = 48  # elements of a thread, from which on it keeps 16-bit rows in pairs
 STREAMED = 2  # vectors of a load that are on their way while others are worked on
-SLOW = r" / |\b(sqrt|sin|cos|tan|power|fmod|remainder|floor_divide|cbrt|hypot|lgamma|arctan2)\("
+SLOW = {"divide", "sqrt", "sin", "cos", "tan", "power", "fmod", "remainder", "floor_divide", "cbrt", "hypot", "lgamma"}
+SLOW |= {"arctan2"}
 SPARE = 10  # what the compiler takes at least beyond the need of a map with functions or narrow elements, where it may
 BYTE_SHARE = 1.45  # … of a map over elements of a byte, four of which it takes apart at once: a factor
 ROW_SPARE, ROW_SHARE = 12, 1.5  # … of rows, whose phases it interleaves: registers, and a factor
@@ -56,7 +57,7 @@ def instructions_per_element(kernel: KernelIR) -> int:
     fixed = [value.name for value in kernel.scalars]
     bodies = [varying(phase.element.instructions, fixed) for phase in kernel.phases]
     merges = [fold.combine.instructions for phase in kernel.phases for fold in phase.folds]
-    return sum(map(instructions, (*bodies, *merges)))
+    return sum(map(total_cost, (*bodies, *merges)))
 
 
 def required_registers(kernel: KernelIR, tiling: Tiling) -> int:
@@ -140,7 +141,7 @@ class _Values:
         self.last: dict[str, int] = {}
         self.names: list[dict[str, str]] = []  # by phase: what stands for a name of its body
         self.steps: list[list[tuple[str, list[str]]]] = []  # by phase: (value, what it is computed from)
-        self._known: dict[str, str] = {}
+        self._known: dict[tuple[int | None, Instruction], str] = {}  # values of instructions, by what they compute
         for number in range(len(phases)):
             self._read_phase(number)
 
@@ -162,17 +163,15 @@ class _Values:
     def _read_body(self, body: Body, number: int) -> None:
         names = self.names[number]
         kinds = {value.name: value.dtype for value in (*body.args, *body.results)}
-        for target, expression in map(_split, body.instructions):
-            form = NAME.sub(lambda m: names.get(m[0], m[0]), expression)
-            if any(self._widened_again(name) for name in NAME.findall(expression)):
-                form += f" by {number}"
+        for i in body.instructions:
+            again = number if any(map(self._widened_again, i.names)) else None
+            form = (again, replace(i, target="", args=i.renamed(names).args, comment=""))
             if form in self._known:
-                names[target] = self._known[form]
+                names[i.target] = self._known[form]
                 continue
-            read = [self._read(name, number) for name in NAME.findall(expression)]
-            self._known[form] = self._make(
-                target, register_count([kinds[target]]) if target in kinds else 1, read, number
-            )
+            read = [self._read(name, number) for name in i.names]
+            size = register_count([kinds[i.target]]) if i.target in kinds else 1
+            self._known[form] = self._make(i.target, size, read, number)
 
     def _make(self, name: str, size: float, read: list[str], number: int) -> str:
         """A value of its own for a name of a phase, computed from others."""
@@ -267,32 +266,23 @@ def _held(values: _Values, number: int) -> float:
     return every if all(values.sizes[n] >= 1 for n in fresh) else (plain + every) / 2
 
 
-def _split(line: str) -> tuple[str, str]:
-    target, _, expression = line.split("#", 1)[0].partition("=")
-    return target.strip(), expression.strip()
-
-
 def has_slow_functions(body: Body) -> bool:
     """Whether a body has slow paths: the compiler moves no work across them, and holds what goes in and comes out."""
-    return any(re.search(SLOW, _split(line)[1]) for line in body.instructions)
+    return any(i.op in SLOW for i in body.instructions)
 
 
 def has_functions(body: Body) -> bool:
     """Whether a body calls more than conversions: what is longer than an instruction holds values of its own."""
-    return any(instructions([line]) > 2 for line in body.instructions)
+    return any(instruction_cost(i) > 2 for i in body.instructions)
 
 
 def body_registers_of(body: Body) -> int:
     """The most words of a scalar body's own values alive at once, its lines in order."""
-    last: dict[str, int] = {}
-    steps = [_split(line) for line in body.instructions]
-    for number, (_, expression) in enumerate(steps):
-        last.update(dict.fromkeys(NAME.findall(expression), number))
-    last.update({value.name: len(steps) for value in body.results})
+    last = last_uses(body)
     alive: set[str] = set()
     most = 0
-    for number, (target, _) in enumerate(steps):
-        alive.add(target)
+    for number, i in enumerate(body.instructions):
+        alive.add(i.target)
         most = max(most, len(alive))
         alive = {name for name in alive if last.get(name, -1) > number}
     return most * (2 if any(v.dtype.bits == 64 for v in (*body.args, *body.results)) else 1)

@@ -5,19 +5,13 @@ A kernel computes elements, rows and, for column reductions, columns. Row bodies
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
 from ..ir.types import DType
 from ..ir.verify import require
 from .phase import Body, Phase, Reduction, ScanStep, Store, Value
 from .plan import KernelPlan
-
-LINE = re.compile(r"([A-Za-z_]\w*) = (.+)")
-NAME = re.compile(r"\b[A-Za-z_]\w*\b(?!\()")  # of values, not of functions
-LITERALS = frozenset(("inf", "nan", "True", "False"))
 
 Known = dict[str, DType]
 
@@ -82,24 +76,14 @@ def body(one: Body, known: Mapping[str, DType]) -> Known:
     for v in one.args:
         are_known([v], known, one)
     defined = {v.name for v in one.args}
-    for line in one.instructions:
-        name, read = _parts(line)
-        missing = [x for x in read if x not in defined]
-        require(not missing, "a line reads what is defined before it", line, missing)
-        require(name not in defined, "a name is defined once", line)
-        defined.add(name)
+    for i in one.instructions:
+        missing = [name for name in i.names if name not in defined]
+        require(not missing, "an instruction reads what is defined before it", i, missing)
+        require(i.target not in defined, "a name is defined once", i)
+        defined.add(i.target)
     for v in one.results:
         require(v.name in defined, "a result is defined by its body", v, one)
     return {v.name: v.dtype for v in one.results}
-
-
-@cache
-def _parts(line: str) -> tuple[str, tuple[str, ...]]:
-    """(name that an instruction defines, names that it reads)."""
-    match = LINE.fullmatch(line.split("  #")[0].strip())
-    require(match is not None, "a line defines a name", line)
-    assert match is not None
-    return match[1], tuple(x for x in NAME.findall(match[2]) if x not in LITERALS)
 
 
 def are_known(values: Iterable[Value], known: Mapping[str, DType], what: object) -> None:

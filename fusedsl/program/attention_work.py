@@ -10,8 +10,8 @@ from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
 from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
-from ..ir.op_cost import varying
 from ..kernel_ir.attention_operands import operands_of
+from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.phase import Phase
@@ -84,9 +84,7 @@ def score_instructions(
     _add_tile_counts(totals, kernel, without, every * whole)
     fixed = [value.name for value in kernel.scalars]
     for body in stream.mask_inputs:
-        add_counts(
-            totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), every * (masked + whole)
-        )
+        add_counts(totals, replace(body, instructions=varying(body.instructions, fixed)), every * (masked + whole))
     for ending in stream.epilogues:
         add_counts(totals, ending.body, rows * bound.extents[ending.axis])
     return totals[0], totals[1], totals[2]
@@ -95,9 +93,7 @@ def score_instructions(
 def _add_tile_counts(totals: list[float], kernel: AttentionKernel, phases: Sequence[Phase], times: float) -> None:
     fixed = [value.name for value in kernel.scalars]
     for phase in phases:
-        add_counts(
-            totals, replace(phase.element, instructions=tuple(varying(phase.element.instructions, fixed))), times
-        )
+        add_counts(totals, replace(phase.element, instructions=varying(phase.element.instructions, fixed)), times)
         for use in phase.folds:
             add_counts(totals, use.combine, times)
 

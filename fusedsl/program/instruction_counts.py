@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..backends.cuda.matmul.schedule import EDGE
-from ..ir.op_cost import double_instructions, instructions, special_functions
+from ..kernel_ir.instruction_cost import double_instructions, special_functions, total_cost
 from ..kernel_ir.phase import Body
 
 ADDRESSING = 12  # instructions that address and stage an element of an operand
@@ -19,7 +19,7 @@ def add_counts(totals: list[float], body: Body, times: float) -> None:
         totals[0] += double * DOUBLE_ISSUED
         totals[2] += double
         return
-    totals[0] += times * instructions(body.instructions)
+    totals[0] += times * total_cost(body.instructions)
     totals[1] += times * special_functions(body.instructions)
 
 

@@ -13,7 +13,8 @@ from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule
 from ..fusion.roofline import Work
 from ..hardware import Hardware, occupancy
-from ..ir.op_cost import EXCHANGE, ordering, varying
+from ..ir.op_cost import EXCHANGE, ordering
+from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.liveness import row_loads
@@ -74,7 +75,7 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
             add_counts(totals, phase.row, rows)
         for part in phase.passes:
             for body in part.bodies:
-                add_counts(totals, replace(body, instructions=tuple(varying(body.instructions, fixed))), elements)
+                add_counts(totals, replace(body, instructions=varying(body.instructions, fixed)), elements)
             uses = [
                 *part.folds,
                 *part.column_reductions,

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ..backends.cuda.attention.sm90_schedule import AttentionTiling
 from ..ir.ops import OPS
-from ..ir.types import DTYPES
+from ..ir.types import BOOL
 from ..kernel_ir.attention import BlockMask
 from ..kernel_ir.attention_operands import operands_of
+from ..kernel_ir.instruction import Instruction
 from ..kernel_ir.kernel import AttentionKernel
 
 MAX_TILES = 1 << 20  # tiles to evaluate: beyond that, every so many rows of tiles
 
 Answer = Any  # an array over tiles; None if unknown
-INFIX: dict[type, Callable] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
-INFIX |= {ast.Div: operator.truediv, ast.BitXor: operator.xor, ast.Eq: operator.eq, ast.NotEq: operator.ne}
-INFIX |= {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
-NAMED: dict[str, Callable] = {"select": np.where, "not_": np.logical_not, "bool_": np.asarray}
+CONJUNCTIONS = ("logical_and", "multiply", "minimum", "bitwise_and")
 
 
 def mask_density(
@@ -59,43 +55,22 @@ def mask_density(
 def _evaluate_mask(sieve: BlockMask, known: dict[str, Answer]) -> tuple[Answer, Answer]:
     """(any active, all active) per tile, each None if it is unknown."""
     certain = bool(sieve.full_phases) and all(v.name in known for v in sieve.body.args)
-    for line in sieve.body.instructions:
-        name, _, value = line.partition("  # ")[0].partition(" = ")
-        known[name] = _value(ast.parse(value, mode="eval").body, known)
+    for i in sieve.body.instructions:
+        known[i.target] = _value(i, [known.get(a) if isinstance(a, str) else np.asarray(a.value) for a in i.args])
     active, full = (known.get(v.name) for v in sieve.body.results)
     return active, full if certain else None
 
 
-def _value(x: ast.expr, known: Mapping[str, Answer]) -> Answer:
-    """An expression in the vocabulary of bodies; None if it depends on an unknown value."""
-    match x:
-        case ast.Name(id=name):
-            return {"inf": np.inf, "nan": np.nan, "True": True, "False": False}.get(name, known.get(name))
-        case ast.Constant(value=value):
-            return value
-        case ast.UnaryOp(op=ast.USub(), operand=a):
-            return _apply(operator.neg, a, known=known)
-        case ast.BinOp(left=a, op=ast.BitAnd(), right=b):
-            return _and(_value(a, known), _value(b, known))
-        case ast.BinOp(left=a, op=ast.BitOr(), right=b):
-            return _apply(operator.or_, a, b, known=known)
-        case ast.BinOp(left=a, op=op, right=b) if type(op) in INFIX:
-            return _apply(INFIX[type(op)], a, b, known=known)
-        case ast.Compare(left=a, ops=[op], comparators=[b]):
-            return _apply(INFIX[type(op)], a, b, known=known)
-        case ast.Call(func=ast.Name(id=name), args=args):
-            function = NAMED.get(name) or (OPS[name].meaning if name in OPS else None)
-            if name in DTYPES:
-                function = np.asarray
-            return None if function is None else _apply(function, *args, known=known)
-    return None
+def _value(i: Instruction, operands: list[Answer]) -> Answer:
+    """What an instruction computes; None if it depends on an unknown value."""
+    if i.op in CONJUNCTIONS and i.dtype is BOOL:
+        return _and(*operands)
+    function = np.asarray if i.op in ("copy", "convert") else OPS[i.op].meaning if i.op in OPS else None
+    if function is None or any(value is None for value in operands):
+        return None
+    return function(*operands)
 
 
 def _and(a: Answer, b: Answer) -> Answer:
     """The conjunction: one known condition may already be false."""
     return b if a is None else a if b is None else a & b
-
-
-def _apply(function: Callable, *args: ast.expr, known: Mapping[str, Answer]) -> Answer:
-    values = [_value(a, known) for a in args]
-    return None if any(value is None for value in values) else function(*values)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import e, log2
 
 from ..ir.ops import OPS
-from ..ir.types import DTYPES
+from ..ir.types import BOOL
+from ..kernel_ir.instruction import Instruction, Operand, form_of
 from ..kernel_ir.phase import Body
 
 LONGEST = 140  # characters of a formula
@@ -19,11 +19,10 @@ LOWEST, COMPARING, UNARY = 0, 4, 11  # operator precedence
 BINDING = {"or": 1, "and": 2, "not": 3} | dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), COMPARING)
 BINDING |= {"|": 5, "^": 6, "&": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "//": 10, "%": 10, "**": 12}
 REPEATED = {"or", "and", "+", "*"}  # associative: a right operand of the same kind needs no brackets
-INFIX: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-INFIX |= {ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "!="}  # of bools; of integers inside a dtype call
-INFIX |= {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-INTEGERS = {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
-NAMED = {"select": "where", "not_": "not", "shift_left": "<<", "shift_right": ">>", "negative": "-"}
+BOOLS = dict.fromkeys(("add", "bitwise_or", "maximum", "fmax"), "or")
+BOOLS |= dict.fromkeys(("multiply", "bitwise_and", "minimum", "fmin"), "and")
+BOOLS |= {"bitwise_xor": "!=", "logical_xor": "!=", "bitwise_invert": "not"}
+CONVERSIONS = ("convert", "saturate", "round", "convert_round")
 WIDE = ("float32", "float64", "int32", "int64", "uint32", "uint64")  # compute dtypes: conversions to them are not shown
 LOG2_E = f"{log2(e):.5g}"
 
@@ -45,10 +44,9 @@ class Formulas:
 
     def read(self, bodies: Iterable[Body]) -> None:
         """Read bodies, in an order in which each comes after those that it uses."""
-        for line in (line for body in bodies for line in body.instructions):
-            name, _, value = line.partition("  # ")[0].partition(" = ")
-            if name not in self.values:
-                self.values[name] = self._read(ast.parse(value, mode="eval").body)
+        for i in (i for body in bodies for i in body.instructions):
+            if i.target not in self.values:
+                self.values[i.target] = self._read(i)
 
     def text(self, name: str) -> str:
         """The formula of this name, as deep as it stays short enough."""
@@ -73,36 +71,35 @@ class Formulas:
         """The term of an operation; equal terms are one object."""
         return self.terms.setdefault((head, *map(id, args)), FormulaTerm(head, args))
 
-    def _read(self, x: ast.expr, integers: bool = False) -> FormulaTerm:
-        """The term of an expression in the vocabulary of bodies."""
-        match x:
-            case ast.Name(id=name):
-                return self.value(name)
-            case ast.Constant(value=value):
-                return self.term(_number(value))
-            case ast.UnaryOp(op=op, operand=operand):
-                return self._simplified("~" if isinstance(op, ast.Invert) else "-", self._read(operand))
-            case ast.BinOp(left=left, op=op, right=right):
-                symbol = INTEGERS.get(type(op)) if integers else None
-                return self._simplified(symbol or INFIX[type(op)], self._read(left), self._read(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return self._simplified(INFIX[type(op)], self._read(left), self._read(right))
-            case ast.Call(func=ast.Name(id=name), args=args):
-                return self._called(name, args)
-        return self.term(ast.unparse(x))
-
-    def _called(self, name: str, args: list[ast.expr]) -> FormulaTerm:
-        if name.startswith("fetch_"):
-            array = self._read(args[0])
+    def _read(self, i: Instruction) -> FormulaTerm:
+        """The term of what an instruction computes."""
+        args, d, form = [self._operand(a) for a in i.args], i.dtype, form_of(i)
+        if form == "{0}":
+            return args[0]
+        if "{" not in form:
+            return self.term(form)
+        if i.op == "fetch":
+            array = args[0]
             while array.args:
                 array = array.args[0]
             return self.term(f"{array.head}[...]")
-        if name in DTYPES:  # a literal, the wrapping of an integer, or another type
-            value = self._read(args[0], integers=True)
-            return value if name in WIDE or isinstance(args[0], ast.Constant) else self._simplified(name, value)
-        name = name.removeprefix("saturate_").removesuffix("_round")
-        name = NAMED.get(name) or (OPS[name].symbol if name in OPS else None) or name
-        return self._simplified(name, *map(self._read, args))
+        if i.op in CONVERSIONS:
+            return args[0] if i.op == "convert" and d.name in WIDE else self._simplified(d.name, *args)
+        if i.op == "fma" and d.kind != "f":
+            times, plus = ("and", "or") if d is BOOL else ("*", "+")
+            value = self._simplified(plus, self._simplified(times, *args[:2]), args[2])
+        else:
+            symbol = OPS[i.op].symbol if i.op in OPS else None
+            value = self._simplified((BOOLS.get(i.op) if d is BOOL else None) or symbol or i.op, *args)
+        return self._simplified(d.name, value) if form.startswith("{t}") and d.name not in WIDE else value
+
+    def _operand(self, a: Operand) -> FormulaTerm:
+        """The term of a value, or of a number."""
+        if isinstance(a, str):
+            return self.value(a)
+        if a.text.startswith("-"):
+            return self._simplified("-", self.term(_number(-a.value)))
+        return self.term(_number(a.value))
 
     def _simplified(self, head: str, *args: FormulaTerm) -> FormulaTerm:
         """An operation, simplified: without guards against infinities, and with exp2 as exp."""

@@ -10,18 +10,19 @@ from test_targets import check
 
 import fusedsl as fd
 from fusedsl.ir.ops import OPS
-from fusedsl.kernel_ir.build.instructions import LINES
+from fusedsl.kernel_ir.instruction import FORMS
 
 WORD = re.compile(r"([A-Za-z_]\w*)\(")
 
 
 def words() -> set[str]:
     """Every function that a body may call."""
-    found = {name for name in OPS if name not in LINES}
-    for row in LINES.values():
+    forms = {op: row for op, row in FORMS.items() if op in OPS}
+    found = {name for name in OPS if name not in forms}
+    for row in forms.values():
         for line in row.values():
             found |= set(WORD.findall(line.replace("{t}", "int32").replace("{op}", "")))
-    found |= {op for op, row in LINES.items() if any("{op}" in line for line in row.values())}
+    found |= {op for op, row in forms.items() if any("{op}" in line for line in row.values())}
     casts = [f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
     renamed = {"left_shift", "right_shift", "bitwise_invert"}
     return (

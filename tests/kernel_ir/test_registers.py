@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from written import instructions
 
 import fusedsl as fd
 from fusedsl.hardware import hardware_facts, registers_for
@@ -33,8 +34,8 @@ def values(names, dtype=FLOAT32):
 
 def test_a_body_holds_what_is_still_read():
     a, b = values("a b")
-    chain = Body((a,), (b,), ("t = a + a", "u = t * t", "b = u - a"))
-    wide = Body((a,), (b,), ("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
+    chain = Body((a,), (b,), instructions("t = a + a", "u = t * t", "b = u - a"))
+    wide = Body((a,), (b,), instructions("t = a + a", "u = a * a", "v = a - a", "w = t + u", "b = w + v"))
     assert body_registers_of(chain) == 2
     assert body_registers_of(wide) == 4
     assert body_registers_of(
@@ -47,7 +48,7 @@ def adding(dtype, outputs=1):
     names = [f"z{k}" for k in range(outputs)]
     operands = tuple(Operand(n, dtype, "1", "vector") for n in ("x", "y", *names))
     loads = tuple(Load(v, k) for k, v in enumerate(values("x_0 y_0")))
-    lines = tuple(f"{n}_1 = fma(x_0, y_0, float32({k}.5))" for k, n in enumerate(names))
+    lines = instructions(*(f"{n}_1 = fma(x_0, y_0, float32({k}.5))" for k, n in enumerate(names)))
     element = Body(values("x_0 y_0"), values(" ".join(f"{n}_1" for n in names)), lines)
     phase = Phase(element, tuple(Store(f"{n}_1", 2 + k) for k, n in enumerate(names)))
     return KernelIR("adding", ("x + y",), 0, 1, 2, operands, loads, (), (), (phase,))

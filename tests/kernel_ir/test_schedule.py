@@ -4,6 +4,7 @@ import dataclasses
 import random
 
 import pytest
+from written import instructions
 
 from fusedsl.backends.cuda.rows.looped import _fuller, prefers_looped
 from fusedsl.backends.cuda.schedule import choose
@@ -28,7 +29,7 @@ H200 = hardware_facts((9, 0))
 def sum_rows(dtype=FLOAT32, strides="s1", access="vector", resident=True):
     x, s = Value("x_0", dtype.compute), Value("s_1", dtype.compute)
     a, b, c = (Value(name, dtype.compute) for name in ("a_2", "b_3", "c_4"))
-    merge = Body((a, b), (c,), ("c_4 = a_2 + b_3",))
+    merge = Body((a, b), (c,), instructions("c_4 = a_2 + b_3"))
     fold = Reduction("s_1", (x,), (s,), (f"{dtype.compute.name}(0.0)",), merge)
     phase = Phase(Body((x,), (x,), ()), (), (fold,), None, (Store("s_1", 1),))
     operands = (Operand("x", dtype, strides, access), Operand("y", dtype, "s0"))
@@ -193,7 +194,7 @@ def test_rows_that_are_read_once_are_streamed_by_small_teams_that_turn_often(row
     grown = Value("e_5", FLOAT32)
     phase = dataclasses.replace(
         phase,
-        element=Body((Value("x_0", FLOAT32),), (grown,), ("e_5 = exp(x_0)",)),
+        element=Body((Value("x_0", FLOAT32),), (grown,), instructions("e_5 = exp(x_0)")),
         folds=(dataclasses.replace(phase.folds[0], inputs=(grown,)),),
     )
     kernel = dataclasses.replace(plain, phases=(phase,))

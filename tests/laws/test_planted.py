@@ -24,7 +24,8 @@ from fusedsl.ir import folds
 from fusedsl.ir.interp import RULES, interpret
 from fusedsl.ir.ops import OPS
 from fusedsl.ir.types import FLOAT64
-from fusedsl.kernel_ir.build import instructions
+from fusedsl.kernel_ir import instruction
+from fusedsl.kernel_ir.build import body_builder
 from fusedsl.lru import LRU
 from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.cache import Cache
@@ -318,7 +319,7 @@ def _one_unit_less(kernel, chosen, extents, right=schedule.launch):
 
 X = np.random.default_rng(3).standard_normal((7, 37)).astype(np.float32) - 3
 GENERATED = {
-    "swapped operands": ("x - tanh(x)", patch.dict(instructions.LINES, {"subtract": {"f": "{1} - {0}"}})),
+    "swapped operands": ("x - tanh(x)", patch.dict(instruction.FORMS, {"subtract": {"f": "{1} - {0}"}})),
     "a missing tail": ("exp(x) + 1", patch.object(schedule, "launch", _one_unit_less)),
     "0 as the identity of max": (
         "max(x, axis=1)",
@@ -326,7 +327,7 @@ GENERATED = {
     ),
     "a cast left out": (
         "float32(astype(x, bfloat16)) * 3",
-        patch.object(instructions, "conversion", lambda x, a, b, rounding: x),
+        patch.object(body_builder, "conversion", lambda source, to, rounding: ("copy", to.compute)),
     ),
 }
 

@@ -146,8 +146,7 @@ class CpuAttentionEmitter:
     def body(self, body: Body, tiles: Mapping[str, str] | None = None) -> list[str]:
         """A body, after the loads of its arguments."""
         wanted = {v.name for v in (*body.args, *body.results)}
-        defined = {line.partition(" = ")[0] for line in body.instructions}
-        return [*self.read(wanted - defined, tiles), *body.instructions]
+        return [*self.read(wanted - body.targets, tiles), *body.lines]
 
     def lane_loop(self, lines: Sequence[str], count: str = str(ATTENTION_ROWS)) -> list[str]:
         """A loop over lanes; lanes beyond the last row repeat it."""

@@ -206,7 +206,7 @@ class StripEmitter:
         lines += self.reads(used, p)
         place = "column * widest + lane"
         lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.scratch_before(p) if name in used]
-        lines += [*phase.element.instructions, *scan.element_lines(phase, scan.in_strip)]
+        lines += [*phase.element.lines, *scan.element_lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
         return lines + [reduce.put(v.name, place, v.name) for v in self.roles.scratch_of(p)]
 
@@ -253,14 +253,14 @@ class StripEmitter:
         """The row body of a phase and its stores, for all rows of the strip."""
         phase = self.kernel.phases[p]
         body = phase.row or Body((), (), ())
-        defined = {line.partition(" = ")[0] for line in body.instructions}  # a result may be a state itself
+        defined = body.targets  # a result may be a state itself
         states = {v.name for v in self.roles.row_results(p)} - defined
         lines = self.reads(self.roles.used_by_row(phase), p)
         lines += [
             f"{name} = {reduce.get(f'{name}_row', 'lane')}" for name in sorted(states & self.roles.used_by_row(phase))
         ]
         lines += [
-            *body.instructions,
+            *body.lines,
             *(reduce.put(f"{v.name}_row", "lane", v.name) for v in body.results if v.name in defined),
         ]
         lines += [store_line(x, f"r{x.operand}", times("lane", self.step(x.operand))) for x in phase.row_stores]

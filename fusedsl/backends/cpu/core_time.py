@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import log2, prod
 
-from ...ir.op_cost import instructions
 from ...ir.types import DType
+from ...kernel_ir.instruction_cost import total_cost
 from ...kernel_ir.kernel import AttentionKernel, KernelIR
 from ...kernel_ir.matmul_axes import matmul_axes, worth_tiling
 from ...kernel_ir.phase import Body, Reduction
@@ -38,9 +38,7 @@ def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     total = 0
     for operand in kernel.operands:
         total += prod(n for n, letter in zip(extents, operand.strides) if letter != "0") * operand.dtype.itemsize
-    reads = sum(
-        line.count("= fetch_") for phase in kernel.phases for body in phase.bodies for line in body.instructions
-    )
+    reads = sum(i.op == "fetch" for phase in kernel.phases for body in phase.bodies for i in body.instructions)
     total += reads * prod(extents) * _width(kernel)
     return total * (CACHE_BYTE if total <= CACHE_SIZE else MEMORY_BYTE)
 
@@ -83,8 +81,8 @@ def _body_seconds(bodies: Iterable[Body], width: int) -> float:
     """The time of one run of each body."""
     total = 0.0
     for body in bodies:
-        calls = sum(any(f"{name}(" in line for name in LIBRARY_CALLS) for line in body.instructions)
-        total += instructions(body.instructions) * width * INSTRUCTION + calls * LIBRARY_CALL
+        calls = sum(i.op in LIBRARY_CALLS for i in body.instructions)
+        total += total_cost(body.instructions) * width * INSTRUCTION + calls * LIBRARY_CALL
     return total
 
 

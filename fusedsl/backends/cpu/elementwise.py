@@ -105,7 +105,7 @@ def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[
     for position in kernel.positions:
         if index and position.axis == inner:
             lines.append(f"{position.value.name} = {position.value.dtype}(first + {index})")
-    lines += phase.element.instructions
+    lines += phase.element.lines
     for store in phase.stores:
         lines.append(store_line(store, f"{base}{store.operand}", place(store.operand)))
     return lines

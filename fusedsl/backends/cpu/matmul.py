@@ -277,7 +277,7 @@ class CpuMatmulEmitter:
             if self.varies(load):
                 lines.append(load_line(load, f"e{load.operand}", self.offset(inner, load.operand, local[inner])))
         lines += self.positions((outer, inner), names, index)
-        return [*lines, *body.instructions, put(label, place, body.results[0].name)]
+        return [*lines, *body.lines, put(label, place, body.results[0].name)]
 
     def macrokernel(self) -> list[str]:
         """The macrokernel: add the products of packed blocks to the sums, tile by tile."""
@@ -315,7 +315,7 @@ class CpuMatmulEmitter:
         inner += self.positions((COLUMN,), names, index)
         inner += [f"{use.accumulators[0].name} = {get(self.accumulator(k), 'row * column_most + column')}"
                   for k, use in enumerate(self.folds)]  # fmt: skip
-        inner += body.instructions
+        inner += body.lines
         inner += [store_line(s, f"e{s.operand}", self.offset(COLUMN, s.operand, "column")) for s in phase.row_stores]
         loop = ["for column in range(column_count):", *indented(inner)]
         return ["", "for row in range(row_count):", *indented([*outer, *loop])]

@@ -23,14 +23,14 @@ def merge(fold: Reduction, first: list[str], second: list[str], into: list[str])
     """into = merge(first, second), with the merge body inlined."""
     names = unique_names(fold)
     lines = [f"{names[value.name]} = {text}" for value, text in zip(fold.combine.args, first + second)]
-    lines += renamed(fold.combine.instructions, names)
+    lines += renamed(fold.combine.lines, names)
     return [*lines, *(f"{name} = {names[value.name]}" for name, value in zip(into, fold.combine.results))]
 
 
 def unique_names(fold: Reduction) -> dict[str, str]:
     """Unique names for the values of a merge body: other folds use the same names, perhaps with other types."""
-    defined = [line.partition(" = ")[0] for line in fold.combine.instructions]
-    return {name: f"{name}_{fold.accumulators[0].name}m" for name in [*(v.name for v in fold.combine.args), *defined]}
+    names = [*(v.name for v in fold.combine.args), *(i.target for i in fold.combine.instructions)]
+    return {name: f"{name}_{fold.accumulators[0].name}m" for name in names}
 
 
 def state_names(fold: Reduction) -> list[str]:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...ir.types import FLOAT64, DType
+from ...ir.types import BOOL, FLOAT64, DType
 from ...kernel_ir.kernel import KernelIR, Load, Position
 from ...kernel_ir.phase import Phase, Reduction, Value
 
-# c = int64(a + b), c = a + b, c = maximum(a, b)
-SIMPLE = re.compile(
-    r"(\w+) = (?:(?:u?int\d+)\((\w+) ([+*]) (\w+)\)|(\w+) ([+*&|]) (\w+)|(maximum|minimum)\((\w+), (\w+)\))\s*(?:#.*)?$"
-)
-
+EXTREMA = {"maximum", "minimum"}
+SIMPLE = EXTREMA | {"add", "multiply", "logical_and", "logical_or"}
 # reads at computed addresses, and what the C library computes an element at a time; of float64, further functions
-SCALAR = re.compile(r"\b(fetch_\w+|fmod|lgamma)\(")
-SCALAR_DOUBLE = re.compile(r"\b(hypot|log10|cbrt|power|sin|cos|tan)\(")
+SCALAR = {"fetch", "fmod", "lgamma"}
+SCALAR_DOUBLE = SCALAR | {"hypot", "log10", "cbrt", "power", "sin", "cos", "tan"}
 
 
 @dataclass(frozen=True)
@@ -113,9 +109,8 @@ class ValueRoles:
         touched = [load.operand for load in self.loads_of(p)] + [store.operand for store in phase.stores]
         near = all(self.kernel.operands[k].strides[last] in ("0", "1") for k in touched)
         double = any(value.dtype is FLOAT64 for value in (*phase.element.args, *phase.element.results))
-        scalar = [SCALAR, SCALAR_DOUBLE] if double else [SCALAR]
-        lines = phase.element.instructions
-        return near and not phase.scans and not any(form.search(line) for form in scalar for line in lines)
+        scalar = SCALAR_DOUBLE if double else SCALAR
+        return near and not phase.scans and not any(i.op in scalar for i in phase.element.instructions)
 
     def accumulates_in_memory(self, p: int) -> bool:
         """True if a phase is reduced in lanes in memory.
@@ -147,23 +142,18 @@ def is_vectorisable_merge(fold: Reduction) -> bool:
     """True if LLVM vectorises a loop over this merge: a single sum, product, extremum, or, and."""
     if len(fold.accumulators) != 1 or len(fold.combine.instructions) != 1:
         return False
-    match = SIMPLE.match(fold.combine.instructions[0])
-    names = {v.name for v in fold.combine.args}
-    return (
-        match is not None
-        and {g for g in match.groups()[1:] if g and g.isidentifier()} - {"maximum", "minimum"} == names
-    )
+    (i,) = fold.combine.instructions
+    return i.op in SIMPLE and set(i.args) == {v.name for v in fold.combine.args}
 
 
 def reassociable_merge(fold: Reduction) -> str | None:
     """The word for a float sum or product that LLVM may reassociate; None for other merges."""
-    match = SIMPLE.match(fold.combine.instructions[0])
-    if fold.accumulators[0].dtype.kind != "f" or not match or match.group(6) not in ("+", "*"):
+    if fold.accumulators[0].dtype.kind != "f" or not is_vectorisable_merge(fold):
         return None
-    return {"+": "accumulate_add", "*": "accumulate_mul"}[match.group(6)]
+    return {"add": "accumulate_add", "multiply": "accumulate_mul"}.get(fold.combine.instructions[0].op)
 
 
 def is_extremum(fold: Reduction) -> bool:
     """True for a single maximum or minimum: exact in any order."""
-    match = SIMPLE.match(fold.combine.instructions[0]) if is_vectorisable_merge(fold) else None
-    return match is not None and match.group(8) is not None
+    (i,) = fold.combine.instructions if is_vectorisable_merge(fold) else (None,)
+    return i is not None and i.op in EXTREMA and i.dtype is not BOOL

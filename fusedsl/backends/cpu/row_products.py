@@ -20,19 +20,18 @@ def operands(kernel: KernelIR) -> tuple[Load, Load] | None:
     if phase.stores or phase.column_reductions or phase.select or phase.scans or len(phase.folds) != 1:
         return None
     roles, (fold,) = ValueRoles(kernel), phase.folds
-    loads, lines = roles.loads_of(0), phase.element.instructions
+    loads, instructions = roles.loads_of(0), phase.element.instructions
     if (
         len(loads) != 2
-        or len(lines) != 1
+        or len(instructions) != 1
         or len(fold.accumulators) != 1
         or reassociable_merge(fold) != "accumulate_add"
     ):
         return None
-    a, b = loads
-    code = lines[0].partition("#")[0].strip()
-    products = [f"{fold.inputs[0].name} = {x.value.name} * {y.value.name}" for x, y in ((a, b), (b, a))]
+    (a, b), (i,) = loads, instructions
+    is_product = i.op == "multiply" and i.target == fold.inputs[0].name and set(i.args) == {a.value.name, b.value.name}
     types = {kernel.operands[x.operand].dtype for x in loads} | {fold.accumulators[0].dtype}
     contiguous = all(step(kernel, x.operand, last) == "1" for x in loads)
-    if code not in products or not contiguous or len(types) != 1 or types.pop().storage:
+    if not is_product or not contiguous or len(types) != 1 or types.pop().storage:
         return None
     return a, b

@@ -210,7 +210,7 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
     """Loads, body, scans, stores and scratch values of one element."""
     kernel, last = roles.kernel, roles.kernel.axes - 1
     phase = kernel.phases[p]
-    lines = [*inputs(roles, p, index), *phase.element.instructions, *scan.element_lines(phase, scan_step)]
+    lines = [*inputs(roles, p, index), *phase.element.lines, *scan.element_lines(phase, scan_step)]
     lines += [store_line(x, f"c{x.operand}", times(index, step(kernel, x.operand, last))) for x in phase.stores]
     lines += sort.store_element(phase, f"flat + {index}")
     lines += [reduce.put(value.name, f"flat + {index}", value.name) for value in roles.scratch_of(p)]
@@ -222,5 +222,5 @@ def element(roles: ValueRoles, p: int, index: str, scan_step=scan.in_row) -> lis
 def row_epilogue(roles: ValueRoles, p: int) -> list[str]:
     """The row body of a phase and its stores."""
     phase = roles.kernel.phases[p]
-    lines = list(phase.row.instructions) if phase.row else []
+    lines = phase.row.lines if phase.row else []
     return lines + [store_line(store, f"r{store.operand}", "0") for store in phase.row_stores]

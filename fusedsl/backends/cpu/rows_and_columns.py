@@ -66,7 +66,7 @@ def _columns(kernel: MixedReductionKernel, shared: list[ScratchArray], trees: li
         body.append(load_line(load, f"c{load.operand}", "0"))
     for q in (x for x in kernel.positions if x.value.name in wanted):
         body.append(f"{q.value.name} = {q.value.dtype}(i{q.axis})")
-    body += finish.body.instructions if finish.body else []
+    body += finish.body.lines if finish.body else []
     for store in finish.stores:
         body.append(address(kernel, store.operand, f"c{store.operand}", f"p{store.operand}", names))
         body.append(store_line(store, f"c{store.operand}", "0"))

@@ -135,7 +135,7 @@ def element_lines(phase: Phase, step: Callable[[ScanUse], list[str]]) -> list[st
     lines = []
     for part in phase.scans:
         lines += [line for use in part.scans for line in step(use)]
-        lines += part.element.instructions
+        lines += part.element.lines
     return lines
 
 

@@ -34,7 +34,7 @@ class _ShortRowsEmitter:
         self.column_names = {load.value.name for load in self.loads}  # names that are renamed for each column
         for phase in kernel.phases:
             for body in phase.bodies:
-                self.column_names |= {line.partition(" = ")[0] for line in body.instructions}
+                self.column_names |= body.targets
             self.column_names |= {v.name for use in scan.uses(phase) for v in use.accumulators}
         self.column_names |= {p.value.name for p in kernel.positions if p.axis in self.column_axes}
 
@@ -123,12 +123,12 @@ class _ShortRowsEmitter:
             lines += scan.init_short_row(phase)
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
-                each = [*phase.element.instructions, *scan.element_lines(phase, scan.in_row)]
+                each = [*phase.element.lines, *scan.element_lines(phase, scan.in_row)]
                 each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
                 lines += self.for_column(each, number)
             for f in phase.folds:
                 lines += self.folded(f)
-            lines += phase.row.instructions if phase.row else []
+            lines += phase.row.lines if phase.row else []
             lines += [store_line(s, f"r{s.operand}", self.place(s.operand, None)) for s in phase.row_stores]
         return lines
 

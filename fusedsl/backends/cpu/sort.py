@@ -146,7 +146,7 @@ def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
     for part, value in (("values", select.values), ("positions", select.positions)):
         if value is not None and value.name in used:
             inner.append(f"{value.name} = {_read(select, part, 'here + rank')}")
-    inner += phase.element.instructions
+    inner += phase.element.lines
     for store in phase.stores:
         letter = kernel.operands[store.operand].rank
         stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter

@@ -12,7 +12,7 @@ from ...ir.graph import Node, value_of, walk
 from ...rewrite.scalar_builder import replace_nodes
 from ..phase import Body, Reduction, Value
 from ..attention import WeightedSum
-from .instructions import literal
+from .body_builder import literal
 from .paged_operands import is_nan_if_invalid
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class StateCombiner:
             name,
             tuple(self.builder.value(b[k]) for k in plain),
             tuple(self.builder.value(a[k]) for k in plain),
-            tuple(literal(stream.identity[k]) for k in plain),
+            tuple(str(literal(stream.identity[k])) for k in plain),
             dataclasses.replace(body, results=self._in_order(body, results, [merged[k] for k in plain], moving)),
         )
         known = [*self.attention.known(), *rows, *moving, *a, *b]

@@ -10,7 +10,7 @@ from ...ir.printer import show_literal
 from ...rewrite.intervals.interval_analysis import Intervals
 from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
-from .instructions import BodyBuilder
+from .body_builder import BodyBuilder
 
 FINITE_MASK = 1e4  # constants beyond this magnitude are meant as masks
 LOADS = ("load", "fetch")

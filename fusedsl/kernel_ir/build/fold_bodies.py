@@ -8,7 +8,7 @@ from ...ir.folds import FOLDS, State
 from ...ir.graph import node
 from ...ir.types import DType
 from ..phase import Body, Reduction, Value
-from .instructions import BodyBuilder, literal
+from .body_builder import BodyBuilder, literal
 
 
 def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Value, ...]) -> Reduction:
@@ -20,7 +20,7 @@ def build_reduction(name: str, d: DType, lifted: Sequence[str], states: tuple[Va
     a, b = (tuple(node("state", (), (side, k), t) for k, t in enumerate(types)) for side in "ab")
     follow = combine_body(a, b, fold.follow(a, b)) if fold.follow else None
     return Reduction(
-        fold.name, lifts, states, tuple(map(literal, identity)), combine_body(a, b, fold.merge(a, b)), follow
+        fold.name, lifts, states, tuple(str(literal(x)) for x in identity), combine_body(a, b, fold.merge(a, b)), follow
     )
 
 

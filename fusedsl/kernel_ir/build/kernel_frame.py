@@ -13,7 +13,7 @@ from ...ir.types import FLOAT32, INT64
 from ...rewrite.scalar_builder import free_axes
 from ..kernel import Load, Position
 from ..plan import ArrayUse, IterationIndex, KernelPlan, ScalarUse
-from .instructions import BodyBuilder
+from .body_builder import BodyBuilder
 from .division import multiply_by_reciprocals
 
 

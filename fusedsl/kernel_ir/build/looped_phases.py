@@ -12,7 +12,7 @@ from ...rewrite.scalar_builder import replace_nodes
 from ...rewrite.online.online_reduction import TileReduction, OnlineReduction
 from ...rewrite.online.printer import check, show
 from ..phase import Body, Reduction, DerivedAccumulators, Phase, Store
-from .instructions import literal
+from .body_builder import literal
 from .fold_bodies import build_reduction, combine_body
 from .phases import PhaseBuilder
 
@@ -86,7 +86,7 @@ class LoopedPhases:
             "stream",
             tuple(map(self.builder.value, state)),
             tuple(map(self.builder.value, whole)),
-            tuple(map(literal, stream.identity)),
+            tuple(str(literal(x)) for x in stream.identity),
             combine_body(stream.state("a"), stream.state("b"), stream.combine()),
         )
         folds = [f for f, _ in stream.finish]

@@ -13,7 +13,7 @@ from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import ColumnEpilogue
 from ..phase import Body, Phase, MatrixProduct, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
-from .instructions import literal
+from .body_builder import literal
 from .fold_bodies import build_reduction, combine_body
 from .kernel_frame import KernelFrame, position
 from .rematerialization import READ, RECOMPUTE_BELOW, computed_below, recompute_cost
@@ -200,7 +200,7 @@ class PhaseBuilder(KernelFrame):
         a, b = (node("state", (), (side, 0), identity.type) for side in "ab")
         merge = combine_body((a,), (b,), fold.merge((a,), (b,)))
         lifts = (Value(lifted, value.dtype),)
-        return ScanUse(fold.name, lifts, (value,), (literal(identity),), merge, reverse=n.attr[2])
+        return ScanUse(fold.name, lifts, (value,), (str(literal(identity)),), merge, reverse=n.attr[2])
 
     def _body(self, results: list[Node], available: list[Node]) -> tuple[Body, dict[Node, str]]:
         body = self.builder.body((), results, available)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from typing import Any
 
 from ...ir.types import DType
+from ..instruction import Instruction
 from ..phase import Body
 from ..plan import KernelPlan
 
-_OPERAND = r"\w+|\w+\([^()]*\)"  # a name or a typed literal; integer products are inside a call of their dtype
 COMBINERS = ("combine", "combine_tile")  # of Reduction and of WeightedSum: their bodies combine two states
-PRODUCT = re.compile(rf"(\w+) = ({_OPERAND}) \* ({_OPERAND})(?=$|  #)")
 
 
 def forbid_contraction(plan: KernelPlan) -> KernelPlan:
@@ -26,14 +24,16 @@ def _changed(part: Any) -> Any:
     if not dataclasses.is_dataclass(part) or isinstance(part, (type, DType)):  # dtypes are compared by identity
         return part
     if isinstance(part, Body):
-        return dataclasses.replace(
-            part, instructions=tuple(PRODUCT.sub(r"\1 = mul_rn(\2, \3)", line) for line in part.instructions)
-        )
+        return dataclasses.replace(part, instructions=tuple(map(_rounded, part.instructions)))
     fields = {f.name: getattr(part, f.name) for f in dataclasses.fields(part)}
     changed = {
         name: _changed(old) for name, old in fields.items() if not (name in COMBINERS and _is_single_product(old))
     }
     return dataclasses.replace(part, **changed)
+
+
+def _rounded(i: Instruction) -> Instruction:
+    return dataclasses.replace(i, op="mul_rn") if i.op == "multiply" and i.dtype.kind == "f" else i
 
 
 def _is_single_product(combine: Body) -> bool:

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from written import instructions
 
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
@@ -20,7 +21,7 @@ def computed(tmp_path, line, *arrays, result=None):
     out = np.empty(arrays[0].shape, numpy_dtype(result))
     operands = tuple(Operand(f"x{k}", d, "1") for k, d in enumerate(types)) + (Operand("y", result, "1"),)
     values = tuple(Value(f"x_{k}", d) for k, d in enumerate(types))
-    phase = Phase(Body(values, (Value("y_0", result),), (f"y_0 = {line}",)), (Store("y_0", len(arrays)),))
+    phase = Phase(Body(values, (Value("y_0", result),), instructions(f"y_0 = {line}")), (Store("y_0", len(arrays)),))
     loads = tuple(Load(v, k) for k, v in enumerate(values))
     kernel = KernelIR("one", (line,), 0, 1, len(arrays), operands, loads, (), (), (phase,))
     compiled = backend.compile_kernel(kernel, tmp_path / "one.py")

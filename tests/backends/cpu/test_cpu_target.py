@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 import pytest
+from written import instructions
 
 import fusedsl as fd
 from fusedsl.backends.cpu import backend, schedule
@@ -29,7 +30,7 @@ def values(names, d=FLOAT32):
 def body(args, results, *lines):
     """args and results are Values, or names of float32 values."""
     args, results = (values(v) if isinstance(v, str) else v for v in (args, results))
-    return Body(args, results, lines)
+    return Body(args, results, instructions(*lines))
 
 
 def fold(lifted, state, line="a_0 + b_0", identity="float32(0.0)", d=FLOAT32):
@@ -118,7 +119,7 @@ def mapped(tmp_path, lines, out, *inputs, result="y_0", **more):
     """A map kernel of float32 values from x_0, x_1 … to `result`."""
     loaded = tuple(Value(f"x_{k}", DTYPE_OF[a.dtype].compute) for k, a in enumerate(inputs))
     phase = Phase(
-        Body(loaded, (Value(result, DTYPE_OF[out.dtype].compute),), tuple(lines)), (Store(result, len(inputs)),)
+        Body(loaded, (Value(result, DTYPE_OF[out.dtype].compute),), instructions(*lines)), (Store(result, len(inputs)),)
     )
     return Case(tmp_path, [*inputs, out], len(inputs), (phase,), **more)
 
@@ -358,7 +359,7 @@ def test_what_is_held_is_folded_several_columns_at_once(tmp_path):
     phases = (
         Phase(body("x_0", "t_0", "t_0 = x_0 * x_0 + x_0"), (), (maximum_fold("t_0", "m_0"),)),
         Phase(
-            Body((*values("t_0 m_0"), at.value), values("u_0 v_0"), lines),
+            Body((*values("t_0 m_0"), at.value), values("u_0 v_0"), instructions(*lines)),
             (),
             (fold("u_0", "n_0"), fold("v_0", "s_0")),
             None,
@@ -391,7 +392,7 @@ def test_a_kernel_that_is_not_resident(tmp_path):
 
 def reduced(tmp_path, x, use, out, lines=(), rows=1, result=None):
     d = DTYPE_OF[x.dtype].compute
-    lifted = Body(values("x_0", d), use.inputs, tuple(lines))
+    lifted = Body(values("x_0", d), use.inputs, instructions(*lines))
     phase = Phase(lifted, (), (use,), None, (Store(result or use.accumulators[0].name, 1),))
     return Case(tmp_path, [x, out], 1, (phase,), rows)
 
@@ -453,7 +454,7 @@ def argmax(tmp_path, x, out):
         "c_0 = select(t_1, b_0, a_0)",
         "c_1 = select(t_1, b_1, a_1)",
     )
-    merge = Body(args, (Value("c_0", FLOAT32), Value("c_1", INT64)), lines)
+    merge = Body(args, (Value("c_0", FLOAT32), Value("c_1", INT64)), instructions(*lines))
     lifted = (Value("x_0", FLOAT32), Value("i_0", INT64))
     use = Reduction("argmax", lifted, state, ("float32(-inf)", "int64(9223372036854775807)"), merge)
     phase = Phase(Body(lifted, lifted, ()), (), (use,), None, (Store("k_0", 1),))
@@ -473,7 +474,7 @@ def test_two_folds_of_different_types_in_one_phase(tmp_path):
     x = normal(7, 3000)
     count = fold("p_0", "n_0", "int64(a_0 + b_0)", "int64(0)", INT64)
     lines = ("p_0 = int64(x_0 > float32(0.0))",)
-    lifted = Body(values("x_0"), (*values("x_0"), Value("p_0", INT64)), lines)
+    lifted = Body(values("x_0"), (*values("x_0"), Value("p_0", INT64)), instructions(*lines))
     phase = Phase(lifted, (), (fold("x_0", "s_0"), count), None, (Store("s_0", 1), Store("n_0", 2)))
     total, positive = np.empty((7, 1), np.float32), np.empty((7, 1), np.int64)
     case = Case(tmp_path, [x, total, positive], 1, (phase,), 1)

@@ -5,6 +5,7 @@ import re
 import time
 
 import pytest
+from written import instructions
 
 import fusedsl as fd
 from fusedsl.backends.cuda.schedule import choose
@@ -38,7 +39,7 @@ def values(names, dtype=FLOAT32):
 
 
 def body(arguments, results, *lines, dtype=FLOAT32):
-    return Body(values(arguments, dtype), values(results, dtype), lines)
+    return Body(values(arguments, dtype), values(results, dtype), instructions(*lines))
 
 
 def folded(name, lifted, merge, identity, dtype=FLOAT32):
@@ -53,7 +54,7 @@ def map_kernel(dtype, lines, inputs="x y", strides=None, access="vector", comput
     strides = strides or ["1"] * (len(names) + 1)
     operands = tuple(Operand(n, dtype, s, access) for n, s in zip([*names, "z"], strides))
     loads = tuple(Load(Value(f"{n}_0", compute), k) for k, n in enumerate(names))
-    element = Body(tuple(load.value for load in loads), values("z_9", compute), tuple(lines))
+    element = Body(tuple(load.value for load in loads), values("z_9", compute), instructions(*lines))
     phase = Phase(element, (Store("z_9", len(names)),))
     return KernelIR("map", ("z",), 0, len(strides[0]), len(names), operands, loads, (), (), (phase,), **more)
 
@@ -356,7 +357,7 @@ def test_bools_rounding_positions_and_scalars(tmp_path):
         "t_3 = float16_round(t_2)",
         "z_9 = select(x_0, t_3, a_2)",
     )
-    phase = Phase(Body((x, i, a), (z,), lines), (Store("z_9", 1),))
+    phase = Phase(Body((x, i, a), (z,), instructions(*lines)), (Store("z_9", 1),))
     positions = (Position(i, 1),)
     kernel = KernelIR("m", ("z",), 0, 2, 1, operands, (Load(x, 0),), positions, (a,), (phase,))
     source, text, code = built(tmp_path, kernel, (64, 64))
@@ -370,7 +371,7 @@ def test_a_state_of_two_parts_folds(tmp_path):
     (x, m, am, bm, cm), (i, k, ai, bi, ci) = values("x_0 m_1 a_m b_m c_m"), values("i_1 k_1 a_i b_i c_i", INT64)
     lines = ("p_1 = a_m > b_m", "p_2 = a_m == b_m", "p_3 = a_i < b_i", "p_4 = p_1 | (p_2 & p_3)")
     lines += ("c_m = select(p_4, a_m, b_m)", "c_i = select(p_4, a_i, b_i)")
-    merge = Body((am, ai, bm, bi), (cm, ci), lines)
+    merge = Body((am, ai, bm, bi), (cm, ci), instructions(*lines))
     use = Reduction("best", (x, i), (m, k), ("float32(-inf)", "int64(0)"), merge)
     phase = Phase(Body((x, i), (x, i), ()), (), (use,), None, (Store("k_1", 1),))
     kernel = KernelIR("argmax", ("argmax",), 1, 1, 1, operands, (Load(x, 0),), (Position(i, 1),), (), (phase,))

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from written import instructions
 
 import fusedsl as fd
 from fusedsl.backends.cuda.elementwise.schedule import ElementwiseSchedule
@@ -32,7 +33,7 @@ def crossed(dtypes=(FLOAT32, FLOAT32, FLOAT32), strides=("s1", "ss", "s1"), near
     loads = tuple(Load(Value(f"{n}_0", d.compute), k) for k, (n, d) in enumerate(zip(names, dtypes[:-1])))
     compute = dtypes[0].compute
     total = " + ".join(load.value.name for load in loads)
-    body = Body(tuple(load.value for load in loads), (Value("z_9", compute),), (f"z_9 = {compute.name}({total})",))
+    body = Body(tuple(load.value for load in loads), (Value("z_9", compute),), instructions(f"z_9 = {total}"))
     phase = Phase(body, (Store("z_9", inputs),))
     return KernelIR("map", ("z",), 0, len(strides[0]), inputs, operands, loads, (), (), (phase,))
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from ....kernel_ir.liveness import NAME
+from ....ir.types import INT64, UINT64
+from ....kernel_ir.instruction import needed
 from ....kernel_ir.phase import Body, Value
 from ..emit.source_text import indented, signature
-from ..peephole.gathers import below, split_at_gathers, target_of
+from ..peephole.gathers import split_at_gathers
 from .emit_fragment import Domain, FragmentEmitter
 from .sm90_tile_shape import is_index_mask, is_random_mask
 
-OFFSET = re.compile(r"\w+ = u?int64\((?:(\w+) \+ )?(\w+)\)$")  # a sum that is offset by its operands
+OFFSETS = ("add", "convert")  # what an operand offsets by as much
 
 
 class ElementMask:
@@ -108,7 +108,7 @@ class ElementMask:
             values.define_lines(
                 name,
                 f"def place_{result.name}({_listed(counter.args)}):",
-                *indented([*counter.instructions, f"return {_listed(counter.results)}"]),
+                *indented([*counter.lines, f"return {_listed(counter.results)}"]),
                 *("", ""),
                 f'@philox_mask(score_fragment, place_{result.name}, "{counter_types}", {columns[0]}, "{types}")',
                 f"def {name}({_listed((number, *others))}):",
@@ -123,7 +123,7 @@ class ElementMask:
         """True if the counter is the column plus row values, and the rest of the mask has one value for all columns."""
         domains = {v.name: self.values.domain_of(v.name) for v in counter.args}
         position, *same = given
-        uniform = below(counter.instructions, {v.name for v in same}) & domains.keys()
+        uniform = needed(counter.instructions, {v.name for v in same}) & domains.keys()
         return (
             {Domain.ELEMENT, Domain.COLUMN}.isdisjoint(self.values.domain_of(v.name) for v in others)
             and Domain.ELEMENT not in domains.values()
@@ -139,12 +139,11 @@ def _listed(values: Iterable[Value]) -> str:
 def _is_column_offset(body: Body, column: str, position: str) -> bool:
     """True if a position is the column plus values that do not depend on it."""
     depends = {column}
-    for line in body.instructions:
-        text = line.partition("  #")[0]
-        terms = [name for name in NAME.findall(text.partition(" = ")[2]) if name in depends]
+    for i in body.instructions:
+        terms = [name for name in i.names if name in depends]
         if not terms:
             continue
-        if len(terms) > 1 or not OFFSET.match(text):
+        if len(terms) > 1 or i.op not in OFFSETS or i.dtype not in (INT64, UINT64) or not i.reads_names_only:
             return False
-        depends.add(target_of(line))
+        depends.add(i.target)
     return position in depends

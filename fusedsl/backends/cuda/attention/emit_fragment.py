@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import MappingProxyType
 
 from ....kernel_ir.kernel import Load
 from ....kernel_ir.phase import Body
 from ..emit.source_text import SourceBuilder, indented, signature
-from ..peephole.narrow_integers import PLACES, narrowed_lines
+from ..peephole.narrow_integers import PLACES, narrowed
 from .emit_facts import AttentionFacts
 from .sm90_schedule import ROWS
 
 # functions for which the hardware's approximation is accurate enough
 APPROX = ("exp", "exp2", "maximum", "minimum", "quotient")
 NO_ARGUMENTS: Mapping[str, str] = MappingProxyType({})
-DIVISION = re.compile(r"^(\w+ = )([^#]+?) / ([^#]+?)(  #.*)?$")
 
 
 class Domain(Enum):
@@ -235,10 +233,8 @@ class FragmentEmitter:
     def body_lines(self, body: Body) -> list[str]:
         """The lines of a body, with approximate divisions if allowed, and 32-bit integers where they fit."""
         indices = (*(p.value.name for p in self.kernel.positions), *self.kernel.lengths)
-        lines = narrowed_lines(body.instructions, dict.fromkeys(indices, PLACES))
-        if not self.approx:
-            return lines
-        return [DIVISION.sub(r"\1quotient(\2, \3)\4", line) for line in lines]
+        short = narrowed(body.instructions, dict.fromkeys(indices, PLACES))
+        return [str(replace(i, op="quotient") if self.approx and i.op == "divide" else i) for i in short]
 
     def call(self, stem: str, body: Body, domain: Domain, others: Mapping[str, str] = NO_ARGUMENTS) -> list[str]:
         """A body as a function, and its call, with `others` in place of some arguments; the names of its results."""

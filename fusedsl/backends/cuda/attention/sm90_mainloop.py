@@ -6,8 +6,6 @@ from `tile_info`, the tile info that the producer publishes in shared memory (sm
 
 from __future__ import annotations
 
-import re
-
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import indented
 from .emit_facts import AttentionFacts
@@ -23,7 +21,6 @@ NEXT_SCORES = "first_scores"  # of the next work tile
 WORK_ITER, KV_ITER = "(tile_info >> 3 & 3)", "(tile_info >> 5 & 7)"
 KV_ITER_BEFORE, KV_ITER_AFTER = "((tile_info >> 5) + 7 & 7)", "((tile_info >> 5) + 1 & 7)"
 MOST_HOISTED_WIDTH = 128  # head dimension
-PRODUCT = re.compile(r"\w+ = (\w+) \* (\w+)(?:  #.*)?$")
 
 
 def sm90_facts(kernel: AttentionKernel, schedule: Sm90AttentionSchedule) -> AttentionFacts:
@@ -146,9 +143,9 @@ class Sm90Mainloop:
     @property
     def _rescale_factor(self) -> str:
         """The row value that the output is rescaled by, if rescaling is one product; else empty."""
-        combine = self.facts.weighted_sum.combine_tile
-        product = PRODUCT.match(combine.instructions[0]) if len(combine.instructions) == 1 else None
-        factors = set(product.groups()) if product else set()
+        combine = self.facts.weighted_sum.combine_tile.instructions
+        product = combine[0] if len(combine) == 1 and combine[0].op == "multiply" else None
+        factors = set(product.args) if product is not None and product.dtype.kind == "f" else set()
         return next((name for name in self.softmax.rescale_factors if {name, self.facts.output} == factors), "")
 
     def _pin_order(self) -> list[str]:

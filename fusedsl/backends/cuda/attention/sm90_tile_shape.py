@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ....ir.types import BOOL
+from ....ir.types import BOOL, FLOAT32
 from ....kernel_ir.attention import AttentionBody
+from ....kernel_ir.instruction import Instruction
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body
 
@@ -15,23 +16,23 @@ def is_index_mask(kernel: AttentionKernel, body: Body) -> bool:
     """True for an index mask: a computed condition that loads nothing along the kv axis. It is evaluated as bits."""
     along = kernel.row_axes
     loads = {load.value.name for load in kernel.loads if kernel.operands[load.operand].strides[along] != "0"}
-    read = not loads.isdisjoint(v.name for v in body.args) or any("fetch_" in line for line in body.instructions)
+    read = not loads.isdisjoint(v.name for v in body.args) or any(i.op == "fetch" for i in body.instructions)
     return body.results[0].dtype is BOOL and bool(body.instructions) and not read
 
 
 def is_random_mask(body: Body) -> bool:
     """True for a mask that reads random numbers (dropout)."""
-    return any(" philox" in line for line in body.instructions)
+    return any(i.op.startswith("philox") for i in body.instructions)
 
 
-def _index_mask_instructions(kernel: AttentionKernel) -> list[str]:
+def _index_mask_instructions(kernel: AttentionKernel) -> list[Instruction]:
     """The instructions of all index masks."""
-    return [line for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for line in body.instructions]
+    return [i for body in kernel.attention.mask_inputs if is_index_mask(kernel, body) for i in body.instructions]
 
 
 def _gathers(kernel: AttentionKernel) -> bool:
     """True if mask inputs are loaded at computed addresses, which take registers too."""
-    return any("fetch_" in line for body in kernel.attention.mask_inputs for line in body.instructions)
+    return any(i.op == "fetch" for body in kernel.attention.mask_inputs for i in body.instructions)
 
 
 def _holds_columns(kernel: AttentionKernel) -> bool:
@@ -43,8 +44,9 @@ def _holds_columns(kernel: AttentionKernel) -> bool:
         letters = kernel.operands[load.operand].strides
         if load.value.name in read and letters[along] != "0" and all(letters[a] == "0" for a in stream.query_axes):
             return True
-    places = {f"float32({p.value.name})" for p in kernel.positions if p.axis == along}
-    return any(place in line for body in bodies for line in body.instructions for place in places)
+    places = {p.value.name for p in kernel.positions if p.axis == along}
+    converted = [i for body in bodies for i in body.instructions if i.op in ("convert", "convert_round")]
+    return any(i.dtype.compute is FLOAT32 and not places.isdisjoint(i.names) for i in converted)
 
 
 def _hoists_from_scores(stream: AttentionBody) -> bool:
@@ -77,7 +79,7 @@ def _columns_of_three(kernel: AttentionKernel) -> int:
     if any(map(is_random_mask, stream.mask_inputs)):
         return 96
     if drawn and sieve is not None:
-        dilated = any("remainder(" in line for line in drawn)
+        dilated = any(i.op == "remainder" for i in drawn)
         return 80 if dilated and FEW_INSTRUCTIONS < len(sieve.body.instructions) <= MANY_INSTRUCTIONS else 96
     if kernel.kv_bounds_axes or (_hoists_from_scores(stream) and sieve is not None and sieve.bounds):
         return 96

@@ -70,7 +70,7 @@ def schedule_elementwise(kernel: KernelIR, hardware: Hardware) -> ElementwiseSch
     if kernel.axes > 1 and vectors == 2 and width >= 8 and MIDDLE_BODY <= work < LONG_NARROW:
         vectors = 4
     if kernel.pointers:  # addresses take the registers; a read that waits for its index wants company
-        vectors = 2 if sum(" = fetch_" in line for line in kernel.phases[0].element.instructions) == 1 else 1
+        vectors = 2 if sum(i.op == "fetch" for i in kernel.phases[0].element.instructions) == 1 else 1
     while vectors > 1 and work * width * vectors > UNROLLED:
         vectors //= 2
     need = required_registers(kernel, Tiling(width, vectors))

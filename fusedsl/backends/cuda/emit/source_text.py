@@ -107,7 +107,7 @@ def reduction_source(use: Reduction, name: str) -> list[str]:
         if body is not None:
             results = ", ".join(v.name for v in body.results)
             lines += ["", "", f"def {stem}_{name}({', '.join(v.name for v in body.args)}):"]
-            lines += indented([*body.instructions, f"return {results}"])
+            lines += indented([*body.lines, f"return {results}"])
             given.append(f"{stem}_{name}")
     given.insert(1, f"identity_{name}")
     kinds = ", ".join(value.dtype.name for value in use.accumulators)
@@ -122,7 +122,7 @@ def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> l
         "",
         decorator,
         f"def {name}({arguments}):",
-        *indented([*body.instructions, f"return {', '.join(results)}"]),
+        *indented([*body.lines, f"return {', '.join(results)}"]),
     ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
+from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ....kernel_ir.matmul_axes import matmul_axes
 from ....kernel_ir.phase import Body, Value
@@ -180,7 +181,7 @@ class MatmulEmitter:
         scope.code.append(f"{kind}s_here, steps_here = places{k}()")
         scope.code += self._read({v.name for v in body.args}, (kind, STEP), f"find{k}")
         value = f"factor{k}"
-        kept = f"{value} = select(wanted, {body.results[0].name}, {d.name}(0))"
+        kept = Instruction(value, "where", ("wanted", body.results[0].name, Constant(d, "0")), d)
         whole = Body((*body.args, Value("wanted", BOOL)), (Value(value, d),), (*body.instructions, kept))
         scope.map_plain(f"compute{k}", whole, tile="tile")
         scope.code.append(f"put{k}(strip{k}_at, {value})")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ....ir.types import BOOL, INT64, UINT64, DType, dtype
-from ....kernel_ir.liveness import NAME
+from ....ir.types import BOOL, INT64, UINT64, DType
+from ....kernel_ir.instruction import Instruction, needed
 from ....kernel_ir.phase import Body, Value
 
-FETCH = re.compile(r"(?P<name>\w+) = fetch_(?P<kind>\w+)\((?P<first>\w+), (?P<second>[a-z]\w*)\)")
-DRAW = re.compile(r"(?P<name>\w+) = (?P<kind>philox_(?:word|pair))\((?P<first>\w+), (?P<second>\w+), (?P<third>\w+)\)")
+DRAWN = ("philox_word", "philox_pair")
 
 
 @dataclass(frozen=True)
@@ -42,52 +40,36 @@ def split_at_gathers(body: Body, fetched: Mapping[str, Value] | None = None) -> 
 
     What is `fetched` is there: its row has read it for itself.
     """
-    found = [fetch for line in body.instructions if (fetch := _fetch(line))]
+    found = [fetch for i in body.instructions if (fetch := _fetch(i))]
     fetched = {f.name: fetched[f.name] for f in found if fetched and f.name in fetched}
     fetches = [f for f in found if f.name not in fetched]
     names = {f.name for f in fetches}
-    lines = tuple(line for line in body.instructions if target_of(line) not in names | set(fetched))
+    rest = tuple(i for i in body.instructions if i.target not in names | set(fetched))
     computed = {value.name: value for value in body.args} | fetched
     stages = []
     while fetches:
-        free = [f for f in fetches if not (names - set(computed)) & below(lines, {value.name for value in f.given})]
+        free = [f for f in fetches if not (names - set(computed)) & needed(rest, {value.name for value in f.given})]
         wanted = tuple(dict.fromkeys(value for f in free for value in f.given))
-        stages.append(GatherStage(slice_of(lines, computed, wanted), tuple(free)))
+        stages.append(GatherStage(slice_of(rest, computed, wanted), tuple(free)))
         computed |= {f.name: Value(f.name, f.stored.compute) for f in free}
         fetches = [f for f in fetches if f not in free]
-    return stages, slice_of(lines, computed, body.results)
+    return stages, slice_of(rest, computed, body.results)
 
 
-def _fetch(line: str) -> GatherCall | None:
-    """What a line of a body fetches or draws."""
-    if found := FETCH.match(line):
-        address, wanted = Value(found["first"], INT64), Value(found["second"], BOOL)
-        return GatherCall(found["name"], "gather", found["kind"], dtype(found["kind"]), (address, wanted))
-    if found := DRAW.match(line):
-        given = tuple(Value(found[part], UINT64) for part in ("first", "second", "third"))
-        return GatherCall(found["name"], "random", found["kind"], UINT64, given)
+def _fetch(i: Instruction) -> GatherCall | None:
+    """What an instruction fetches or draws, at an address or of a position that is computed."""
+    if not i.reads_names_only:
+        return None
+    if i.op == "fetch":
+        given = tuple(map(Value, i.names, (INT64, BOOL)))
+        return GatherCall(i.target, "gather", i.dtype.name, i.dtype, given)
+    if i.op in DRAWN:
+        return GatherCall(i.target, "random", i.op, UINT64, tuple(Value(name, UINT64) for name in i.names))
     return None
 
 
-def slice_of(lines: tuple[str, ...], given: dict[str, Value], results: tuple[Value, ...]) -> Body:
-    """The body of the lines that compute these results."""
-    needed = below(lines, {value.name for value in results})
-    kept = tuple(line for line in lines if target_of(line) in needed)
-    return Body(tuple(value for name, value in given.items() if name in needed), results, kept)
-
-
-def below(lines: tuple[str, ...], names: set[str]) -> set[str]:
-    """The names that these are computed from, themselves included."""
-    found = set(names)
-    for line in reversed(lines):
-        if target_of(line) in found:
-            found |= _used(line)
-    return found
-
-
-def target_of(line: str) -> str:
-    return line.partition(" = ")[0]
-
-
-def _used(line: str) -> set[str]:
-    return set(NAME.findall(line.split("#", 1)[0].partition(" = ")[2]))
+def slice_of(instructions: Sequence[Instruction], given: Mapping[str, Value], results: tuple[Value, ...]) -> Body:
+    """The body of the instructions that compute these results."""
+    names = needed(instructions, {value.name for value in results})
+    kept = tuple(i for i in instructions if i.target in names)
+    return Body(tuple(value for name, value in given.items() if name in names), results, kept)

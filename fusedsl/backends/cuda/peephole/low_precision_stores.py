@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
+from dataclasses import replace
 
-from ....ir.types import BFLOAT16, DTYPES, DType
+from ....ir.types import BFLOAT16, FLOAT8_E4M3FN, DType
+from ....kernel_ir.instruction import Instruction
 from ....kernel_ir.kernel import KernelIR, MixedReductionKernel
-from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Phase
 
-FUNCTION = re.compile(r"\w+ = (?P<function>exp|log)\((?P<x>\w+)\)")
-SCALED = re.compile(
-    r"\w+ \* \w+|mul_rn\(.*\)|\w+ / \w+|((near|byte)_)?quotient\(.*\)"
-)  # what leaves an error what it is, relative to a value
-ADDED = re.compile(rf"{SCALED.pattern}|\w+ [-+] \w+")  # … or relative to the largest of what is added
-SUMMED = re.compile(rf"{ADDED.pattern}|(near_)?log\(.*\)")
-QUOTIENT = re.compile(r"(?P<name>\w+) = quotient\((?P<x>\w+), (?P<divisor>\w+), (?P<scale>\w+), (?P<inverse>\w+)\)")
-STORED_QUOTIENTS = {  # by what is stored: what computes it
-    BFLOAT16: r"\g<name> = div_for_bf16(\g<x>, \g<scale>, \g<inverse>)",
-    DTYPES["float8_e4m3fn"]: r"\g<name> = div_for_fp8(\g<x>, \g<divisor>, \g<scale>, \g<inverse>)",
-}
+SHORT_FUNCTIONS = {"exp": "exp_for_half", "log": "log_approx"}
+SCALED = {"multiply", "mul_rn", "divide", "quotient"}  # what leaves an error what it is, relative to a value
+ADDED = SCALED | {"add", "subtract"}  # … or relative to the largest of what is added
+SUMMED = ADDED | {"log"}
+# By what is stored: what computes it, of which of a quotient's operands (x, divisor, scale, inverse).
+STORED_QUOTIENTS = {BFLOAT16: ("div_for_bf16", (0, 2, 3)), FLOAT8_E4M3FN: ("div_for_fp8", (0, 1, 2, 3))}
 
 
 def narrow_body(kernel: KernelIR, phase: Phase, body: Body | None = None) -> Body:
@@ -42,27 +36,26 @@ def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     kinds = {kernel.operands[store.operand].dtype for store in stores}
     if not kinds or not all(kind.kind == "f" and kind.bits == 16 for kind in kinds):
         return body
-    made, lines = set(), []
-    for line in body.instructions:
-        found, name = FUNCTION.match(line), line.split(" ", 1)[0]
-        if found and _is_near(kernel, phase, name, found["function"], found["x"] in made):
-            function = found["function"]
-            line = line.replace(f" = {function}(", " = exp_for_half(" if function == "exp" else " = log_approx(", 1)
-        lines.append(line)
-        made.add(name)
-    return dataclasses.replace(body, instructions=tuple(lines))
+    made, instructions = set(), []
+    for i in body.instructions:
+        made.add(i.target)
+        if i.op in SHORT_FUNCTIONS and i.names and _is_near(kernel, phase, i, i.names[0] in made):
+            i = replace(i, op=SHORT_FUNCTIONS[i.op])
+        instructions.append(i)
+    return replace(body, instructions=tuple(instructions))
 
 
-def _is_near(kernel: KernelIR, phase: Phase, name: str, function: str, computed: bool) -> bool:
+def _is_near(kernel: KernelIR, phase: Phase, function: Instruction, computed: bool) -> bool:
     """Whether the value of a function, of a computed operand or not, may be as near as the hardware's."""
+    name = function.target
     summed = not kernel.resident and _ends(kernel, phase, name, SUMMED) == {"sum"}
-    if function == "log":
+    if function.op == "log":
         return summed and computed
     return summed or (computed and bool(_ends(kernel, phase, name, SCALED if kernel.resident else ADDED)))
 
 
-def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[str]:
-    """Where a value that a phase makes comes to, in lines of this form alone: "sum" and "store"; nothing where
+def _ends(kernel: KernelIR, phase: Phase, name: str, operations: set[str]) -> set[str]:
+    """Where a value that a phase makes comes to, by these operations alone: "sum" and "store"; nothing where
     something else is done with it."""
     parts, names, ends = [part for other in kernel.phases for part in other.passes], {name}, set()
     first = next(k for k, part in enumerate(parts) if part is phase)
@@ -74,12 +67,11 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, form: re.Pattern) -> set[st
         other += [value for use in part.folds if use.name != "sum" for value in use.inputs]
         if any(value.name in names for value in other):
             return set()
-        for line in part.element.instructions:
-            target, _, expression = line.split("#", 1)[0].partition(" = ")
-            if names & set(NAME.findall(expression)):
-                if not form.fullmatch(expression.strip()):
+        for i in part.element.instructions:
+            if not names.isdisjoint(i.names):
+                if i.op not in operations or i.dtype.kind != "f" or not (i.reads_names_only or i.op == "mul_rn"):
                     return set()
-                names.add(target.strip())
+                names.add(i.target)
         ends |= {"store" for store in part.stores if store.value in names}
         ends |= {"sum" for use in part.folds for value in use.inputs if value.name in names}
     return ends
@@ -93,13 +85,15 @@ def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     where rounding turns, are the same bits; others differ once in thousands, by what their operands' own rounding does.
     The latter rounds to the same byte.
     """
-    candidates = {found["name"] for line in body.instructions if (found := QUOTIENT.match(line))}
+    candidates = {i.target: i for i in body.instructions if i.op == "quotient" and i.reads_names_only}
     if not candidates:
         return body
-    form: dict[str, str] = {}
-    for kind, short in STORED_QUOTIENTS.items():
-        form |= dict.fromkeys(candidates - _read(kernel, phase, kind), short)
-    return dataclasses.replace(body, instructions=tuple(_changed(line, form) for line in body.instructions))
+    short: dict[str, Instruction] = {}
+    for kind, (op, operands) in STORED_QUOTIENTS.items():
+        for name in candidates.keys() - _read(kernel, phase, kind):
+            old = candidates[name]
+            short[name] = replace(old, op=op, args=tuple(old.args[k] for k in operands))
+    return replace(body, instructions=tuple(short.get(i.target, i) for i in body.instructions))
 
 
 def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
@@ -111,11 +105,4 @@ def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     for other in kernel.phases:
         bodies = [*(other.bodies if other is not phase else other.bodies[1:]), *([other.row] if other.row else [])]
         names |= {value.name for body in bodies for value in body.args}
-    for line in phase.element.instructions:
-        names |= set(NAME.findall(line.split("#", 1)[0].partition("=")[2]))
-    return names
-
-
-def _changed(line: str, form: dict[str, str]) -> str:
-    found = form.get(line.split(" ", 1)[0])
-    return line if found is None else QUOTIENT.sub(found, line)
+    return names.union(*(i.names for i in phase.element.instructions))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
+from dataclasses import replace
 
 from ....ir.types import INT32, INT64
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import NAME, row_loads
+from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Value
 
-COMPARISON = re.compile(r"(?P<head>\w+ = )(?P<a>\w+) (?P<order>[=!<>]=|[<>]) (?P<b>\w+)(?P<tail>  #.*)?$")
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 SHORT = "{}_short"
 CLAMPED = [
     "",
@@ -31,21 +30,18 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
     if kernel.index64 or kernel.column_axes > 1 or not along:
         return body, (), ()
     ones = {v.name for v in body.args if v.dtype is INT64} - _elements(kernel)
-    lines, short = [], set()
-    for line in body.instructions:
-        found = COMPARISON.match(line)
-        if found and ({found["a"], found["b"]} & along and {found["a"], found["b"]} & ones):
-            a, b = found["a"], found["b"]
-            line = f"{found['head']}{SHORT.format(a)} {found['order']} {SHORT.format(b)}{found['tail'] or ''}"
-            short |= {a, b}
-        lines.append(line)
-    read = {name for line in lines for name in NAME.findall(line.split("#", 1)[0].partition(" = ")[2])}
-    read |= {value.name for value in body.results}
+    instructions, short = [], set()
+    for i in body.instructions:
+        if i.op in COMPARISONS and i.reads_names_only and not (along.isdisjoint(i.names) or ones.isdisjoint(i.names)):
+            short |= set(i.names)
+            i = replace(i, args=tuple(map(SHORT.format, i.names)), dtype=INT32)
+        instructions.append(i)
+    read = {name for i in instructions for name in i.names} | {value.name for value in body.results}
     args = [v for v in body.args if v.name in read or v.name not in short]
     args += [Value(SHORT.format(v.name), INT32) for v in body.args if v.name in short]
     positions = tuple(v.name for v in body.args if v.name in short & along)
     values = tuple(v.name for v in body.args if v.name in short - along)
-    return dataclasses.replace(body, args=tuple(args), instructions=tuple(lines)), positions, values
+    return replace(body, args=tuple(args), instructions=tuple(instructions)), positions, values
 
 
 def _elements(kernel: KernelIR) -> set[str]:

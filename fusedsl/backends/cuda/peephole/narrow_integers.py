@@ -3,9 +3,12 @@ several instructions, and a division by a number some twenty."""
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import cast
 
+from ....ir.types import INT64
+from ....kernel_ir.instruction import Constant, Instruction, Operand
 from ....kernel_ir.memory_access import LONGEST
 
 Range = tuple[int, int]
@@ -13,72 +16,64 @@ PLACES: Range = (0, LONGEST + (1 << 19))  # of positions on axes, a last tile's 
 WORD: Range = (-(1 << 31), (1 << 31) - 1)
 
 
-def narrowed_lines(lines: Iterable[str], ranges: Mapping[str, Range]) -> list[str]:
-    """The lines of a body, whose integers of 64 bits keep their type; `ranges` are those of its arguments."""
-    known, made = dict(ranges), []
-    for line in lines:
-        code, mark, comment = line.partition("  # ")
-        name, _, text = code.partition(" = ")
-        found = _short(ast.parse(text, mode="eval").body, known)
-        if found is not None:
-            text, known[name] = found
-        made.append(f"{name} = {text}{mark}{comment}")
-    return made
+def narrowed(instructions: Iterable[Instruction], ranges: Mapping[str, Range]) -> Iterator[Instruction]:
+    """The instructions of a body, whose integers of 64 bits keep their type; `ranges` are those of its arguments."""
+    known = dict(ranges)
+    for i in instructions:
+        operands = [_range(a, known) for a in i.args]
+        found = None if None in operands else _short(i, cast("list[Range]", operands))
+        if found is None:
+            yield i
+        else:
+            further, known[i.target] = found
+            yield replace(i, op=f"narrow_{i.op}", args=(*i.args, *(Constant(INT64, str(n)) for n in further)))
 
 
-def _short(value: ast.expr, known: Mapping[str, Range]) -> tuple[str, Range] | None:
-    """How a value is computed, and its range; None where that is not known to fit."""
-    match value:
-        case ast.Call(func=ast.Name(id="int64"), args=[ast.BinOp() as whole]):
-            found = _range(whole, known)
-            return None if found is None or not _fits(found) else (f"int64(int32({ast.unparse(whole)}))", found)
-        case ast.Call(func=ast.Name(id=("remainder" | "floor_divide") as name), args=[x, y]):
-            return _divided(name, x, _range(x, known), _range(y, known))
-        case ast.Call(func=ast.Name(id="absolute"), args=[x]):
-            found = _range(x, known)
-            if found is None or not _fits(found) or found[0] == WORD[0]:
-                return None
-            least = max(0, found[0], -found[1])
-            return f"int64(absolute(int32({ast.unparse(x)})))", (least, max(-found[0], found[1]))
+def _short(i: Instruction, operands: list[Range]) -> tuple[tuple[int, ...], Range] | None:
+    """Further operands of an instruction in 32 bits, and its range; None where that is not known to fit."""
+    match i.op, operands:
+        case "add", [x, y]:
+            return _exact((x[0] + y[0], x[1] + y[1]))
+        case "subtract", [x, y]:
+            return _exact((x[0] - y[1], x[1] - y[0]))
+        case "multiply", [x, y]:
+            return _exact(_product(x, y))
+        case "fma", [x, y, z]:
+            product = _product(x, y)
+            return _exact((product[0] + z[0], product[1] + z[1]))
+        case "remainder" | "floor_divide", [x, (by, most)] if by == most:
+            return _divided(i.op, x, by)
+        case "absolute", [x] if _fits(x) and x[0] > WORD[0]:
+            return _exact((max(0, x[0], -x[1]), max(-x[0], x[1])))
     return None
 
 
-def _divided(name: str, x: ast.expr, held: Range | None, by: Range | None) -> tuple[str, Range] | None:
+def _exact(found: Range) -> tuple[tuple[int, ...], Range] | None:
+    return ((), found) if _fits(found) else None
+
+
+def _product(x: Range, y: Range) -> Range:
+    products = [a * b for a in x for b in y]
+    return min(products), max(products)
+
+
+def _divided(op: str, held: Range, divisor: int) -> tuple[tuple[int, ...], Range] | None:
     """Floored division by a positive constant: of a number that is not below 0, once a multiple of it is added."""
-    if held is None or by is None or by[0] != by[1] or by[0] <= 0:
+    if divisor <= 0:
         return None
-    divisor = by[0]
     times, quotients = max(0, -(held[0] // divisor)), (held[0] // divisor, held[1] // divisor)
     if max(divisor, held[1] + times * divisor) >= 1 << 32 or not _fits(quotients):
         return None
-    call = f"int64({name}(uint32({ast.unparse(x)} + {times * divisor}), uint32({divisor})))"
-    if name == "remainder":
-        return call, (0, divisor - 1)
-    return f"int64(int32({call} - {times}))", quotients
+    if op == "remainder":
+        return (times * divisor,), (0, divisor - 1)
+    return (times * divisor, times), quotients
 
 
-def _range(value: ast.expr, known: Mapping[str, Range]) -> Range | None:
+def _range(operand: Operand, known: Mapping[str, Range]) -> Range | None:
     """The least and the greatest that an integer can be; None where that is not known."""
-    match value:
-        case ast.Name(id=name):
-            return known.get(name)
-        case ast.Call(func=ast.Name(id="int64"), args=[ast.Constant(value=int(number))]):
-            return number, number
-        case ast.Call(func=ast.Name(id="int64"), args=[ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(n)))]):
-            return -n, -n
-        case ast.BinOp(left=left, op=op, right=right):
-            x, y = _range(left, known), _range(right, known)
-            if x is None or y is None:
-                return None
-            match op:
-                case ast.Add():
-                    return x[0] + y[0], x[1] + y[1]
-                case ast.Sub():
-                    return x[0] - y[1], x[1] - y[0]
-                case ast.Mult():
-                    products = [a * b for a in x for b in y]
-                    return min(products), max(products)
-    return None
+    if isinstance(operand, str):
+        return known.get(operand)
+    return (int(operand.value), int(operand.value)) if operand.dtype is INT64 else None
 
 
 def _fits(found: Range) -> bool:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import NAME, row_loads
+from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction
-from .gathers import slice_of, target_of
-
-MAGNITUDE = re.compile(r"(?P<name>\w+) = absolute\((?P<value>\w+)\)")
+from .gathers import slice_of
 
 
 def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
@@ -19,20 +15,20 @@ def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
     kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
     halves = {name for name, kind in kinds.items() if kind.kind == "f" and kind.bits == 16}
     for phase in kernel.phases:
-        for match in filter(None, map(MAGNITUDE.match, phase.element.instructions)):
-            folds = [use for use in phase.folds if any(value.name == match["name"] for value in use.inputs)]
-            alone = len(folds) == 1 and bool(min_max_of(folds[0])) and match["name"] not in _read(kernel, phase)
-            if match["value"] in halves and alone:
-                found[match["name"]] = match["value"]
+        for i in phase.element.instructions:
+            if i.op == "absolute" and not halves.isdisjoint(i.names):
+                folds = [use for use in phase.folds if any(value.name == i.target for value in use.inputs)]
+                if len(folds) == 1 and min_max_of(folds[0]) and i.target not in _read(kernel, phase):
+                    found[i.target] = i.names[0]
     return found
 
 
 def min_max_of(use: Reduction) -> str:
     """ "max" or "min" where a fold is nothing else."""
-    a, b = use.combine.args[0].name, use.combine.args[-1].name
-    expressions = [line.split("#", 1)[0].partition(" = ")[2].strip() for line in use.combine.instructions]
-    orders = {f"maximum({a}, {b})": "max", f"minimum({a}, {b})": "min"}
-    return orders.get(expressions[0], "") if len(expressions) == len(use.inputs) == 1 else ""
+    if not len(use.combine.instructions) == len(use.inputs) == 1:
+        return ""
+    (i,), (a, b) = use.combine.instructions, use.combine.args
+    return {"maximum": "max", "minimum": "min"}.get(i.op, "") if i.args == (a.name, b.name) else ""
 
 
 def without_values(body: Body, left_out: dict[str, str]) -> Body:
@@ -49,6 +45,4 @@ def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     names |= {phase.select.key.name} if phase.select else set()
     for other in kernel.phases:
         names |= set() if other is phase else other.names_read | {store.value for store in other.stores}
-    for line in (line for body in phase.bodies for line in body.instructions):
-        names |= set(NAME.findall(line.split("#", 1)[0].removeprefix(f"{target_of(line)} = ")))
-    return names
+    return names.union(*(i.names for body in phase.bodies for i in body.instructions))

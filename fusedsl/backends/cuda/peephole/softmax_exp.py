@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import re
+from dataclasses import replace
 
 from ....ir.types import FLOAT32
+from ....kernel_ir.instruction import Constant, Instruction
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import NAME
 from ....kernel_ir.phase import Body, Phase
-
-EXPONENTIAL = re.compile(r"(?P<name>\w+) = exp\((?P<argument>\w+)\)")
-DIFFERENCE = re.compile(r"(?P<value>\w+) - (?P<reference>\w+)$")
-SCALED = re.compile(r"(?P<value>\w+) \* float32\((?P<factor>[-+.e\d]+)\)$")
-CLEANED = re.compile(r"select\(\w+, (?P<value>\w+), float32\(0\.0\)\)$")
 
 
 def approximate_summed_exp(kernel: KernelIR, phase: Phase, body: Body) -> Body:
@@ -23,14 +17,16 @@ def approximate_summed_exp(kernel: KernelIR, phase: Phase, body: Body) -> Body:
     2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
-    made = dict(map(_split, body.instructions))
-    lines = []
-    for line in body.instructions:
-        found = EXPONENTIAL.match(line)
-        if found and found["name"] in alone and _from_extreme(kernel, made, found["argument"]):
-            line = line.replace(" = exp(", " = exp_for_sum(", 1)
-        lines.append(line)
-    return dataclasses.replace(body, instructions=tuple(lines))
+    made = {i.target: i for i in body.instructions}
+    return replace(
+        body,
+        instructions=tuple(
+            replace(i, op="exp_for_sum")
+            if i.op == "exp" and i.target in alone and _from_extreme(kernel, made, made.get(str(i.args[0])))
+            else i
+            for i in body.instructions
+        ),
+    )
 
 
 def _summed(phase: Phase) -> set[str]:
@@ -48,9 +44,7 @@ def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     names |= {store.value for store in phase.stores}
     for other in _passes(kernel):
         names |= set() if other is phase else {value.name for value in other.reads}
-    for body in phase.bodies:
-        for line in body.instructions:
-            names |= set(NAME.findall(_split(line)[1]))
+    names = names.union(*(i.names for body in phase.bodies for i in body.instructions))
     return names | {value.name for step in phase.scans for use in step.scans for value in use.inputs}
 
 
@@ -58,14 +52,16 @@ def _passes(kernel: KernelIR) -> list[Phase]:
     return [part for phase in kernel.phases for part in phase.passes]
 
 
-def _from_extreme(kernel: KernelIR, made: dict[str, str], argument: str) -> bool:
+def _from_extreme(kernel: KernelIR, made: dict[str, Instruction], power: Instruction | None) -> bool:
     """Is this u - M, or that times a number, so that it is nowhere positive?"""
-    expression, kind = made.get(argument, ""), "max"
-    if scaled := SCALED.match(expression):
-        kind = "min" if float(scaled["factor"]) < 0 else "max"
-        expression = made.get(scaled["value"], "")
-    found = DIFFERENCE.match(expression)
-    return found is not None and (kind, found["value"], _origin(kernel, found["reference"])) in _extremes(kernel)
+    kind = "max"
+    match power:
+        case Instruction(op="multiply", args=(str(value), Constant() as factor)):
+            kind, power = "min" if float(factor.value) < 0 else "max", made.get(value)
+    match power:
+        case Instruction(op="subtract", args=(str(value), str(reference))):
+            return (kind, value, _origin(kernel, reference)) in _extremes(kernel)
+    return False
 
 
 def _extremes(kernel: KernelIR) -> set[tuple[str, str, str]]:
@@ -77,11 +73,7 @@ def _extremes(kernel: KernelIR) -> set[tuple[str, str, str]]:
 def _origin(kernel: KernelIR, name: str) -> str:
     """The row value that another is, unless it is not finite."""
     rows = [phase.row for phase in _passes(kernel) if phase.row is not None]
-    lines = dict(_split(line) for row in rows for line in row.instructions)
-    found = CLEANED.match(lines.get(name, ""))
-    return found["value"] if found else name
-
-
-def _split(line: str) -> tuple[str, str]:
-    target, _, expression = line.split("#", 1)[0].partition(" = ")
-    return target.strip(), expression.strip()
+    match {i.target: i for row in rows for i in row.instructions}.get(name):
+        case Instruction(op="where", args=(str(), str(value), Constant(text="0.0"))):
+            return value
+    return name

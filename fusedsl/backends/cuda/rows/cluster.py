@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import prod
 
 from ....hardware import Hardware, registers_for
-from ....ir.op_cost import special_functions
+from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from .recompute import with_recomputed_values

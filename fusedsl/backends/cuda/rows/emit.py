@@ -293,6 +293,6 @@ class RowEmitter(RowMemoryEmitter):
             return
         kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
         head = ["", "", f'@uniform("{kinds}")', f"def {name}({', '.join(v.name for v in body.args)}):"]
-        self.scope.define([*head, *indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])])
+        self.scope.define([*head, *indented([*body.lines, f"return {', '.join(v.name for v in made)}"])])
         self.code.append(f"{', '.join(v.name for v in made)} = {name}({', '.join(v.name for v in body.args)})")
         self.scope.ready |= {value.name for value in made}

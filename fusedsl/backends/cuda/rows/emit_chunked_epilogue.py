@@ -30,7 +30,7 @@ def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -
     kinds = signature((scope.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in body.results))
     name, results = f"phase_{number}", [v.name for v in body.results]
     scope.functions += ["", "", f"def {name}({', '.join(v.name for v in body.args)}):"]
-    scope.functions += [*indented([*body.instructions, f"return {', '.join(results)}"]), "", ""]
+    scope.functions += [*indented([*body.lines, f"return {', '.join(results)}"]), "", ""]
     for first in writer.chunks():
         piece = first // plan.epilogue_vectors
         writer.before_chunk(first)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....ir.types import dtype
+from ....kernel_ir.instruction import needed
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Value
 from ..emit.source_text import either, indented
-from ..peephole.gathers import FETCH, below, slice_of, target_of
+from ..peephole.gathers import slice_of
 
 if TYPE_CHECKING:
     from .emit import RowEmitter
@@ -100,16 +100,15 @@ def split_row_body(body: Body, late: set[str]) -> tuple[Body | None, Body]:
 
     A read at an address that was read itself takes twice the time of a tile: it is under way during the folds.
     """
-    lines = [
-        line
-        for line in body.instructions
-        if (m := FETCH.match(line)) and not late & below(body.instructions, {m["name"]})
+    fetches = [
+        i
+        for i in body.instructions
+        if i.op == "fetch" and i.reads_names_only and late.isdisjoint(needed(body.instructions, {i.target}))
     ]
-    if not lines:
+    if not fetches:
         return None, body
-    found = [FETCH.match(line) for line in lines]
-    fetched = tuple(Value(m["name"], dtype(m["kind"]).compute) for m in found if m)
+    fetched = {i.target: Value(i.target, i.dtype.compute) for i in fetches}
     given = {value.name: value for value in body.args}
-    early = slice_of(body.instructions, given, fetched)
-    others = tuple(line for line in body.instructions if target_of(line) not in {value.name for value in fetched})
-    return early, slice_of(others, given | {value.name: value for value in fetched}, body.results)
+    early = slice_of(body.instructions, given, tuple(fetched.values()))
+    others = [i for i in body.instructions if i.target not in fetched]
+    return early, slice_of(others, given | fetched, body.results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ....kernel_ir.instruction import Instruction
 from ....kernel_ir.kernel import KernelIR
 from .schedule import has_gathers
 
@@ -20,19 +21,18 @@ def with_recomputed_values(kernel: KernelIR) -> KernelIR | None:
         return None
     if not last.stores or has_gathers(kernel) or any(store.value in made for store in last.stores):
         return None
-    lines: list[str] = []
+    instructions: list[Instruction] = []
     args = {v.name: v for v in last.element.args}
     for phase in earlier:
         if made & {v.name for v in phase.element.results}:
-            lines += [line for line in phase.element.instructions if line not in lines]
+            instructions += [i for i in phase.element.instructions if i not in instructions]
             args |= {v.name: v for v in phase.element.args}
-    lines += [line for line in last.element.instructions if line not in lines]
-    targets = [line.split(" = ", 1)[0] for line in lines]
-    if len(set(targets)) < len(targets):
+    instructions += [i for i in last.element.instructions if i not in instructions]
+    if len({i.target for i in instructions}) < len(instructions):
         return None
     rest = tuple(v for name, v in args.items() if name not in made)
     known = {v.name for v in rest}
     if known & {p.value.name for p in kernel.positions} or any(store.value in known for store in last.stores):
         return None
-    element = replace(last.element, args=rest, instructions=tuple(lines))
+    element = replace(last.element, args=rest, instructions=tuple(instructions))
     return replace(kernel, phases=(*earlier, replace(last, element=element)))

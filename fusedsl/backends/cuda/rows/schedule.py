@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from ....ir.op_cost import instructions
+from ....kernel_ir.instruction_cost import total_cost
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
@@ -167,7 +167,7 @@ def registers_per_element(kernel: KernelIR, width: int) -> float:
 
 def has_expensive_row_body(kernel: KernelIR) -> bool:
     """True if the row bodies are long: every thread of the row executes them."""
-    return sum(instructions(phase.row.instructions) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
+    return sum(total_cost(phase.row.instructions) for phase in kernel.phases if phase.row is not None) >= ROW_WORK
 
 
 def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
@@ -177,8 +177,8 @@ def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
 
 def has_gathers(kernel: KernelIR) -> bool:
     """True if bodies gather elements or draw random bits: vector by vector."""
-    lines = [line for phase in kernel.phases for line in phase.element.instructions]
-    return bool(kernel.pointers) or any(" = fetch_" in line or " = philox_" in line for line in lines)
+    operations = {i.op for phase in kernel.phases for i in phase.element.instructions}
+    return bool(kernel.pointers) or any(op == "fetch" or op.startswith("philox_") for op in operations)
 
 
 def cluster_sizes(most: int) -> list[int]:

@@ -105,7 +105,7 @@ class MixedReductionEmitter(KernelEmitter):
         """The merge and the identity as scalar functions, and the rule made of them."""
         functions, merge, key = self.scope.functions, use.combine, _key(use)
         kinds = ", ".join(value.dtype.name for value in use.accumulators)
-        lines = [*merge.instructions, f"return {', '.join(v.name for v in merge.results)}"]
+        lines = [*merge.lines, f"return {', '.join(v.name for v in merge.results)}"]
         functions += ["", "", f"def combine_{key}({', '.join(v.name for v in merge.args)}):", *indented(lines)]
         functions += ["", "", f"def identity_{key}():", *indented([f"return {', '.join(use.identity)}"])]
         functions += ["", "", f'reduction_{key} = reduction("{kinds}", combine_{key}, identity_{key})']
@@ -312,7 +312,7 @@ class MixedReductionEmitter(KernelEmitter):
             kinds = signature((v.dtype for v in body.args), (v.dtype for v in made))
             functions, arguments = self.scope.functions, ", ".join(v.name for v in body.args)
             functions += ["", "", f'@uniform("{kinds}")', f"def {name}({arguments}):"]
-            functions += indented([*body.instructions, f"return {', '.join(v.name for v in made)}"])
+            functions += indented([*body.lines, f"return {', '.join(v.name for v in made)}"])
             self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
         self.scope.ready |= {value.name for value in made}
 

@@ -1,8 +1,7 @@
-"""Builds bodies: scalar nodes as three-address Python, one operation per line, in a vocabulary that all targets share."""
+"""Builds bodies: scalar nodes as three-address instructions, in a vocabulary that all targets share."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -11,58 +10,8 @@ from ...ir.ops import CASTS, OPS
 from ...ir.printer import show_literal
 from ...ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ...rewrite.fp_contract import ROUNDED
+from ..instruction import Instruction, Constant
 from ..phase import Body, Value
-
-# One row per operation: its code for floats (f), integers (i) and bools (b); "{t}" is the compute dtype.
-# The names are the vocabulary that each target provides. A missing column: the type rules exclude it.
-_CALL = {"f": "{op}({args})", "i": "{op}({args})"}
-
-
-def _infix(symbol: str) -> dict[str, str]:
-    return {"f": f"{{0}} {symbol} {{1}}", "i": f"{{t}}({{0}} {symbol} {{1}})"}
-
-
-def _compare(symbol: str) -> dict[str, str]:
-    return dict.fromkeys("fi", f"{{0}} {symbol} {{1}}")
-
-
-LINES: dict[str, dict[str, str]] = {
-    "add": _infix("+") | {"b": "{0} | {1}"},
-    "subtract": _infix("-"),
-    "multiply": _infix("*") | {"b": "{0} & {1}"},
-    "divide": {"f": "{0} / {1}"},
-    "fma": {"f": "fma({0}, {1}, {2})", "i": "{t}({0} * {1} + {2})", "b": "({0} & {1}) | {2}"},
-    "negative": {"f": "-{0}", "i": "negative({0})"},
-    "absolute": _CALL | {"b": "{0}"},
-    "sign": {"f": "sign({0})", "i": "sign({0})"},
-    "less": _compare("<") | {"b": "not_({0}) & {1}"},
-    "less_equal": _compare("<=") | {"b": "not_({0}) | {1}"},
-    "greater": _compare(">") | {"b": "{0} & not_({1})"},
-    "greater_equal": _compare(">=") | {"b": "{0} | not_({1})"},
-    "equal": _compare("==") | {"b": "not_({0} ^ {1})"},
-    "not_equal": _compare("!=") | {"b": "{0} ^ {1}"},
-    "logical_and": {"b": "{0} & {1}"},
-    "logical_or": {"b": "{0} | {1}"},
-    "logical_xor": {"b": "{0} ^ {1}"},
-    "logical_not": {"b": "not_({0})"},
-    "bitwise_and": {"i": "{t}({0} & {1})", "b": "{0} & {1}"},
-    "bitwise_or": {"i": "{t}({0} | {1})", "b": "{0} | {1}"},
-    "bitwise_xor": {"i": "{t}({0} ^ {1})", "b": "{0} ^ {1}"},
-    "bitwise_invert": {"i": "{t}(~{0})", "b": "not_({0})"},
-    "left_shift": {"i": "shift_left({0}, {1})"},
-    "right_shift": {"i": "shift_right({0}, {1})"},
-    "maximum": _CALL | {"b": "{0} | {1}"},
-    "minimum": _CALL | {"b": "{0} & {1}"},
-    "fmax": {"f": "fmax({0}, {1})", "i": "maximum({0}, {1})", "b": "{0} | {1}"},
-    "fmin": {"f": "fmin({0}, {1})", "i": "minimum({0}, {1})", "b": "{0} & {1}"},
-    "where": dict.fromkeys("fib", "select({0}, {1}, {2})"),
-    "isnan": {"f": "isnan({0})", "i": "False", "b": "False"},
-    "isinf": {"f": "isinf({0})", "i": "False", "b": "False"},
-    "isfinite": {"f": "isfinite({0})", "i": "True", "b": "True"},
-    "floor": {"f": "floor({0})", "i": "{0}", "b": "{0}"},
-    "ceil": {"f": "ceil({0})", "i": "{0}", "b": "{0}"},
-    "trunc": {"f": "trunc({0})", "i": "{0}", "b": "{0}"},
-}
 
 ABBREVIATIONS = {
     "multiply": "mul",
@@ -74,23 +23,12 @@ ABBREVIATIONS = {
 }
 
 
-def dtype_column(d: DType) -> str:
-    """The table's column for a dtype."""
-    return {"f": "f", "b": "b"}.get(d.kind, "i")
-
-
-def literal(n: Node) -> str:
-    """A constant in the vocabulary of bodies, typed, so that nothing becomes float64."""
+def literal(n: Node) -> Constant:
+    """A constant of a graph."""
     value, d = value_of(n), n.type.dtype.compute
-    if d is BOOL:
-        return str(bool(value))
     if d.kind != "f":
-        return f"{d.name}({int(value)})"
-    if math.isnan(value):
-        return f"{d.name}(nan)"
-    if math.isinf(value):
-        return f"{d.name}({'-' if value < 0 else ''}inf)"
-    return f"{d.name}({float(value)!r})"
+        return Constant(d, str(bool(value) if d is BOOL else int(value)))
+    return Constant(d, repr(float(value)))
 
 
 class BodyBuilder:
@@ -144,7 +82,7 @@ class BodyBuilder:
         """
         results, known = list(results), set(known)
         order, read = _schedule(results, known)
-        lines = []
+        instructions: list[Instruction] = []
         for n in order:
             if _is_alias(n):
                 self.names[n] = self.names[n.args[0]]
@@ -153,7 +91,7 @@ class BodyBuilder:
             if n not in self.names:
                 self.names[n] = self.fresh_name(ABBREVIATIONS.get(n.op, n.op))
                 self.comments.setdefault(n, self._describe(n))
-            lines.append(f"{self.names[n]} = {self._line(n)}  # {self.comments[n]}")
+            instructions.append(self._instruction(n))
         fixed = list(args)
         arguments = {
             self.names[n]: n for n in [*fixed, *read]
@@ -162,27 +100,22 @@ class BodyBuilder:
         for n in results:
             if n.op == "const":
                 name = self.fresh_name("constant")
-                lines.append(f"{name} = {literal(n)}")
+                instructions.append(Instruction(name, "copy", (literal(n),), n.type.dtype.compute))
                 outputs.append(Value(name, n.type.dtype.compute))
             else:
                 outputs.append(self.value(n))
-        return Body(tuple(map(self.value, arguments.values())), tuple(outputs), tuple(lines))
+        return Body(tuple(map(self.value, arguments.values())), tuple(outputs), tuple(instructions))
 
-    def _ref(self, n: Node) -> str:
-        return literal(n) if n.op == "const" else self.names[n]
-
-    def _line(self, n: Node) -> str:
-        args = [self._ref(a) for a in n.args]
-        if n.op in CASTS:
-            return conversion(args[0], n.args[0].type.dtype, n.type.dtype, rounding=n.op == "cast")
-        if n.op == "fetch":
-            return f"fetch_{n.attr[2].name}({', '.join(args)})"
-        if n.op == "signbit" or n.op not in LINES:
-            return f"{n.op}({', '.join(args)})"
-        if n.attr == ROUNDED:
-            return f"mul_rn({', '.join(args)})"
-        d = n.args[-1].type.dtype.compute
-        return LINES[n.op][dtype_column(d)].format(*args, op=n.op, args=", ".join(args), t=d.name)
+    def _instruction(self, n: Node) -> Instruction:
+        args = tuple(literal(a) if a.op == "const" else self.names[a] for a in n.args)
+        op, d = n.op, n.args[-1].type.dtype.compute
+        if op in CASTS:
+            op, d = conversion(n.args[0].type.dtype, n.type.dtype, rounding=op == "cast")
+        elif op == "fetch":
+            d = n.attr[2]
+        elif n.attr == ROUNDED:
+            op = "mul_rn"
+        return Instruction(self.names[n], op, args, d, self.comments[n])
 
     def _describe(self, n: Node) -> str:
         parts = [self.comment(a) for a in n.args]
@@ -206,20 +139,14 @@ def _bracket(text: str) -> str:
     return f"({text})" if " " in text and not re.fullmatch(r"\w+\([^()]*\)", text) else text
 
 
-def conversion(x: str, source: DType, to: DType, rounding: bool) -> str:
-    """`x` converted to another dtype; a cast to a narrow float rounds to it."""
+def conversion(source: DType, to: DType, rounding: bool) -> tuple[str, DType]:
+    """The operation that converts to another dtype, and its dtype; a cast to a narrow float rounds to it."""
     a, b = source.compute, to.compute
-    if rounding and a is FLOAT64 and to is FLOAT16:
-        return f"float16_round({x})"  # via float32 it would be rounded twice
+    if rounding and b is not to:  # float64 to float16 directly: via float32 it would be rounded twice
+        return "round" if a is b or (a is FLOAT64 and to is FLOAT16) else "convert_round", to
     if a is b:
-        result = x
-    elif b is BOOL:
-        result = f"bool_({x})"
-    elif a.kind == "f" and b.kind != "f":
-        result = f"saturate_{b.name}({x})"
-    else:
-        result = f"{b.name}({x})"
-    return f"{to.name}_round({result})" if rounding and b is not to else result
+        return "copy", b
+    return "saturate" if a.kind == "f" and b.kind in "iu" else "convert", b
 
 
 def _is_alias(n: Node) -> bool:
