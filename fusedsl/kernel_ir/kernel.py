@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from ..ir.types import DType
 from .attention import AttentionBody, TileBounds
@@ -102,6 +103,22 @@ class KernelIR:
     @property
     def axes(self) -> int:
         return self.row_axes + self.column_axes
+
+    @cached_property
+    def row_operands(self) -> frozenset[int]:
+        """Operands with one value a row: stride 0 along every column axis."""
+        across = [operand.strides[self.row_axes :] if self.row_axes else "1" for operand in self.operands]
+        return frozenset(k for k, letters in enumerate(across) if set(letters) == {"0"})
+
+    @cached_property
+    def element_operands(self) -> tuple[int, ...]:
+        """Operands with an element for each column."""
+        return tuple(k for k in range(len(self.operands)) if k not in self.row_operands)
+
+    @cached_property
+    def element_loads(self) -> tuple[Load, ...]:
+        """Loads of operands with an element for each column."""
+        return tuple(load for load in self.loads if load.operand not in self.row_operands)
 
     @property
     def index(self) -> str:

@@ -35,8 +35,7 @@ def last_uses(body: Body) -> dict[str, int]:
 
 def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
     """Types of the element values live between two phases, at the maximum; loads as they are stored."""
-    rows = row_loads(kernel)
-    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
+    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.element_loads}
     made: dict[str, int] = {}
     used: dict[str, int] = {}
     for number, phase in enumerate(kernel.phases):
@@ -54,14 +53,6 @@ def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
         for number in range(1, len(kernel.phases))
     ]
     return max(between, key=lambda found: register_count(found, packed=True), default=())
-
-
-def row_loads(kernel: KernelIR) -> set[int]:
-    """Operands with one value a row: stride 0 along every column axis."""
-    split = kernel.row_axes
-    if not split:
-        return set()
-    return {k for k, operand in enumerate(kernel.operands) if set(operand.strides[split:]) == {"0"}}
 
 
 def body_registers(phases: Sequence[Phase]) -> int:

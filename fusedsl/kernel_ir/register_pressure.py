@@ -16,7 +16,7 @@ from ..ir.types import DType
 from .instruction import Instruction
 from .instruction_cost import instruction_cost, total_cost, varying
 from .kernel import KernelIR
-from .liveness import last_uses, register_count, row_loads
+from .liveness import last_uses, register_count
 from .phase import Body, Phase
 
 BASE = 14  # registers beside tiles and bodies: addresses, counters, the state of a fold
@@ -118,8 +118,8 @@ def _running(phase: Phase) -> float:
 
 def _next(kernel: KernelIR, phase: Phase, tiling: Tiling) -> float:
     """The words of a phase's next tile."""
-    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
-    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows]
+    read = {value.name for part in phase.passes for value in part.reads}
+    loads = [x for x in kernel.element_loads if x.value.name in read]
     return tiling.elements * register_count([kernel.operands[x.operand].dtype for x in loads], packed=tiling.width > 1)
 
 
@@ -134,8 +134,7 @@ class _Values:
 
     def __init__(self, kernel: KernelIR, phases: Sequence[Phase], tiling: Tiling):
         self.kernel, self.phases, self.tiling = kernel, phases, tiling
-        rows = row_loads(kernel)
-        self.loads = {x.value.name: kernel.operands[x.operand] for x in kernel.loads if x.operand not in rows}
+        self.loads = {x.value.name: kernel.operands[x.operand] for x in kernel.element_loads}
         self.sizes: dict[str, float] = {}
         self.made: dict[str, int] = {}
         self.last: dict[str, int] = {}

@@ -17,7 +17,6 @@ from ..ir.op_cost import EXCHANGE, ordering
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.launch_config import LaunchConfig
-from ..kernel_ir.liveness import row_loads
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ..runtime.bind_shapes import BoundKernel
 from .attention_work import attention_work, multiply_adds, score_instructions
@@ -129,9 +128,8 @@ def _resident_blocks(schedule: Schedule, launch: LaunchConfig, hardware: Hardwar
 
 def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
     """Bytes that a thread loads before it uses any of them; 0 if unknown."""
-    rows = row_loads(kernel)
     first = {value.name for part in kernel.phases[0].passes for value in part.reads}
-    taken = [x.operand for x in kernel.loads if x.operand not in rows and (x.value.name in first or not first)]
+    taken = [x.operand for x in kernel.element_loads if x.value.name in first or not first]
     sizes = [kernel.operands[k].dtype.itemsize for k in taken if "0" not in kernel.operands[k].strides]
     return sum(sizes) * schedule.elements_in_flight
 
@@ -139,5 +137,5 @@ def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
 def _row_bytes(kernel: KernelIR, schedule: Schedule, bound: BoundKernel) -> int:
     """Bytes of the rows that a block works on: later passes hit in the L2 if it holds them all."""
     columns = prod(bound.extents[kernel.row_axes :])
-    size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.loads if x.operand not in row_loads(kernel))
+    size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.element_loads)
     return schedule.rows_at_once * columns * size

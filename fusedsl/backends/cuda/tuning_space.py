@@ -8,7 +8,6 @@ from typing import Any
 
 from ...hardware import Hardware, blocks_for, registers_for
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.liveness import row_loads
 from ...kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from .columns.schedule import LoopedColumnSchedule
 from .elementwise.schedule import ElementwiseSchedule
@@ -112,9 +111,9 @@ def _of_row(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware)
 
 def _loads_later(kernel: KernelIR) -> bool:
     """Whether later phases load what the first does not, and may do so early: unaligned rows have no time for it."""
-    rows, first = row_loads(kernel), {value.name for value in kernel.phases[0].element.args}
+    first = {value.name for value in kernel.phases[0].element.args}
     aligned = all(operand.access != "peeled" for operand in kernel.operands)
-    return aligned and any(x.value.name not in first and x.operand not in rows for x in kernel.loads)
+    return aligned and any(x.value.name not in first for x in kernel.element_loads)
 
 
 def _reshaped(schedule: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware, threads: int) -> ResidentRowSchedule:

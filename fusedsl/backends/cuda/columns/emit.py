@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import KernelIR, Load, Position
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import (
     SourceBuilder,
@@ -202,8 +201,8 @@ class ColumnEmitter(ColumnIndexEmitter):
 
     def _forget(self) -> None:
         """What a loop loaded is gone after it."""
-        rows, kernel = row_loads(self.kernel), self.kernel
-        tiles = {load.value.name for load in kernel.loads if load.operand not in rows}
+        kernel = self.kernel
+        tiles = {load.value.name for load in kernel.element_loads}
         tiles |= {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes}
         self.scope.ready -= tiles
         self.scope.wide.clear()
@@ -225,7 +224,7 @@ class ColumnEmitter(ColumnIndexEmitter):
         """See that an argument of a body has its value."""
         if value.name in self.scope.ready:
             return
-        rows = row_loads(self.kernel)
+        rows = self.kernel.row_operands
         for load in self.kernel.loads:
             if load.value.name == value.name and (tiles or load.operand in rows):
                 self._load(load, load.operand in rows)

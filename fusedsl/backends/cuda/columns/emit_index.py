@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ....kernel_ir.liveness import row_loads
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import KernelEmitter
 from ..split_heuristics import fold_bytes
@@ -125,7 +124,7 @@ class ColumnIndexEmitter(KernelEmitter):
     def find_columns(self) -> None:
         plan, kernel = self.schedule, self.kernel
         axes = tuple(range(kernel.row_axes, kernel.axes))
-        rows = row_loads(kernel)
+        rows = kernel.row_operands
         self.multi_axis = MultiAxisIndex(self.scope, axes, 1, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
         self.multi_axis.define(used, plan.vectors, self.step)

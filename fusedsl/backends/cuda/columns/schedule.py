@@ -9,7 +9,7 @@ from ....hardware import Hardware, blocks_for, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
+from ....kernel_ir.liveness import live_between_phases, register_count
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
@@ -200,7 +200,7 @@ def _fits_shared(kernel: KernelIR, threads: int) -> bool:
 
 def _resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ColumnSchedule | None:
     width, columns = kernel.row_vector_width, row_length(kernel, extents)
-    full = [k for k in range(len(kernel.operands)) if k not in row_loads(kernel)]
+    full = kernel.element_operands
     itemsize = min(kernel.operands[k].dtype.itemsize for k in full)
     per_element = max(
         register_count(live_between_phases(kernel), packed=width > 1),
@@ -250,7 +250,7 @@ def _looped(
     256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
     0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
     """
-    width, rows, columns = kernel.row_vector_width, row_loads(kernel), row_length(kernel, extents)
+    width, rows, columns = kernel.row_vector_width, kernel.row_operands, row_length(kernel, extents)
     read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
     size = width * min((d.itemsize for d in read), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1

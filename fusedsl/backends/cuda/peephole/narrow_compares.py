@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from ....ir.types import INT32, INT64
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Value
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
@@ -46,8 +45,7 @@ def narrow_positions(kernel: KernelIR, body: Body) -> tuple[Body, tuple[str, ...
 
 def _elements(kernel: KernelIR) -> set[str]:
     """Names of which each element of a row has its own."""
-    rows = row_loads(kernel)
-    names = {x.value.name for x in kernel.loads if x.operand not in rows}
+    names = {x.value.name for x in kernel.element_loads}
     names |= {p.value.name for p in kernel.positions if p.axis >= kernel.row_axes}
     parts = [part for phase in kernel.phases for part in phase.passes]
     return names | {value.name for part in parts for body in part.bodies for value in body.results}

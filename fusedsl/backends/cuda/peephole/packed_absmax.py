@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction
 from .gathers import slice_of
 
@@ -11,8 +10,8 @@ from .gathers import slice_of
 def packed_magnitudes(kernel: KernelIR) -> dict[str, str]:
     """Magnitudes of loaded 16-bit floats that one fold reads, a maximum or a minimum, and nothing else -> what they are
     of."""
-    rows, found = row_loads(kernel), {}
-    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows}
+    found = {}
+    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.element_loads}
     halves = {name for name, kind in kinds.items() if kind.kind == "f" and kind.bits == 16}
     for phase in kernel.phases:
         for i in phase.element.instructions:

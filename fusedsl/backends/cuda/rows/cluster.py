@@ -15,7 +15,6 @@ from .schedule import (
     VECTOR_CLASSES,
     ResidentRowSchedule,
     cluster_sizes,
-    full_operands,
     has_gathers,
     late_tile_registers,
     row_width,
@@ -43,7 +42,7 @@ def schedule_cluster(
     us instead of 756 and 808 in shared memory; RMS norm of 262,143 661 instead of 934, of 40,001 668 instead of 590.
     """
     rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
-    scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in full_operands(kernel))
+    scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in kernel.element_operands)
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
     ends = (
@@ -61,7 +60,7 @@ def schedule_cluster(
     best, most = None, LEAST_ON_SM - 1
     for cluster in cluster_sizes(hardware.cluster):
         for threads, blocks in teams:
-            size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in full_operands(kernel))
+            size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
             if size <= most or reach > VECTOR_CLASSES[-1] * width * threads * cluster:
                 continue
             found, need = tiled_schedule(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)

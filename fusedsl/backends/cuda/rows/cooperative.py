@@ -9,7 +9,6 @@ from ....hardware import Hardware, blocks_for, registers_for
 from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..schedule_base import Extents
 from ..split_heuristics import choose_blocks_per_row, exchange_count, finishes_at_once, row_length
@@ -65,14 +64,13 @@ def schedule_cooperative(kernel: KernelIR, extents: tuple[int, ...], hardware: H
     """How blocks share the rows of a kernel that is not `resident`; None where each row is best off with its own."""
     rows, columns = prod(extents[: kernel.row_axes]), row_length(kernel, extents)
     width = row_width(kernel)
-    of_rows = row_loads(kernel)
-    full = [k for k, o in enumerate(kernel.operands) if k not in of_rows and "0" not in o.strides[kernel.row_axes :]]
+    full = [k for k in kernel.element_operands if "0" not in kernel.operands[k].strides[kernel.row_axes :]]
     spare = SPARE_REGISTERS + (WIDE_REGISTERS if kernel.index64 else 0)
     vectors = max(1, min(IN_FLIGHT // (_least_read(kernel, full) * width), MOST_ELEMENTS // width))
     together = not finishes_at_once(kernel)
     dear = any(special_functions(part.element.instructions) for phase in kernel.phases for part in phase.passes)
     ahead = not together and dear and sum(k < kernel.inputs for k in full) == 1
-    moved = columns * sum(o.dtype.itemsize for k, o in enumerate(kernel.operands) if k not in of_rows)
+    moved = columns * sum(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
     turning = together and not _pays(rows, moved, hardware)
     if turning and (contiguous(kernel) or moved < LEAST_MOVED):  # rows that stay on the chip, as a rule, or too short
         return None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction
 from ..emit.source_text import SourceBuilder, accumulator_name, header, indented, reduction_source, signature
 from ..peephole.low_precision_stores import narrow_body
@@ -91,8 +90,7 @@ class RowEmitter(RowMemoryEmitter):
 
     def _load_all(self) -> None:
         """Emit every load before the first use: operands shared by rows come last, while the row is in flight."""
-        rows = row_loads(self.kernel)
-        loads = [load for load in self.kernel.loads if load.operand not in rows]
+        loads = self.kernel.element_loads
         for load in sorted(loads, key=lambda load: "0" in self.kernel.operands[load.operand].strides):
             self.provide(load.value)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....kernel_ir.kernel import Load
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, Store
 from ..emit.source_text import access_kind, indented, signature
 from ..peephole.low_precision_stores import narrow_body
@@ -17,13 +16,13 @@ if TYPE_CHECKING:
 def emit_chunked_epilogue(writer: RowEmitter, number: int | str, phase: Phase) -> None:
     """The phase, piece by piece: the compiler cannot load for a later piece before an earlier one is stored."""
     scope, plan, kernel = writer.scope, writer.schedule, writer.kernel
-    rows, body = row_loads(kernel), narrow_body(kernel, phase)
+    body = narrow_body(kernel, phase)
     anew = not any(operand.access == "peeled" for operand in kernel.operands)  # unaligned rows have no time for it
-    fresh = {x.value.name: x for x in kernel.loads if x.value.name not in scope.ready and x.operand not in rows}
+    fresh = {x.value.name: x for x in kernel.element_loads if x.value.name not in scope.ready}
     for value in body.args:
         if value.name not in fresh:
             writer.provide(value)
-    tiles = {x.value.name for x in kernel.loads if x.operand not in rows and x.value.name not in fresh}
+    tiles = {x.value.name for x in kernel.element_loads if x.value.name not in fresh}
     tiles |= {value.name for earlier in kernel.phases[:-1] for value in earlier.element.results}
     for name, load in fresh.items():
         scope.stored[name] = kernel.operands[load.operand].dtype

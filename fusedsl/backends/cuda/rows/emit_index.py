@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import KernelEmitter, indented
@@ -200,7 +199,7 @@ class RowIndexEmitter(KernelEmitter):
 
     def _find_scattered_columns(self) -> None:
         """Several column axes: vectors are numbered, and placed as the loop meets them."""
-        kernel, rows = self.kernel, row_loads(self.kernel)
+        kernel, rows = self.kernel, self.kernel.row_operands
         axes = tuple(range(kernel.row_axes, kernel.axes))
         self.multi_axis = MultiAxisIndex(self.scope, axes, self.schedule.width, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import Load, Operand
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.memory_access import ACCESS_BYTES
 from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import stays_packed
@@ -26,7 +25,7 @@ class RowMemoryEmitter(RowIndexEmitter):
             return
         for load in self.kernel.loads:
             if load.value.name == value.name:
-                if load.operand in row_loads(self.kernel):
+                if load.operand in self.kernel.row_operands:
                     self._load_row_value(load.value.name, load.operand)
                 elif tiles:
                     self.load(load)
@@ -124,7 +123,6 @@ class RowMemoryEmitter(RowIndexEmitter):
 
     def forget(self) -> None:
         """What a loop loaded is gone after it."""
-        rows = row_loads(self.kernel)
-        self.scope.ready -= {load.value.name for load in self.kernel.loads if load.operand not in rows}
+        self.scope.ready -= {load.value.name for load in self.kernel.element_loads}
         self.scope.ready -= {p.value.name for p in self.kernel.positions if p.axis >= self.kernel.row_axes}
         self.scope.wide.clear()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from ....kernel_ir.instruction import needed
 from ....kernel_ir.kernel import KernelIR, Load
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Value
 from ..emit.source_text import either, indented
 from ..peephole.gathers import slice_of
@@ -47,9 +46,9 @@ def emit_prefetched_loop(writer: RowEmitter, number: int, phase: Phase) -> None:
 
 def prefetched_of(kernel: KernelIR, phase: Phase) -> list[Load]:
     """What the elements of a phase load."""
-    rows, read = row_loads(kernel), {value.name for part in phase.passes for value in part.reads}
+    read = {value.name for part in phase.passes for value in part.reads}
     read |= {store.value for store in phase.stores}
-    return [load for load in kernel.loads if load.value.name in read and load.operand not in rows]
+    return [load for load in kernel.element_loads if load.value.name in read]
 
 
 def _works(writer: RowEmitter, number: int, phase: Phase, loads: list[Load]) -> list[list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.source_text import access_kind, function, signature
 from ..peephole.low_precision_stores import narrow_body
@@ -37,7 +36,7 @@ def load_peeled(writer: RowEmitter, values: tuple[Value, ...]) -> None:
     scope, kernel = writer.scope, writer.kernel
     for load in kernel.loads:
         name, k = load.value.name, load.operand
-        if load.value not in values or name in writer.peeled or k in row_loads(kernel):
+        if load.value not in values or name in writer.peeled or k in kernel.row_operands:
             continue
         writer.peeled.add(name)
         operand = kernel.operands[k]

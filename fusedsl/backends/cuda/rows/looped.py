@@ -8,10 +8,9 @@ from math import prod
 from ....hardware import Hardware, blocks_for, occupancy, registers_for
 from ....kernel_ir.instruction_cost import special_functions
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, predicted_registers, required_registers
 from ..split_heuristics import finishes_at_once
-from .schedule import LOOP_BLOCK, WARP, LoopedRowSchedule, contiguous, full_operands, needs_whole_block, row_width
+from .schedule import LOOP_BLOCK, WARP, LoopedRowSchedule, contiguous, needs_whole_block, row_width
 
 LOOP_ELEMENTS = 8  # a thread's tile in a loop over single elements
 STREAM_FROM = 12 << 10  # columns of rows that are read once and rather streamed than held
@@ -26,7 +25,7 @@ LONG_TILE_NEED = 128  # registers, at most, with which a tile has 128 bytes
 
 def schedule_looped(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> LoopedRowSchedule:
     columns, rows = prod(extents[kernel.row_axes :]), prod(extents[: kernel.row_axes])
-    full = full_operands(kernel)
+    full = kernel.element_operands
     inner = full and all(kernel.operands[k].strides[-1] != "1" for k in full)
     if inner and rows >= WARP:
         width, threads, across = 1, _loop_threads(columns, 32), True
@@ -106,8 +105,7 @@ def _loop_vectors(kernel: KernelIR, width: int) -> int:
     of one 16-bit array, if there are registers for it (measured on an H200: 4 % for rows of 16,384)."""
     if width == 1:
         return LOOP_ELEMENTS
-    rows = row_loads(kernel)
-    loads = sum(load.operand not in rows for load in kernel.loads)
+    loads = len(kernel.element_loads)
     if loads <= 1:
         long = width >= 8 and required_registers(kernel, Tiling(width, 8, prefetch=True)) <= LONG_TILE_NEED
         return 8 if long else 4

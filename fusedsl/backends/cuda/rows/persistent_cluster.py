@@ -8,7 +8,6 @@ from math import prod
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR, Load
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.register_pressure import Tiling, required_registers
 from ..schedule_base import Extents
 from ..split_heuristics import finishes_at_once
@@ -41,9 +40,9 @@ def smem_operands(kernel: KernelIR) -> list[int]:
 
 def prefetched_loads(kernel: KernelIR) -> list[Load]:
     """Loads of the first phase that differ from row to row: the next row's are prefetched."""
-    rows, held = row_loads(kernel), smem_operands(kernel)
+    held = smem_operands(kernel)
     read = {value.name for part in kernel.phases[0].passes for value in part.reads}
-    loads = [x for x in kernel.loads if x.value.name in read and x.operand not in rows and x.operand not in held]
+    loads = [x for x in kernel.element_loads if x.value.name in read and x.operand not in held]
     return [x for x in loads if "0" not in kernel.operands[x.operand].strides]
 
 
@@ -112,8 +111,7 @@ def schedule_persistent_cluster(
         return None
     if instead is None and (come < 4 or come * columns < LEAST_LONG):
         return None
-    of_rows = row_loads(kernel)
-    plain = all(operand.access == "vector" for k, operand in enumerate(kernel.operands) if k not in of_rows)
+    plain = all(kernel.operands[k].access == "vector" for k in kernel.element_operands)
     sizes = {width * kernel.operands[x.operand].dtype.itemsize for x in loads}
     if hardware.cc < COPY_FROM or not plain or not loads or not sizes <= set(COPY_BYTES):
         return None

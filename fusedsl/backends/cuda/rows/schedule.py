@@ -8,7 +8,7 @@ from math import prod
 from ....kernel_ir.instruction_cost import total_cost
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import live_between_phases, register_count, row_loads
+from ....kernel_ir.liveness import live_between_phases, register_count
 from ....kernel_ir.memory_access import vector_width
 from ....kernel_ir.register_pressure import instructions_per_element
 from ..schedule_base import Extents, Schedule
@@ -116,18 +116,13 @@ class LoopedRowSchedule(RowSchedule):
 
 def contiguous(kernel: KernelIR) -> bool:
     """True if there is one column axis and an array with an element per column is contiguous along it."""
-    whole = full_operands(kernel)
+    whole = kernel.element_operands
     return kernel.column_axes == 1 and (not whole or any(kernel.operands[k].strides[-1] == "1" for k in whole))
 
 
 def needs_whole_block(kernel: KernelIR) -> bool:
     """True if one block has to process a row: in a subkernel, or if a row is scanned or sorted."""
     return kernel.is_subkernel or any(phase.scans or phase.select or phase.ranks for phase in kernel.phases)
-
-
-def full_operands(kernel: KernelIR) -> list[int]:
-    rows = row_loads(kernel)
-    return [k for k in range(len(kernel.operands)) if k not in rows]
 
 
 def row_width(kernel: KernelIR) -> int:
@@ -147,8 +142,7 @@ def covered_columns(kernel: KernelIR, columns: int, width: int) -> int:
 def late_load_registers(kernel: KernelIR) -> float:
     """Registers per element of the loads that only later phases need."""
     first = {value.name for value in kernel.phases[0].element.args}
-    rows = row_loads(kernel)
-    later = [x.operand for x in kernel.loads if x.value.name not in first and x.operand not in rows]
+    later = [x.operand for x in kernel.element_loads if x.value.name not in first]
     return register_count([kernel.operands[k].dtype for k in later], packed=True)
 
 
@@ -172,7 +166,7 @@ def has_expensive_row_body(kernel: KernelIR) -> bool:
 
 def has_expensive_elements(kernel: KernelIR, width: int) -> bool:
     """True if there are many instructions per element."""
-    return instructions_per_element(kernel) >= LONG_BODIES * (1 if width >= 8 else len(full_operands(kernel)))
+    return instructions_per_element(kernel) >= LONG_BODIES * (1 if width >= 8 else len(kernel.element_operands))
 
 
 def has_gathers(kernel: KernelIR) -> bool:

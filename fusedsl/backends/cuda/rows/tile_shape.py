@@ -15,7 +15,6 @@ from .schedule import (
     VECTOR_CLASSES,
     WARP,
     ResidentRowSchedule,
-    full_operands,
     late_load_registers,
 )
 
@@ -73,7 +72,7 @@ def _rows(kernel: KernelIR, columns: int, threads: int, vectors: int, hardware: 
     block = max(WARP, IN_FLIGHT // (hardware.blocks * ACCESS_BYTES * vectors))
     if vectors == 1:  # so little work that blocks begin as fast as they end: pairs of float64 take 5 % longer
         block *= 2
-    moved = columns * sum(kernel.operands[k].dtype.itemsize for k in full_operands(kernel))
+    moved = columns * sum(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
     while block < LOOP_BLOCK and block // threads * moved < BLOCK_BYTES:
         block *= 2
     return max(1, block // threads)

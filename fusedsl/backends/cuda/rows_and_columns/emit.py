@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ....kernel_ir.kernel import ColumnEpilogue, Load, MixedReductionKernel
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Body, Phase, Reduction, Value
 from ..emit.source_text import KernelEmitter, SourceBuilder, access_kind, header, indented, signature
 from ..peephole.low_precision_stores import narrow_body
@@ -58,7 +57,7 @@ class MixedReductionEmitter(KernelEmitter):
         read = {v.name for phase in self.kernel.phases for v in phase.element.args}
         read |= {v.name for phase in self.kernel.phases if phase.row for v in phase.row.args}
         read |= {store.value for phase in self.kernel.phases for store in phase.row_stores}
-        plan, rows = self.schedule, row_loads(self.kernel)
+        plan, rows = self.schedule, self.kernel.row_operands
         self.once: list[Load] = []
         self.ahead: list[Load] = []
         self.carried: list[Load] = []
@@ -291,7 +290,7 @@ class MixedReductionEmitter(KernelEmitter):
         name, k = load.value.name, load.operand
         operand = self.kernel.operands[k]
         self.scope.ready.add(name)
-        if k in row_loads(self.kernel):
+        if k in self.kernel.row_operands:
             define, code = f'load_value("{operand.dtype.name}")', f"load_{name}({self._begin(k, suffix)})"
         else:
             self.scope.stored[name] = operand.dtype

@@ -10,7 +10,7 @@ from ....hardware import Hardware, registers_for
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import register_count, row_loads
+from ....kernel_ir.liveness import register_count
 from ....kernel_ir.memory_access import ACCESS_BYTES, vector_width
 from ....kernel_ir.register_pressure import predicted_registers
 from ..schedule_base import Extents, Schedule
@@ -146,7 +146,7 @@ def _in_lines(kernel: KernelIR) -> bool:
 
 def _both_ways(kernel: KernelIR) -> list[int]:
     """The operands with an element for each row and column."""
-    rows = row_loads(kernel)
+    rows = kernel.row_operands
     return [k for k, o in enumerate(kernel.operands) if k not in rows and set(o.strides[: kernel.row_axes]) != {"0"}]
 
 
@@ -158,7 +158,7 @@ def _same_in_all_rows(kernel: KernelIR, k: int) -> bool:
     """Whether an input has an element for each column, the same in all rows, that the rows' phases read."""
     names = {x.value.name for x in kernel.loads if x.operand == k}
     read = any(value.name in names for phase in kernel.phases for value in phase.element.args)
-    return read and k not in row_loads(kernel) and k not in _both_ways(kernel)
+    return read and k not in kernel.row_operands and k not in _both_ways(kernel)
 
 
 def _width(kernel: KernelIR, columns: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ....kernel_ir.liveness import row_loads
 from ....kernel_ir.phase import Phase, ScanUse
 from .scan_schedule import HEADER, max_misalignment, tile_state_bytes
 
@@ -131,7 +130,7 @@ def scan_loop(writer: RowEmitter, phase: Phase) -> LoopText:
     shift = span.bit_length() - 1
     scope.code.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"at = {index}(0)")
     scope.code.append(f"column = {index}(start + at)")
-    ahead = [load for load in kernel.loads if load.value in phase.reads and load.operand not in row_loads(kernel)]
+    ahead = [load for load in kernel.element_loads if load.value in phase.reads]
     for load in ahead:
         writer.load(load)
     before, scope.code = scope.code, outside

@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import body_registers, register_count, row_loads
+from ....kernel_ir.liveness import body_registers, register_count
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.choose import schedule_rows
@@ -78,8 +78,8 @@ def generic_scan(
 
 def _registers(kernel: KernelIR, elements: int) -> int:
     """A thread's, by estimate: its addresses, the bodies' values, and tiles: scanned, and read, twice (the next)."""
-    rows, width = row_loads(kernel), row_width(kernel)
-    read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
+    width = row_width(kernel)
+    read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
     scanned = [v.dtype for p in kernel.phases for step in p.scans for use in step.scans for v in use.accumulators]
     tiles = register_count(scanned) + 2 * register_count(read, packed=width > 1)
     return round(ADDRESSING + tiles * elements) + body_registers(kernel.phases)
@@ -119,11 +119,11 @@ def _linked(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> R
 
 def _alive(kernel: KernelIR, phase: Phase) -> float:
     """Registers of an element while it is scanned: what is read before that, or its states and what is read after."""
-    rows, kinds = row_loads(kernel), {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads}
-    loaded = [kinds[x.value.name] for x in kernel.loads if x.operand not in rows]
+    kinds = {x.value.name: kernel.operands[x.operand].dtype for x in kernel.loads}
+    loaded = [kinds[x.value.name] for x in kernel.element_loads]
     states = [v.dtype for step in phase.scans for use in step.scans for v in use.accumulators]
     later = {v.name for step in phase.scans for v in step.element.args}
-    kept = [kinds[x.value.name] for x in kernel.loads if x.value.name in later and x.operand not in rows]
+    kept = [kinds[x.value.name] for x in kernel.element_loads if x.value.name in later]
     return max(register_count(loaded), register_count([*states, *kept]))
 
 
@@ -162,7 +162,7 @@ def max_misalignment(kernel: KernelIR, width: int) -> int:
 
 def _across(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule | None:
     """Neighbouring rows on neighbouring threads, where the arrays lie so."""
-    rows, full = prod(extents[: kernel.row_axes]), set(range(len(kernel.operands))) - row_loads(kernel)
+    rows, full = prod(extents[: kernel.row_axes]), kernel.element_operands
     if rows < WARP or not full or any(kernel.operands[k].strides[-1] == "1" for k in full):
         return None
     lanes = 1

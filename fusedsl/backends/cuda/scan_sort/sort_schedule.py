@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import body_registers, register_count, row_loads
+from ....kernel_ir.liveness import body_registers, register_count
 from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
@@ -103,8 +103,7 @@ def _power(n: int) -> int:
 def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: SortSchedule) -> SortSchedule:
     """The schedule with what a thread takes: its entries, and what it loads."""
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
-    rows = row_loads(kernel)
-    read = [kernel.operands[x.operand].dtype for x in kernel.loads if x.operand not in rows]
+    read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
     elements = found.width * found.vectors
     registers = round(ADDRESSING + elements * (entry + register_count(read)) + body_registers(kernel.phases))
     registers += ADDRESSING if kernel.index64 else 0
