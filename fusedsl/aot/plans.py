@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..config import Options
-from ..hardware import Hardware
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.plan import KernelPlan, Plan
@@ -49,6 +48,8 @@ class SavedBuilder(KernelCompiler):
 class SavedPlans(Plans):
     """The plans of a file. They do not depend on earlier calls."""
 
+    has_generic = False  # the file has no further binaries
+
     def __init__(self, saved: SavedFile, source: ProgramSource, options: Options, program_key: str):
         super().__init__(source, saved.names, options, program_key)
         self.saved = saved
@@ -80,19 +81,6 @@ class SavedPlans(Plans):
             if each.on_cpu is on_cpu and matches(each, parameters) and call_steps.guards_hold(each.plan.guards, extents)
         ]
         return next((each for each in fit if (each.plan.together, each.plan.scores) == way), fit[0] if fit else None)
-
-    def use_generic_plan(
-        self,
-        plan: Plan,
-        bounds: Sequence[BoundKernel],
-        arguments: Arguments,
-        extents: Mapping[Symbol, int],
-        hardware: Hardware,
-        listed: bool = False,
-        reserve: bool = True,
-    ) -> bool:
-        """Never: the file has no further binaries."""
-        return False
 
     def replan_after_spill(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """Never: a kernel that spills was saved so."""

@@ -14,8 +14,9 @@ from ..ir.dims import Extents, Symbol, evaluate
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program import call_steps
+from ..program.call_layouts import call_layouts
 from ..program.plans import Plans
-from ..report.explained_case import Case, bind_layouts, make_case
+from ..program.resolve_call import ResolvedCall, resolve
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cpu
@@ -32,21 +33,21 @@ Units = tuple[Symbol, ...]
 """Extents that are 1 together."""
 
 
-def served_cases(case: Case) -> list[Case]:
+def served_cases(case: ResolvedCall) -> list[ResolvedCall]:
     """A case on the CPU, and one more for each further plan that many other lengths use."""
     cases, calls = [case], _calls(case)
     left = [arguments for arguments in calls if not _holds(case, arguments)]
     while len(left) > PLAN_SHARE * len(calls):
         other = None
         with contextlib.suppress(FusedslError):
-            other = make_case(case.plans, dict(zip(case.arguments, left[0])), case.target, alone=True)
+            other = resolve(case.plans, dict(zip(case.arguments, left[0])), case.target)
         alike = [arguments for arguments in left if other is not None and _holds(other, arguments)]
         left = [arguments for arguments in left[1:] if arguments not in alike]
         cases += [other] if other is not None and len(alike) >= PLAN_SHARE * len(calls) else []
     return cases
 
 
-def kernels_for(case: Case) -> list[tuple[KernelPlan, KernelIR, str]]:
+def kernels_for(case: ResolvedCall) -> list[tuple[KernelPlan, KernelIR, str]]:
     """The kernels of a case on the CPU, with their loops, and those that many other lengths use."""
     own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
     calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
@@ -54,24 +55,24 @@ def kernels_for(case: Case) -> list[tuple[KernelPlan, KernelIR, str]]:
     return [*own, *(one for one, count in others.items() if count >= KERNEL_SHARE * len(calls))]
 
 
-def _calls(case: Case) -> list[list[ArrayFacts | Weak]]:
+def _calls(case: ResolvedCall) -> list[list[ArrayFacts | Weak]]:
     """The arguments of a case with other extents."""
     groups = classes(case)
     return [_resized(case.facts, _agreeing(case, _sizes(groups, lengths))) for lengths in _lengths(len(groups))]
 
 
-def _holds(case: Case, arguments: Arguments) -> bool:
+def _holds(case: ResolvedCall, arguments: Arguments) -> bool:
     """Whether a case's plan is for these lengths."""
     return call_steps.guards_hold(case.plan.guards, call_steps.extents_of(arguments))
 
 
-def general_kernels(case: Case) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
+def general_kernels(case: ResolvedCall) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
     """The kernels that serve any layout and lengths on the CPU, with their loops."""
     for plan in case.plan.kernels:
         yield plan, *general_loops(plan, case.layouts, case.extents)[:2]
 
 
-def unit_groups(case: Case) -> list[Units]:
+def unit_groups(case: ResolvedCall) -> list[Units]:
     """Groups of extents that may be 1 in calls of a plan for other extents: the results are the same.
 
     A plan of its own would squeeze or broadcast an axis of 1: checked for each group of extents.
@@ -84,7 +85,7 @@ def unit_groups(case: Case) -> list[Units]:
     return [ones for ones in chosen if _serves(case, ones)]
 
 
-def classes(case: Case) -> list[Units]:
+def classes(case: ResolvedCall) -> list[Units]:
     """The extents of the arguments' axes, in groups that are always equal.
 
     Equal extents belong together if a check breaks when one of them changes alone, and holds when both change: the
@@ -104,7 +105,7 @@ def classes(case: Case) -> list[Units]:
     return [group for group, _ in groups]
 
 
-def _broken(case: Case, group: Units) -> frozenset[int]:
+def _broken(case: ResolvedCall, group: Units) -> frozenset[int]:
     """The checks for equal lengths that break if these extents change."""
     extents = Extents({d: n * MULTIPLE if d in group else n for d, n in case.extents.items()})
     checks = enumerate(case.plan.checks)
@@ -125,7 +126,7 @@ def _sizes(groups: Sequence[Units], lengths: Sequence[int | None]) -> dict[Symbo
     return {d: length for group, length in zip(groups, lengths) if length is not None for d in group}
 
 
-def _agreeing(case: Case, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
+def _agreeing(case: ResolvedCall, sizes: Mapping[Symbol, int]) -> Mapping[Symbol, int]:
     """Lengths in which those that checks determine are set: of z in concat([x, y]) * z, the sum."""
     extents = Extents({**case.extents, **sizes})
     for check in case.plan.checks:
@@ -154,19 +155,19 @@ def _resized_one(a: ArrayFacts, k: int, sizes: Mapping[Symbol, int]) -> ArrayFac
     return replace(a, shape=shape, strides=tuple(strides), pointer=0, owner=None)
 
 
-def _bound(case: Case, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
+def _bound(case: ResolvedCall, arguments: Arguments) -> list[tuple[KernelPlan, BoundKernel]]:
     """The kernels of a plan for other arguments; none if their extents do not go together."""
     extents = call_steps.extents_of(arguments)
     try:
         call_steps.check_call(case.plan, extents)
-        layouts, _ = bind_layouts(case.plan, arguments, extents)
+        layouts, _ = call_layouts(case.plan, arguments, extents)
         bounds = call_steps.bind_kernels(case.plan, layouts, extents)
     except FusedslError:
         return []
     return [(plan, bound) for plan, bound in zip(case.plan.kernels, bounds) if not bound.empty]
 
 
-def _serves(case: Case, ones: Units) -> bool:
+def _serves(case: ResolvedCall, ones: Units) -> bool:
     """Whether a plan for any extents is right for calls in which these are 1."""
     plan, plans = case.plan, case.plans
     arguments = _resized(case.facts, dict.fromkeys(ones, 1))

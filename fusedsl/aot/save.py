@@ -15,8 +15,8 @@ from ..backends.cpu.processor import BASELINES, Processor, host, native, obstacl
 from ..errors import Unsupported
 from ..kernel_ir.plan import graph_to_json, plan_to_json
 from ..program import Program
+from ..program.resolve_call import ResolvedCall
 from ..report.explain import case_of
-from ..report.explained_case import Case
 from ..report.target import parse_cc
 from ..runtime import object_loader as loader
 from ..runtime.compile import CompiledKernel, build_loops, compiled_facts, cpu_key, recorded, unversioned_key
@@ -106,7 +106,7 @@ def _for_cpu(program: Program, values: Sequence[Any], processor: Processor) -> T
     return TargetContents(plans, kernels, processor)
 
 
-def _plan(case: Case, ones: Sequence[Units] | None) -> dict[str, Any]:
+def _plan(case: ResolvedCall, ones: Sequence[Units] | None) -> dict[str, Any]:
     """A plan as JSON: for the CPU, with the extents that may be 1, or (None) for CUDA."""
     units = [[[d.argument, d.axis] for d in group] for group in ones or ()]
     program_json = {"plan": plan_to_json(case.plan), "graph": graph_to_json(case.graph)}

@@ -18,8 +18,8 @@ from torch._subclasses.fake_tensor import is_fake
 from ..errors import Unsupported
 from ..ir.types import DTYPES
 from ..program import Program
+from ..program.call_layouts import layout_of, result_order
 from ..program.call_steps import extents_of
-from ..program.resolve_call import layout_of, result_order
 from ..runtime import dynamo
 from ..runtime.arrays import ArrayFacts, Facts, Weak, describe, dtype_fault, gradient_fault
 from ..runtime.outputs import output_mismatch, packed_strides

@@ -20,8 +20,9 @@ from ..runtime.driver import driver
 from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from . import call_steps
+from .call_target import ScheduledKernel
 from .plans import Plans
-from .prepare_call import Chooser, Prepared, ScheduledKernel, first_choice, likely_choice, prepare
+from .prepare_call import Prepared, prepare
 
 WORTH = 0.98  # of the first choice's time: a faster schedule must take less
 MIN_RESIDENT_SHARE = 0.25  # of the first choice's resident threads on an SM
@@ -62,15 +63,10 @@ def prepare_tuned(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> Pre
         tuning = _Tuning(plans, facts, device)
         if tuning.missing and not driver().is_capturing(tuning.stream):
             tuning.run()
-    return prepare(plans, facts, outs, tuned_choice)
+    return prepare(plans, facts, outs)
 
 
-def chooser_of(plans: Plans, reserve: bool = True) -> Chooser:
-    """The chooser of a program's calls; without `reserve`, it leaves the quota unchanged."""
-    return tuned_choice if plans.options.tunes else first_choice if reserve else likely_choice
-
-
-def tuned_choice(number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
+def tuned_choice(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
     """The kernel with its tuned schedule; the first choice if it was never tuned."""
     kernel, base = scheduled_cuda(bound, hardware, False)
     tuned = tuning_result(plan, kernel, base, hardware)
@@ -118,38 +114,25 @@ class _Tuning:
 
     def __init__(self, plans: Plans, facts: Facts, device: tuple[str, int]):
         self.plans, self.facts, self.device = plans, facts, device
-        self.order: list[int] = []  # kernels that are launched, by number
-        self.missing: list[tuple[int, KernelPlan, Any, Any]] = []
-        self.extents: dict[str, tuple[int, ...]] = {}
         self.hardware = call_steps.hardware_of(driver().facts(device[1]))
-        first = prepare(plans, facts, None, self._record_choice)
+        first = prepare(plans, facts, None)
         self.stream = first.call.stream()
         self.allocators = first.call.allocators
-        launched = set(self.order)
-        self.launches = [launch for launch in first.plan.shared if launched & set(launch)]
-
-    def _record_choice(self, number: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
-        kernel, base = scheduled_cuda(bound, hardware, False)
-        if number in self.order:  # the program was replanned after a spill
-            for record in (self.order, self.missing, self.extents):
-                record.clear()
-        self.order.append(number)
-        self.extents[plan.name] = bound.extents
-        tuned = tuning_result(plan, kernel, base, hardware)
-        if tuned is None:
-            self.missing.append((number, plan, kernel, base))
-        return kernel, base if tuned is None else tuned.schedule
+        launched = [(plan, bound) for plan, bound in first.arrays.call.kernels if not bound.empty]
+        self.extents = {plan.name: bound.extents for plan, bound in launched}
+        chosen = [(plan, *scheduled_cuda(bound, self.hardware, False)) for plan, bound in launched]
+        self.missing = [one for one in chosen if tuning_result(*one, self.hardware) is None]
 
     def run(self) -> None:
         """Try the neighbours of every kernel that was not tuned before, and store the results."""
         self.results = [make() for make in self.allocators]
         clock = Clock(self.device, self.stream)
-        for number, plan, kernel, base in self.missing:
-            _save(_key(plan, kernel, base, self.hardware), base, self._tune(clock, number, plan, kernel, base))
+        for plan, kernel, base in self.missing:
+            _save(_key(plan, kernel, base, self.hardware), base, self._tune(clock, plan, kernel, base))
 
-    def _tune(self, clock: Clock, number: int, plan: KernelPlan, kernel: Any, base: Any) -> TuningResult:
+    def _tune(self, clock: Clock, plan: KernelPlan, kernel: Any, base: Any) -> TuningResult:
         def seconds(*schedules: Any) -> list[float]:
-            fires = [self._fire(number, kernel, schedule) for schedule in schedules]
+            fires = [self._fire(plan, kernel, schedule) for schedule in schedules]
             return clock.seconds(fires, REPETITIONS)
 
         (chosen,) = seconds(base)
@@ -188,16 +171,15 @@ class _Tuning:
         shared = built.shared_bytes + launch.shared
         return occupancy(self.hardware, built.registers, launch.threads, shared).blocks * launch.threads
 
-    def _fire(self, number: int, kernel: Any, schedule: Any) -> Any:
+    def _fire(self, tuned: KernelPlan, kernel: Any, schedule: Any) -> Any:
         """A launch of one kernel with a schedule; the whole call has run before, so that its inputs are there."""
 
-        def fixed(k: int, plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
-            return (kernel, schedule) if k == number else tuned_choice(k, plan, bound, hardware)
+        def fixed(plan: KernelPlan, bound: BoundKernel, hardware: Hardware) -> ScheduledKernel:
+            return (kernel, schedule) if plan.name == tuned.name else tuned_choice(plan, bound, hardware)
 
         prepared = prepare(self.plans, self.facts, None, fixed)
         fires, _ = prepared.call.repeatable(prepared.payloads, self.results)
         for fire in fires:
             fire()
-        separate = len(fires) == len(self.order)  # kernels that were to share a launch could not
-        launches = [(k,) for k in self.order] if separate else self.launches
-        return fires[next(index for index, launch in enumerate(launches) if number in launch)]
+        launches = [launch for launch in prepared.arrays.call.launches if not launch[0][1].empty]
+        return next(f for f, launch in zip(fires, launches) if any(plan.name == tuned.name for plan, _ in launch))

@@ -17,9 +17,9 @@ from ..runtime.free_memory import require
 from ..runtime.host_device_copies import download, runs_on_other_device, upload
 from ..runtime.outputs import empty, library_and_device
 from ..runtime.prepared_call import PreparedCall
+from .call_outputs import check_outputs, named_outputs
 from .plans import Plans
 from .prepare_call import EmptyRows, Prepared, prepare
-from .resolve_call import outputs
 
 if TYPE_CHECKING:
     from ..config import Options
@@ -160,7 +160,7 @@ def _run_verified(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> lis
 def _run_interpreted(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> list:
     """The results of the interpreter, in arrays of the caller's library."""
     plan, shapes = plans.outline(facts)
-    outputs(plan, outs, shapes, library_and_device(facts), facts)
+    check_outputs(plan, shapes, named_outputs(outs), facts)
     if raises_on_index(plans.options, facts):
         from .index_bounds import require_interpreted
 
@@ -184,7 +184,7 @@ def run_interpreter(plans: Plans, facts: Facts) -> list:
 def _plan_and_shapes(plans: Plans, facts: Facts, outs: Sequence[Any] | None) -> tuple[Plan, Shapes]:
     """The plan and the result shapes, after all checks of arguments and outputs."""
     plan, shapes = plans.checked_plan(facts)
-    outputs(plan, outs, shapes, library_and_device(facts), facts)
+    check_outputs(plan, shapes, named_outputs(outs), facts)
     return plan, shapes
 
 

@@ -10,25 +10,21 @@ from functools import cached_property
 from .. import config
 from ..config import Options
 from ..errors import FusedslError
-from ..hardware import Hardware
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..ir.labels import Origins, axis_origins
 from ..kernel_ir.plan import Plan, plan_from_json, plan_to_json
 from ..lru import LRU
-from ..runtime import cache, specialization_quota
+from ..runtime import cache
 from ..runtime.arrays import CPU, ArrayFacts, Facts, Weak
-from ..runtime.bind_shapes import BoundKernel
 from ..runtime.host_device_copies import runs_on_other_device
 from ..runtime.outputs import library_and_device
-from ..runtime.specialize import quota_exhausted
 from . import call_steps
 from .call_steps import ProgramSource
 from .kernel_builder import DEFAULT_COMPILER
 
 Arguments = Sequence["ArrayFacts | Weak"]
-UNLIMITED = 1 << 62  # no limit: unit extents that once had a plan of their own keep it
 MAX_STORED_PLANS = 8  # plans of one signature on disk, each for other guards; the oldest are dropped
 
 
@@ -38,6 +34,8 @@ class Plans:
     Programs with one `program_key` are equal: their calls share binaries. make_plan.py is imported only when a plan is
     made: a call that finds its plan in the cache does without it.
     """
+
+    has_generic = True  # plans for arbitrary extents
 
     def __init__(self, source: ProgramSource, names: Sequence[str], options: Options, program_key: str):
         self.source = source
@@ -64,7 +62,7 @@ class Plans:
 
         Unless `together`, no kernel of it reduces both rows and columns; for `scores` see `choose_passes`. With
         `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
-        `use_generic_plan`).
+        `generic_plan_serves`).
         """
         parameters = self._parameters(arguments, symbolic_units)
         together = together and not self.options.steady  # a row's results must not depend on other rows
@@ -80,35 +78,6 @@ class Plans:
     def _plans_of(self, key: tuple) -> list[Plan]:
         """The plans in memory for a signature, each for other guards."""
         return self._known.get(key) or []
-
-    def use_generic_plan(
-        self,
-        plan: Plan,
-        bounds: Sequence[BoundKernel],
-        arguments: Arguments,
-        extents: Mapping[Symbol, int],
-        hardware: Hardware,
-        listed: bool = False,
-        reserve: bool = True,
-    ) -> bool:
-        """Whether arguments with unit extents use the plan for arbitrary extents: the specialisation quota is used up.
-
-        Once a call that may `reserve` has decided, the decision stands for these shapes: later calls have the same
-        bits.
-        """
-        if not any(bound.has_unit_extents for bound in bounds):
-            return False
-        kind, shapes = (
-            f"shapes of {self.program_key} {self.options!r}",
-            repr((plan.parameters, *extents.values(), listed)),
-        )
-        if specialization_quota.is_specialized(kind, shapes):
-            return False
-        if quota_exhausted(plan, bounds, hardware, listed):
-            return self.generic_plan_serves(plan, arguments, extents)
-        if reserve:
-            specialization_quota.acquire(kind, shapes, UNLIMITED)
-        return False
 
     def generic_plan_serves(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """Whether the plan for arbitrary extents computes the same as this one, for arguments with unit extents."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import accumulate
 from typing import Any
 
 from .. import debug
 from ..errors import ArgumentError, FusedslError
 from ..hardware import Hardware
-from ..ir.types import UINT8
 from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.launch_config import LaunchConfig
-from ..runtime import array_copies
 from ..runtime import compile as compiler
 from ..runtime.arrays import CPU, ArrayFacts, Facts
 from ..runtime.batched_call import (
@@ -27,17 +25,18 @@ from ..runtime.batched_call import (
     overlapping_ranges,
     parameter_table,
 )
-from ..runtime.counters import BlockCounters
-from ..runtime.cuda_streams import stream_reader
-from ..runtime.launch import LaunchRecord
-from ..runtime.launch_records import TEMPORARY_ALIGNMENT, PayloadLayout, cuda_launch, workspace_size
+from ..runtime.launch_records import PayloadLayout, cuda_launch, workspace_size
 from ..runtime.memory_overlap import overlap, span
-from ..runtime.outputs import library_and_device, mark_written
+from ..runtime.outputs import library_and_device
+from ..runtime.prepared_call import Aliasing
 from ..runtime.specialize import acquire_for_lists, generic_for_lists
 from . import call_steps
+from .call_arrays import CallArrays, call_arrays, call_memory, require_memory
+from .call_outputs import named_outputs
+from .call_target import array_target
 from .plans import Plans
-from .prepare_call import EmptyRows, cpu_launch_record, load_function
-from .resolve_call import ResolvedCall, require_memory, resolve_call, result_allocator
+from .prepare_call import EmptyRows, cpu_launch_record, fill_outputs, load_function
+from .resolve_call import ResolvedCall, resolve
 
 
 @dataclass(frozen=True)
@@ -58,21 +57,22 @@ class PreparedForeach:
     payloads: list
     outs: list[Any] | None
     deferred_outputs: list[tuple[Any, int]]  # (out, result): copied from a new array after the launches
-    reusable: bool
-    resolved: Sequence[ResolvedCall]  # keeps copies of arguments alive
+    arrays: Sequence[CallArrays]  # copies among them must live until the call is over
+
+    @property
+    def reusable(self) -> bool:
+        """Whether the call serves other arguments."""
+        return all(one.repeatable for one in self.arrays)
 
     def run(self) -> list:
         """The results of all calls, list after list."""
         results = self.call(self.payloads, self.outs)
-        for out, k in self.deferred_outputs:
-            array_copies.assign(out, results[k], self.call.library)
-            results[k] = out
-            mark_written(out)
+        fill_outputs(self.deferred_outputs, results, self.call.library)
         return results
 
 
 def resolve_lists(items: Sequence[ForeachCall]) -> list[ResolvedCall]:
-    """The plan and the arrays of every call; raises the errors of one of them, or of their combination."""
+    """The plan and the layouts of every call; raises the errors of one of them, or of their combination."""
     library_and_device({name: fact for item in items for name, fact in item.facts.items()})
     resolved = [_resolve(item, k) for k, item in enumerate(items)]
     _check_overlaps(items, resolved)
@@ -87,46 +87,36 @@ def prepare_foreach(
     `names` name the arguments of all calls; `shared` are those that are the same array or number for all. All calls
     have the same number of results.
     """
-    require_memory(resolved)
-    first = resolved[0]
-    library, device = first.library, first.device
+    arrays = [call_arrays(call) for call in resolved]
+    require_memory(arrays)
+    kernels = _BatchedKernels(items, resolved, names, shared)
+    records = kernels.records()
+    calls, results = range(len(items)), range(len(resolved[0].outputs.destinations))
     payloads: list[Any] = [0] * len(names)
     spans: list[tuple[int, int] | None] = [None] * len(names)
-    for item, call_ in zip(items, resolved):
-        for index, payload, bytes_ in zip(item.arguments, call_.payloads, call_.spans):
+    in_place = set()
+    aliasing = [one.aliasing for one in arrays]
+    for k, (item, one, alias) in enumerate(zip(items, arrays, aliasing)):
+        for index, payload, bytes_ in zip(item.arguments, one.payloads, alias.spans):
             payloads[index], spans[index] = payload, bytes_
-    gathered = _BatchedKernels(items, resolved, names, shared)
-    launches, numbers, workspace, tickets = gathered.launches()
-    calls, results = range(len(items)), range(len(first.destinations))
-    destinations = [resolved[k].destinations[r] for r in results for k in calls]
-    same = frozenset(
-        (items[k].arguments[argument], r * len(items) + k) for k in calls for argument, r in resolved[k].in_place
-    )
-    call = BatchedCall(
-        launches,
-        [resolved[k].allocators[r] for r in results for k in calls],
-        workspace,
-        numbers,
-        stream_reader(library, device),
-        spans,
-        [span(g) if g is not None else None for g in destinations],
-        same,
-        library,
-        tickets,
-    )
+        in_place |= {(item.arguments[argument], r * len(items) + k) for argument, r in alias.in_place}
+    written = Aliasing(spans, [aliasing[k].out_spans[r] for r in results for k in calls], frozenset(in_place))
+    allocators = [arrays[k].allocators[r] for r in results for k in calls]
+    memory = call_memory(resolved[0], allocators, records, kernels.layout.scratch)
     outs = None
     if any(item.outs is not None for item in items):
-        requested = [item.outs or [None] * len(results) for item in items]
-        outs = [requested[k][r] if resolved[k].destinations[r] is not None else None for r in results for k in calls]
-    deferred_outputs = [(out, r * len(items) + k) for k in calls for out, r in resolved[k].deferred_outputs]
+        outs = [(item.outs or [None] * len(results))[r] if call.outputs.destinations[r] is not None else None
+                for r in results for item, call in zip(items, resolved)]  # fmt: skip
+    deferred = [(out, r * len(items) + k) for k in calls for out, r in resolved[k].outputs.deferred]
     return PreparedForeach(
-        call, payloads, outs, deferred_outputs, not any(call_.not_repeatable for call_ in resolved), resolved
+        BatchedCall(records, kernels.layout.numbers, memory, written), payloads, outs, deferred, arrays
     )
 
 
 def _resolve(item: ForeachCall, k: int) -> ResolvedCall:
     try:
-        return resolve_call(item.plans, item.facts, item.outs, f"[{k}]", listed=True)
+        target = replace(array_target(item.plans, item.facts), listed=True)
+        return resolve(item.plans, item.facts, target, named_outputs(item.outs, f"[{k}]"))
     except FusedslError as error:
         where = f"for the arrays at place {k} of the lists"
         if error.note is None:
@@ -141,8 +131,8 @@ def _check_overlaps(items: Sequence[ForeachCall], resolved: Sequence[ResolvedCal
     arrays: list[tuple[int, str, ArrayFacts]] = []
     for k, (item, call) in enumerate(zip(items, resolved)):
         arrays += [(k, name, a) for name, a in item.facts.items() if isinstance(a, ArrayFacts) and not a.by_value]
-        several = len(call.destinations) > 1
-        outs = [(r, out) for r, out in enumerate(call.destinations) if out is not None]
+        several = len(call.outputs.destinations) > 1
+        outs = [(r, out) for r, out in enumerate(call.outputs.destinations) if out is not None]
         arrays += [(k, f"out[{r}][{k}]" if several else f"out[{k}]", out) for r, out in outs]
     stretches = [
         AddressRange(a.pointer + low, a.pointer + high, n, name.startswith("out["))
@@ -211,46 +201,39 @@ class _BatchedKernels:
         names: Sequence[str],
         shared: frozenset[int],
     ):
-        self.items, self.resolved, self.names, self.shared = items, resolved, names, shared
+        self.items, self.resolved, self.shared = items, resolved, shared
         self.device = resolved[0].device
         sizes = [workspace_size(call.plan, call.extents) for call in resolved]
         starts = accumulate((size for size, _ in sizes), initial=0)
         self.temporaries = [[start + t for t in places] for start, (_, places) in zip(starts, sizes)]
-        self.size = sum(size for size, _ in sizes)
-        self.payload_layout = PayloadLayout(len(names), len(items) * len(resolved[0].destinations), self.size)
-        self.numbers: list[int] = []
+        results = len(items) * len(resolved[0].outputs.destinations)
+        self.layout = PayloadLayout(len(names), results, sum(size for size, _ in sizes), names=names)
 
-    def launches(self):
-        """(launch records in order, numbers that they take, allocator of the workspace or None, counters or None)."""
-        bounds = [call.bounds for call in self.resolved]
-        records: list[Any] = []
-        for step in range(max(map(len, bounds))):
-            records += self._step(step, bounds)
-        launched = [record.geometry for record in records if isinstance(record, LaunchRecord)]
-        size = self.size + max((g.workspace for g in launched), default=0)
-        count = max((g.semaphores for g in launched), default=0)
-        library = self.resolved[0].library
-        workspace = result_allocator(library, self.device, (size + TEMPORARY_ALIGNMENT,), UINT8) if size else None
-        return records, self.numbers, workspace, BlockCounters(count, self.device[1]) if count else None
+    def records(self) -> list[Any]:
+        """The launch records in order."""
+        steps = max(len(call.bounds) for call in self.resolved)
+        return [record for step in range(steps) for record in self._step(step)]
 
-    def _step(self, step: int, bounds: Sequence[Sequence[Any]]) -> Iterator[Any]:
+    def _step(self, step: int) -> Iterator[Any]:
         """The records of every call's kernel number `step`: the kernels before it have run by then."""
         members, launches = [], []
-        for k, (call, kernels) in enumerate(zip(self.resolved, bounds)):
-            if step >= len(kernels) or kernels[step].empty:
+        for k, call in enumerate(self.resolved):
+            if step >= len(call.bounds) or call.bounds[step].empty:
                 continue
-            if self.device != CPU and 0 in kernels[step].extents:
-                raise EmptyRows
-            whole, indices = self.payload_layout, self.items[k].arguments
-            layout = BatchedPayloads(whole.arguments, whole.results, whole.scratch, indices, k, len(self.items))
-            plan = call.plan.kernels[step]
+            bound, layout = call.bounds[step], self._layout_of(k)
             if self.device == CPU:
-                launches.append(cpu_launch_record(call, step, layout, self.temporaries[k], self.numbers, self.names))
+                launches.append(cpu_launch_record(call, step, layout))
+            elif 0 in bound.extents:
+                raise EmptyRows
             else:
-                members.append(
-                    BatchMember(plan, kernels[step], LaunchConfig(0, 0), layout, self.temporaries[k], call.extents)
-                )
+                members.append(BatchMember(call.plan.kernels[step], bound, LaunchConfig(0, 0), layout))
         return iter(launches) if self.device == CPU else self._cuda(members)
+
+    def _layout_of(self, k: int) -> BatchedPayloads:
+        """The payload indices of one call."""
+        whole = {f.name: getattr(self.layout, f.name) for f in fields(self.layout)}
+        own = {"temporaries": self.temporaries[k], "extents": self.resolved[k].extents}
+        return BatchedPayloads(**whole | own, argument_indices=self.items[k].arguments, call=k, calls=len(self.items))
 
     def _cuda(self, members: Sequence[BatchMember]) -> Iterator[Any]:
         from ..runtime.driver import driver
@@ -258,23 +241,14 @@ class _BatchedKernels:
         device = driver().facts(self.device[1])
         hardware, largest = call_steps.hardware_of(device), max_table_words(driver().version())
         for kernel, schedule, alike in group_by_binary(members, self.shared, hardware, largest):
-            launched = self._together if kernel.batched is not None else self._apart
-            yield from launched(kernel, schedule, alike, device.cc)
-
-    def _together(self, kernel, schedule, members: list[BatchMember], cc) -> Iterator[Any]:
-        from ..runtime.driver import driver
-
-        built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
-        function, words = load_function(built, self.device[1]), f"{kernel.batched.words} words"
-        for chunk in chunks(members, kernel.batched.capacity):
-            debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", words)
-            yield batched_launch(driver(), function, built, chunk, self.numbers, self.names)
-
-    def _apart(self, kernel, schedule, members: list[BatchMember], cc) -> Iterator[Any]:
-        built = compiler.build_scheduled(kernel, schedule, members[0].plan.digest, cc)
-        function = load_function(built, self.device[1])
-        for m in members:
-            one = replace(built, kernel=kernel)
-            yield cuda_launch(
-                m.plan, m.bound, one, function, m.payload_layout, m.temporaries, self.numbers, m.extents, self.names
-            )
+            built = compiler.build_scheduled(kernel, schedule, alike[0].plan.digest, device.cc)
+            function = load_function(built, self.device[1])
+            if kernel.batched is None:
+                one = replace(built, kernel=kernel)
+                for m in alike:
+                    yield cuda_launch(m.plan, m.bound, one, function, m.payload_layout)
+                continue
+            for chunk in chunks(alike, kernel.batched.capacity):
+                words = f"{kernel.batched.words} words"
+                debug.say(debug.KERNELS, f"{len(chunk)} calls of {kernel.name} in one launch", words)
+                yield batched_launch(driver(), function, built, chunk)

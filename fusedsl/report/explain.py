@@ -11,19 +11,20 @@ from ..errors import CompileError
 from ..fusion.partition_graph import SLOWER
 from ..ir.dims import evaluate
 from ..program import Program
-from ..program.resolve_call import in_place
+from ..program.call_outputs import in_place
+from ..program.call_target import CallTarget
+from ..program.resolve_call import ResolvedCall, resolve
 from ..runtime.arrays import CPU, ArrayFacts, Weak
 from ..runtime.compile import source_of
 from ..runtime.driver import driver
-from .explained_case import Case, make_case
 from .float64_warnings import Float64Operation, float64_operations
 from .fusion_barriers import FusionBarrier, fusion_barriers
-from .kernel_report import Figures, KernelReport, Members, figures_of, report_launch
+from .kernel_report import Figures, KernelReport, figures_of, report_launch
 from .measure import launch_seconds
 from .schema import VERSION
 from .sort_baseline import slower_than_numpy
 from .table import html_table, text_table
-from .target import ReportTarget, choose_target, describe_arguments, this_machine
+from .target import choose_target, describe_arguments, this_machine
 from .unfused_baseline import UnfusedBaseline, unfused_baseline
 
 
@@ -111,12 +112,13 @@ def _plain(x: Any) -> Any:
 
 
 def case_of(
-    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: ReportTarget | None = None, **how: bool
-) -> Case:
-    """The case of arguments or specs on the target that they, `device` and `cc` name; `how` is for `make_case`."""
+    program: Program, values: Sequence[Any], device: Any, cc: Any, specs: CallTarget | None = None, **how: Any
+) -> ResolvedCall:
+    """The call of arguments or specs on the target that they, `device` and `cc` name; `how` changes its fields."""
     arguments = describe_arguments(program.names, values)
     wanted = device if device is not None or cc is not None else program.options.device
-    return make_case(program.plans, arguments, choose_target(values, arguments, wanted, cc, specs), **how)
+    target = choose_target(values, arguments, wanted, cc, specs)
+    return resolve(program.plans, arguments, dataclasses.replace(target, **how))
 
 
 def explain(
@@ -125,7 +127,8 @@ def explain(
     """The Explanation of a call with these arguments or specs (see Kernel.explain)."""
     case = case_of(program, values, device, cc, this_machine() if measure else None)
     measured = launch_seconds(case, values) if measure else [None] * len(case.launches)
-    notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in case.copied]
+    copied = [program.names[k] for k in case.copied]
+    notes = [f"{name} is made contiguous first: no strides show it as the text reshapes it" for name in copied]
     kernels = []
     for members, seconds_taken in zip(case.launches, measured):
         built = None
@@ -160,7 +163,7 @@ def _type(a: ArrayFacts | Weak) -> str:
     return f"{a.dtype}{list(a.shape)}"
 
 
-def _temporaries(case: Case) -> tuple[Temporary, ...]:
+def _temporaries(case: ResolvedCall) -> tuple[Temporary, ...]:
     temporaries = []
     for k, t in enumerate(case.plan.temporaries):
         shape = [evaluate(d, case.extents) or 0 for d in t.shape]
@@ -183,7 +186,7 @@ def _slower_than_unfused(kernels: Sequence[KernelReport], unfused: UnfusedBaseli
     return [f"by the time model, one operation after another would take less{''.join(twice)}"]
 
 
-def _aliasing(case: Case) -> list[str]:
+def _aliasing(case: ResolvedCall) -> list[str]:
     """Notes: the arguments that a result may be written over, in place or by way of a temporary."""
     notes = []
     for k, t in enumerate(case.plan.results):
@@ -213,15 +216,8 @@ def source(program: Program, values: Sequence[Any], device=None, cc=None) -> str
 def sources(program: Program, values: Sequence[Any], device=None, cc=None) -> list[tuple[str, str]]:
     """The generated file of every launch, with the kernel's name."""
     case = case_of(program, values, device, cc)
-    chosen = [_scheduled(case, members) for members in case.launches]
+    chosen = [case.scheduled_launch(members) for members in case.launches]
     return [(kernel.name, source_of(kernel, schedule)) for kernel, schedule in chosen]
-
-
-def _scheduled(case: Case, members: Members) -> tuple[Any, Any]:
-    """(kernel, schedule) of a launch."""
-    found = case.combo(members) if len(members) > 1 else case.scheduled(*members[0])
-    assert found is not None
-    return found
 
 
 @dataclass(frozen=True)

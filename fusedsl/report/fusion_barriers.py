@@ -13,8 +13,8 @@ from ..kernel_ir.attention_operands import ABSENT, operands_of
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.plan import KernelPlan
 from ..program.make_plan import fusion_decisions
+from ..program.resolve_call import ResolvedCall
 from ..runtime.bind_shapes import BoundKernel
-from .explained_case import Case
 from .kernel_formulas import array_name
 
 
@@ -26,7 +26,7 @@ class FusionBarrier:
     seconds: float | None = None
 
 
-def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
+def fusion_barriers(case: ResolvedCall) -> tuple[FusionBarrier, ...]:
     """The reasons for more than one kernel, with axes by the names of their arrays."""
 
     def named(symbol: re.Match) -> str:
@@ -49,7 +49,7 @@ def fusion_barriers(case: Case) -> tuple[FusionBarrier, ...]:
 # -- the role of each kernel
 
 
-def _kernel_roles(case: Case) -> list[str]:
+def _kernel_roles(case: ResolvedCall) -> list[str]:
     """The roles of kernels that no decision separated: attention kernels, and what is computed before them."""
     roles = []
     passes = [k for k, kernel in enumerate(case.plan.kernels) if kernel.attention is not None]
@@ -67,7 +67,7 @@ def _kernel_roles(case: Case) -> list[str]:
     return roles or ["the kernels run over different rows and columns"]
 
 
-def _producer_role(case: Case, k: int, reader: int) -> str:
+def _producer_role(case: ResolvedCall, k: int, reader: int) -> str:
     """The role of a kernel that computes an input of an attention kernel."""
     kernel = case.plan.kernels[k]
     if any("offsets=" in line for line in case.plans.source.header()) and any(p.folds for p in kernel.resident):
@@ -94,7 +94,7 @@ def _read(kernel: KernelPlan) -> set[int]:
 # -- why scores are stored
 
 
-def _stored_scores_limit(case: Case) -> str:
+def _stored_scores_limit(case: ResolvedCall) -> str:
     """The limit that an attention kernel exceeds; empty if it has no name."""
     hardware = case.target.hardware
     for plan, bound in case.without_stored_scores() if hardware is not None else ():
@@ -106,7 +106,7 @@ def _stored_scores_limit(case: Case) -> str:
 
 
 def _attention_limit(
-    case: Case, plan: KernelPlan, bound: BoundKernel, kernel: AttentionKernel, hardware: Hardware
+    case: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: AttentionKernel, hardware: Hardware
 ) -> str:
     """The limit that one attention kernel exceeds."""
     stream, operands = kernel.attention, operands_of(kernel)

@@ -9,13 +9,13 @@ from ..ir.dims import Dim, evaluate
 from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.phase import Body, Phase, Value
 from ..kernel_ir.plan import ArrayUse, IterationIndex, KernelPlan
+from ..program.resolve_call import ResolvedCall
 from .body_formulas import Formulas
-from .explained_case import Case
 
 LETTERS = "ijk"  # names of indices, for up to three axes
 
 
-def array_name(case: Case, use: ArrayUse) -> str:
+def array_name(case: ResolvedCall, use: ArrayUse) -> str:
     """The parameter's name, `result`, or `temporary 0`."""
     if use.kind == "argument":
         return case.plan.parameters[use.index].name
@@ -23,7 +23,7 @@ def array_name(case: Case, use: ArrayUse) -> str:
     return use.kind if only else f"{use.kind} {use.index}"
 
 
-def kernel_formulas(case: Case, plan: KernelPlan) -> tuple[str, ...]:
+def kernel_formulas(case: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
     """The folds and results that the kernel computes, each with its formula."""
     names = _Names(case, plan)
     formulas = Formulas(names.leaves)
@@ -105,7 +105,7 @@ def _bodies(plan: KernelPlan) -> Iterator[Body]:
 class _Names:
     """The readable names of a kernel's inputs: `leaves` by name."""
 
-    def __init__(self, case: Case, plan: KernelPlan):
+    def __init__(self, case: ResolvedCall, plan: KernelPlan):
         self.case, self.plan = case, plan
         self.taken: Counter[str] = Counter()
         self.axes = _letters(plan)

@@ -15,16 +15,13 @@ from ..hardware import Hardware, occupancy, registers_for
 from ..ir.dims import evaluate
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.plan import KernelPlan
-from ..program.autotune import Trial
+from ..program.autotune import Trial, TuningResult, tuning_result
 from ..program.kernel_work import instruction_totals, kernel_work
+from ..program.resolve_call import Members, ResolvedCall
 from ..runtime.bind_shapes import BoundKernel
-from ..runtime.compile import CompiledKernel
-from .explained_case import Case
+from ..runtime.compile import CompiledKernel, scheduled_cuda
 from .kernel_formulas import array_name, kernel_formulas
 from .units import plural
-
-Members = Sequence[tuple[KernelPlan, BoundKernel]]
-"""The kernels of a launch."""
 
 CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
@@ -93,7 +90,7 @@ class KernelReport:
 
 
 def report_launch(
-    case: Case, members: Members, built: CompiledKernel | None, measured: float | None = None
+    case: ResolvedCall, members: Members, built: CompiledKernel | None, measured: float | None = None
 ) -> KernelReport:
     """The facts of one launch; `built` adds the compiler's figures, `measured` its seconds."""
     if len(members) == 1:
@@ -122,7 +119,11 @@ def report_launch(
 
 
 def _report_kernel(
-    case: Case, plan: KernelPlan, bound: BoundKernel, built: CompiledKernel | None, measured: float | None = None
+    case: ResolvedCall,
+    plan: KernelPlan,
+    bound: BoundKernel,
+    built: CompiledKernel | None,
+    measured: float | None = None,
 ) -> KernelReport:
     """The facts of one kernel; `built` adds the compiler's figures, `measured` the seconds of a launch."""
     kernel, schedule = case.scheduled(plan, bound)
@@ -135,7 +136,7 @@ def _report_kernel(
     common = (plan.name, kernel_formulas(case, plan), _iteration(bound, kernel), reads, writes, moved)
     hardware = case.target.hardware
     if hardware is None:
-        loops = CPU_LOOPS.get(schedule.partition(":")[0], schedule)
+        loops = CPU_LOOPS.get(schedule.partition(":")[0]) or schedule
         return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)
     launch = schedule.launch(kernel, bound.extents)
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
@@ -146,7 +147,7 @@ def _report_kernel(
     figures = None if built is None else figures_of(case, [(plan, bound)], built)
     why, registers = _schedule_reason(schedule, launch.threads, built, hardware)
     why += _mask_note(kernel) + _unknown_note(kernel)
-    tuned = case.tuned(plan, bound)
+    tuned = _tuned(case, plan, bound)
     tried = (None, ()) if tuned is None else (tuned.seconds, tuned.trials)
     return KernelReport(*common, issued, why, launch.blocks, launch.threads, time, registers, figures, measured, *tried)
 
@@ -176,7 +177,15 @@ def _schedule_reason(schedule: Any, threads: int, built: CompiledKernel | None, 
     return why + fewer, registers_for(hardware, built.blocks, threads)
 
 
-def figures_of(case: Case, members: Members, built: CompiledKernel) -> Figures:
+def _tuned(case: ResolvedCall, plan: KernelPlan, bound: BoundKernel) -> TuningResult | None:
+    """The tuning result of a kernel, if the program is tuned and this kernel has been."""
+    hardware = case.target.hardware
+    if hardware is None or not case.plans.options.tunes:
+        return None
+    return tuning_result(plan, *scheduled_cuda(bound, hardware, False), hardware)
+
+
+def figures_of(case: ResolvedCall, members: Members, built: CompiledKernel) -> Figures:
     """Registers, spills, shared memory and occupancy of a compiled CUDA launch."""
     assert case.target.hardware is not None
     extents = [bound.extents for _, bound in members]
@@ -193,7 +202,7 @@ def figures_of(case: Case, members: Members, built: CompiledKernel) -> Figures:
 
 
 def _accesses(
-    case: Case,
+    case: ResolvedCall,
     plan: KernelPlan,
     bound: BoundKernel,
     kernel: KernelIR,
@@ -208,7 +217,12 @@ def _accesses(
 
 
 def _access(
-    case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, views: Sequence[int], passes: Sequence[int]
+    case: ResolvedCall,
+    plan: KernelPlan,
+    bound: BoundKernel,
+    kernel: KernelIR,
+    views: Sequence[int],
+    passes: Sequence[int],
 ) -> Access:
     """The bytes of an array that is read by these views: no more than all its elements, once a pass."""
     use = plan.arrays[views[0]]
@@ -222,7 +236,7 @@ def _access(
     return Access(array_name(case, use), use.kind, use.index, kind, moved * use.dtype.itemsize, max(times))
 
 
-def _elements(case: Case, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
+def _elements(case: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, k: int) -> int:
     """How many elements of an operand a kernel reads or writes."""
     use = plan.arrays[k]
     if use.gathered is not None:

@@ -10,18 +10,17 @@ import numpy as np
 
 from ..errors import ArgumentError
 from ..ir.types import numpy_dtype
-from ..program.autotune import chooser_of
 from ..program.prepare_call import prepare
+from ..program.resolve_call import ResolvedCall
 from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
 from ..runtime.host_device_copies import upload
 from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
 from ..specs import Spec
-from .explained_case import Case
 from .target import this_machine
 
 
-def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
+def launch_seconds(case: ResolvedCall, values: Sequence[Any]) -> list[float]:
     """The median seconds of each launch of a case, 0 for an empty one; results go to memory of their own.
 
     Specs are filled with random numbers. Raises ArgumentError if this machine lacks the case's target.
@@ -34,7 +33,7 @@ def launch_seconds(case: Case, values: Sequence[Any]) -> list[float]:
     if case.target.is_cuda:
         facts = _upload(facts)
     _, device = library_and_device(facts)
-    prepared = prepare(case.plans, facts, None, chooser_of(case.plans))
+    prepared = prepare(case.plans, facts, None)
     fires, stream = prepared.call.repeatable(prepared.payloads)
     timed = iter(Clock(device, stream).seconds(fires))
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]

@@ -1,37 +1,19 @@
-"""The target of a report: a CPU, or a CUDA architecture with a card's figures."""
+"""The target that a report's arguments name: a CPU, or a CUDA architecture with a card's figures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ArgumentError
-from ..hardware import Hardware, hardware_facts
-from ..program import call_steps
+from ..hardware import hardware_facts
+from ..program.call_target import CallTarget, architecture, card
 from ..runtime.arrays import CPU, ArrayFacts, Weak, describe
 from ..runtime.outputs import library_and_device
 from ..specs import Spec
 
 DEFAULT_CC = (9, 0)
-
-
-@dataclass(frozen=True)
-class ReportTarget:
-    """The target that kernels are reported for; `hardware` is None on the CPU."""
-
-    hardware: Hardware | None = None
-
-    @property
-    def is_cuda(self) -> bool:
-        return self.hardware is not None
-
-    def __str__(self) -> str:
-        if self.hardware is None:
-            return "CPU"
-        major, minor = self.hardware.cc
-        return f"CUDA, compute capability {major}.{minor} ({self.hardware.card})"
 
 
 def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
@@ -45,8 +27,8 @@ def describe_arguments(names, values) -> dict[str, ArrayFacts | Weak]:
 
 
 def choose_target(
-    values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: ReportTarget | None
-) -> ReportTarget:
+    values, arguments: Mapping[str, ArrayFacts | Weak], device: Any, cc: Any, specs: CallTarget | None
+) -> CallTarget:
     """The target of a report: `device` and `cc` if given, else the device of the arrays.
 
     For specs without arrays it is `specs`, or (None) CUDA with compute capability 9.0. Raises ArgumentError for an
@@ -56,13 +38,13 @@ def choose_target(
     _, array_device = library_and_device(arguments)
     only_specs = any(isinstance(v, Spec) for v in values) and not any(map(_has_memory, values))
     if kind is None and only_specs:
-        return specs or ReportTarget(hardware_facts(DEFAULT_CC))
+        return specs or architecture(hardware_facts(DEFAULT_CC))
     if (kind or array_device[0]) == "cpu":
-        return ReportTarget()
+        return CallTarget()
     if cc is not None:
-        return ReportTarget(hardware_facts(parse_cc(cc)))
+        return architecture(hardware_facts(parse_cc(cc)))
     present = index if array_device == CPU else array_device[1]
-    return ReportTarget(hardware_facts(DEFAULT_CC) if present is None else _card(present))
+    return architecture(hardware_facts(DEFAULT_CC)) if present is None else card(present)
 
 
 def _has_memory(value: Any) -> bool:
@@ -96,15 +78,8 @@ def _digits(text: str) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
-def _card(index: int) -> Hardware:
-    """The facts of a present device."""
-    from ..runtime.driver import driver
-
-    return call_steps.hardware_of(driver().facts(index))
-
-
-def this_machine() -> ReportTarget:
+def this_machine() -> CallTarget:
     """The target of calls on this machine: its first GPU, or its CPU."""
     from ..runtime.driver import cuda_available
 
-    return ReportTarget(_card(0)) if cuda_available() else ReportTarget()
+    return card(0) if cuda_available() else CallTarget()

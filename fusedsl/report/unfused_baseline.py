@@ -10,7 +10,7 @@ from ..fusion.unfused_cost import UnfusedKernel, unfused_kernels
 from ..hardware import Hardware
 from ..kernel_ir.matmul_axes import SMALL
 from ..program.instruction_counts import matmul_instructions
-from .explained_case import Case
+from ..program.resolve_call import ResolvedCall
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class UnfusedBaseline:
     seconds: float | None = None
 
 
-def unfused_baseline(case: Case) -> UnfusedBaseline:
+def unfused_baseline(case: ResolvedCall) -> UnfusedBaseline:
     """The unfused run of a call."""
     steps, hardware = unfused_kernels(case.graph, case.extents), case.target.hardware
     time = None if hardware is None else sum(_seconds(s, hardware) for s in steps)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from ..ir.dims import Symbol
 from ..kernel_ir.batched_calls import BLOCK_WORDS, SMALL_WORDS, BatchedCalls, choose_batched_calls
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.parameters import kernel_params
@@ -19,7 +18,7 @@ from .compile import CompiledKernel
 from .launch import LaunchRecord
 from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
 from .outputs import mark_written
-from .parameter_block import PointerSlot, ScalarSlot
+from .parameter_block import BlockLayout, PointerSlot, ScalarSlot
 from .prepared_call import PreparedCall
 
 MAX_GRID_BLOCKS = (1 << 31) - 1  # blocks of a launch
@@ -49,8 +48,6 @@ class BatchMember:
     bound: BoundKernel
     geometry: LaunchConfig
     payload_layout: BatchedPayloads
-    temporaries: Sequence[int]
-    extents: Mapping[Symbol, int]
 
 
 def max_table_words(cuda: int) -> int:
@@ -83,14 +80,7 @@ def chunks(members: Sequence[BatchMember], capacity: int) -> Iterator[list[Batch
     yield chunk
 
 
-def batched_launch(
-    driver: Any,
-    function: Any,
-    built: CompiledKernel,
-    members: Sequence[BatchMember],
-    numbers: list[int],
-    names: Sequence[str],
-) -> LaunchRecord:
+def batched_launch(driver: Any, function: Any, built: CompiledKernel, members: Sequence[BatchMember]) -> LaunchRecord:
     """The launch record of a kernel over a table: one launch for all members."""
     table = built.kernel.batched
     assert table is not None
@@ -107,13 +97,9 @@ def batched_launch(
         halves[2 * table.starts_at + call] = first
         first += member.geometry.blocks
         shift = 8 * call * table.pointers
-        call_pointers = pointer_slots(
-            member.plan, member.bound, built.kernel, member.payload_layout, member.temporaries
-        )
+        call_pointers = pointer_slots(member.plan, member.bound, built.kernel, member.payload_layout)
         pointers += [slot._replace(offset=slot.offset + shift) for slot in call_pointers]
-        call_scalars = scalar_slots(
-            member.plan, built.kernel, member.bound, member.payload_layout, numbers, member.extents
-        )
+        call_scalars = scalar_slots(member.plan, member.bound, built.kernel, member.payload_layout)
         own = [call_scalars[k] for k in table.own]
         begin = table.own_at(call)
         scalars[:0] = [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(own)]
@@ -123,7 +109,8 @@ def batched_launch(
     words[table.count_at] = len(members)
     shared = max(member.geometry.shared for member in members)
     geometry = replace(members[0].geometry, blocks=first, shared=shared)
-    return LaunchRecord(driver, function, geometry, words.tobytes(), pointers, scalars, names)
+    layout = BlockLayout(words.tobytes(), pointers, scalars, members[0].payload_layout.names)
+    return LaunchRecord(driver, function, geometry, layout)
 
 
 # -- calls

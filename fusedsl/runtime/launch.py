@@ -20,7 +20,7 @@ from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import CapturedGraph
 from .driver import CudaFunction, Driver, pointer
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
-from .parameter_block import BLOCK_BYTES, BlockLayout, Namer, PointerSlot, ScalarSlot
+from .parameter_block import BLOCK_BYTES, BlockLayout, Namer
 
 # measured: on CPython 3.11, two cloud cores, around a driver function that does nothing, for four pointers: 0.8 µs
 # by `fire`, 0.1 µs by a builtin.
@@ -69,10 +69,10 @@ class CodeIdentity(NamedTuple):
 class LaunchRecord:
     """One kernel on one CUDA device with its grid and block fixed.
 
-    `template` is the parameter block (kernel_ir/parameters.py) with extents, strides and magic numbers filled in.
-    `names` are the arguments' names, for the error about a number that does not fit. `fire(payloads, stream)` launches
-    without waiting; payloads are, by argument, an address or a Python number. `fire_overlapped` launches so that the
-    kernel may start before the call's last launch has ended (programmatic dependent launch).
+    `layout` is the parameter block (kernel_ir/parameters.py) with extents, strides and magic numbers filled in.
+    `fire(payloads, stream)` launches without waiting; payloads are, by argument, an address or a Python number.
+    `fire_overlapped` launches so that the kernel may start before the call's last launch has ended (programmatic
+    dependent launch).
     """
 
     def __init__(
@@ -80,13 +80,10 @@ class LaunchRecord:
         driver: Driver,
         function: CudaFunction,
         geometry: LaunchConfig,
-        template: bytes,
-        pointers: Sequence[PointerSlot],
-        scalars: Sequence[ScalarSlot] = (),
-        names: Sequence[str] = (),
+        layout: BlockLayout,
         code_identity: CodeIdentity | None = None,
     ) -> None:
-        self.layout = layout = BlockLayout(template, pointers, scalars, names)
+        self.layout = layout
         self.requested_geometry, self.code_identity = geometry, code_identity
         shared, cluster = geometry.shared, geometry.cluster
         if geometry.blocks > MAX_GRID_BLOCKS:
@@ -102,7 +99,7 @@ class LaunchRecord:
         # struct CUlaunchConfig: grid, block, shared bytes, stream, attributes, their number; then the block's size
         side = geometry.threads // geometry.block_dim_y
         head = struct.pack("<7I4x", geometry.blocks, 1, 1, side, geometry.block_dim_y, 1, shared)
-        tail = _tail(_attributes(cluster, geometry.cooperative), len(template))
+        tail = _tail(_attributes(cluster, geometry.cooperative), len(layout.template))
         driver.initialise()
         self.driver, self.device, self.number = driver, function.device, function.handle
         self.head, self.tail = head, tail
@@ -111,7 +108,7 @@ class LaunchRecord:
         if geometry.blocks:
             self.fire = self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
         if geometry.blocks and geometry.programmatic_launch and driver.facts(self.device).cc >= DEPENDENT_LAUNCH_CC:
-            tail = _tail(_attributes(cluster, geometry.cooperative, True), len(template))
+            tail = _tail(_attributes(cluster, geometry.cooperative, True), len(layout.template))
             self.fire_overlapped = _launcher(driver, pointer(self.number), self.device, layout, head, tail)
 
     def watches(self, watch: Watch, constants: Mapping[int, Any]) -> bool:
@@ -239,17 +236,14 @@ class HostLaunchRecord:
     def __init__(
         self,
         run: Callable[[int], Any],
-        template: bytes,
-        pointers: Sequence[PointerSlot],
-        scalars: Sequence[ScalarSlot] = (),
-        names: Sequence[str] = (),
+        layout: BlockLayout,
         single: tuple[int, int] | None = None,
         code_identity: CodeIdentity | None = None,
         work: Any = None,
     ) -> None:
         self.run, self.single, self.code_identity, self.work = run, single, code_identity, work
-        self.layout = BlockLayout(template, pointers, scalars, names)
-        self.pack = struct.Struct("<" + self.layout.format).pack_into
+        self.layout = layout
+        self.pack = struct.Struct("<" + layout.format).pack_into
 
     def fire(self, payloads: Sequence[Any], stream: int = 0) -> None:
         """Run to completion: payloads are, by argument, an address or a Python number."""
@@ -292,3 +286,11 @@ class HostLaunchRecord:
         name(self.run)  # keeps alive the machine code that the entry calls by address
         packs, call = self.layout.call_lines(name(entry), entry_layout, words, name)
         return packs, [f"if {call}:", "    return None"] if watch.remainders else [call]
+
+
+def host_launch(functions: dict[str, Any], work: Any, layout: BlockLayout, identity: CodeIdentity) -> HostLaunchRecord:
+    """The launch record of a kernel's functions and their work on the thread pool."""
+    from . import pool
+
+    run = pool.runner(functions, work, len(layout.template) // 8)
+    return HostLaunchRecord(run, layout, pool.single_call(functions, work), identity, work)

@@ -6,7 +6,7 @@ import hashlib
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -18,9 +18,9 @@ from ..kernel_ir.parameters import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import BoundKernel
 from .compile import CompiledKernel, launch_geometry
-from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
-from .parameter_block import FORMAT_OF, PointerSlot, ScalarSlot
+from .parameter_block import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 
@@ -37,6 +37,10 @@ class PayloadLayout:
     arguments: int
     results: int
     scratch: int = 0
+    temporaries: Sequence[int] = ()
+    extents: Mapping[Symbol, int] = field(default_factory=dict)
+    names: Sequence[str] = ()  # of the arguments
+    numbers: list[int] = field(default_factory=list)  # appended by each kernel that takes extents or strides
 
     def argument(self, k: int) -> int:
         return k
@@ -86,7 +90,7 @@ def _live_ranges(plan: Plan) -> list[tuple[int, int]]:
 
 
 def pointer_slots(
-    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout, temporaries: Sequence[int]
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout
 ) -> list[PointerSlot]:
     """The pointer slots of one kernel: payload index and byte offset of each."""
     pointers = []
@@ -97,7 +101,7 @@ def pointer_slots(
         elif use.kind == "result":
             index = payload_layout.result(use.index)
         else:
-            index, shift = payload_layout.workspace, shift + temporaries[use.index]
+            index, shift = payload_layout.workspace, shift + payload_layout.temporaries[use.index]
         pointers.append(PointerSlot(8 * k, index, shift))
     if kernel.workspace:
         pointers.append(PointerSlot(8 * len(pointers), payload_layout.workspace, payload_layout.scratch))
@@ -139,17 +143,17 @@ def block_template(kernel: KernelIR, bound: BoundKernel, divided: Sequence[int])
 
 
 def scalar_slots(
-    plan: KernelPlan, kernel: KernelIR, bound: BoundKernel, payload_layout: PayloadLayout, numbers: list[int], extents
-):
-    """The scalar slots of one kernel; extents and strides that it takes as numbers are appended to `numbers`."""
-    first = 8 * (len(kernel_params(kernel)) - len(plan.scalars))
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout
+) -> list[ScalarSlot]:
+    """The scalar slots of one kernel; extents and strides that it takes are appended to the call's numbers."""
+    first, numbers = 8 * (len(kernel_params(kernel)) - len(plan.scalars)), payload_layout.numbers
     scalars = []
     for k, use in enumerate(plan.scalars):
         if use.kind == "argument":
             index = payload_layout.argument(use.source)
         else:
             index = payload_layout.number(len(numbers))
-            numbers.append(_number(use, bound, extents))
+            numbers.append(_number(use, bound, payload_layout.extents))
         form = "q" if use.kind == "literal" else FORMAT_OF[use.value.dtype.name]
         scalars.append(ScalarSlot(first + 8 * k, index, form))
     return scalars
@@ -168,25 +172,24 @@ def code_identity(built: CompiledKernel) -> CodeIdentity:
     return CodeIdentity(built.cache_key, hashlib.sha256(built.code).hexdigest(), built.symbols)
 
 
+def _block_layout(
+    plan: KernelPlan, bound: BoundKernel, kernel: KernelIR, payload_layout: PayloadLayout, divisors: Sequence[int]
+) -> BlockLayout:
+    """The parameter block of one kernel."""
+    pointers = pointer_slots(plan, bound, kernel, payload_layout)
+    scalars = scalar_slots(plan, bound, kernel, payload_layout)
+    return BlockLayout(block_template(kernel, bound, divisors), pointers, scalars, payload_layout.names)
+
+
 def cuda_launch(
-    plan: KernelPlan,
-    bound: BoundKernel,
-    built: CompiledKernel,
-    function: Any,
-    payload_layout: PayloadLayout,
-    temporaries,
-    numbers,
-    extents,
-    names,
+    plan: KernelPlan, bound: BoundKernel, built: CompiledKernel, function: Any, payload_layout: PayloadLayout
 ) -> LaunchRecord:
     """The launch record of one kernel on one CUDA device."""
     from .driver import driver
 
-    needs = launch_geometry(built, bound.extents)
-    block = block_template(built.kernel, bound, built.schedule.magic_divisors(built.kernel, bound.extents))
-    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
-    return LaunchRecord(driver(), function, needs, block, pointers, scalars, names, code_identity(built))
+    divisors = built.schedule.magic_divisors(built.kernel, bound.extents)
+    block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
+    return LaunchRecord(driver(), function, launch_geometry(built, bound.extents), block, code_identity(built))
 
 
 def combo_launch(
@@ -194,10 +197,6 @@ def combo_launch(
     built: CompiledKernel,
     function: Any,
     payload_layout: PayloadLayout,
-    temporaries: Sequence[int],
-    numbers: list[int],
-    extents: Mapping[Symbol, int],
-    names: Sequence[str],
 ) -> LaunchRecord:
     """The launch record of a combo kernel: its members' parameter blocks, and their first blocks of the grid."""
     from .driver import driver
@@ -211,20 +210,17 @@ def combo_launch(
     for kernel, one, (plan, bound) in zip(bundle.kernels, schedule.members, members):
         block = struct.iter_unpack("<q", block_template(kernel, bound, one.magic_divisors(kernel, bound.extents)))
         words.append({slot: value for slot, (value,) in zip(kernel_params(kernel), block)})
-        pointers += pointer_slots(plan, bound, kernel, payload_layout, temporaries)
-        scalars += scalar_slots(plan, kernel, bound, payload_layout, numbers, extents)
+        pointers += pointer_slots(plan, bound, kernel, payload_layout)
+        scalars += scalar_slots(plan, bound, kernel, payload_layout)
     filled = [first[k] if slot.kind == "first" else words[k][slot] for k, slot in bundle.params]
     begin = len(filled) - len(scalars)
-    return LaunchRecord(
-        driver(),
-        function,
-        launch,
+    layout = BlockLayout(
         struct.pack(f"<{len(filled)}q", *filled),
         [slot._replace(offset=8 * k) for k, slot in enumerate(pointers)],
         [slot._replace(offset=8 * (begin + k)) for k, slot in enumerate(scalars)],
-        names,
-        code_identity(built),
+        payload_layout.names,
     )
+    return LaunchRecord(driver(), function, launch, layout, code_identity(built))
 
 
 def cpu_launch(
@@ -232,21 +228,12 @@ def cpu_launch(
     bound: BoundKernel,
     built: CompiledKernel,
     functions: dict[str, Any],
-    payload_layout,
-    temporaries,
-    numbers,
-    extents,
-    names,
+    payload_layout: PayloadLayout,
 ) -> HostLaunchRecord:
     """The launch record of one kernel on the thread pool."""
     from ..backends.cpu import schedule as cpu_schedule
-    from . import pool
 
     work = cpu_schedule.launch(built.kernel, built.schedule, bound.extents)
-    run = pool.runner(functions, work, len(kernel_params(built.kernel)))
-    block = block_template(built.kernel, bound, built.kernel.magic_divisors(1, bound.extents))
-    pointers = pointer_slots(plan, bound, built.kernel, payload_layout, temporaries)
-    scalars = scalar_slots(plan, built.kernel, bound, payload_layout, numbers, extents)
-    return HostLaunchRecord(
-        run, block, pointers, scalars, names, pool.single_call(functions, work), code_identity(built), work
-    )
+    divisors = built.kernel.magic_divisors(1, bound.extents)
+    block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
+    return host_launch(functions, work, block, code_identity(built))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, DeviceError, MemoryLimitError
 from ..ir.types import UINT8, DType, numpy_dtype
@@ -229,29 +229,36 @@ def _permuted(shape: tuple[int, ...], order: Sequence[int]) -> tuple[tuple[int, 
 # ---- out=
 
 
+class OutputType(NamedTuple):
+    """The shape, dtype, device and library of a result; without a library, that of its array is not checked."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+    device: tuple[str, int]
+    library: str | None = None
+
+
 def check_out(
     out: Any,
-    shape: Sequence[int],
-    dtype: DType,
-    device: tuple[str, int],
+    result: OutputType,
     inputs: Mapping[str, ArrayFacts | Weak],
     others: Sequence[ArrayFacts] = (),
     name: str = "out",
-    library: str | None = None,
 ) -> ArrayFacts:
     """The facts of an `out` array that a call may write; ArgumentError or DeviceError if it may not.
 
-    The array has the result's shape, dtype and device, belongs to its `library` (or is known through a protocol), and
-    is writeable. It overlaps neither itself nor `others` (further outputs), and an input only if it is the same memory.
+    The array has the result's shape, dtype and device, belongs to its library (or is known through a protocol), and is
+    writeable. It overlaps neither itself nor `others` (further outputs), and an input only if it is the same memory.
     The facts of a misaligned NumPy array are those of its bytes, and `copied`: no kernel can write it.
     """
+    shape, dtype, device, library = result
     facts = describe(out, name)
     misaligned = not isinstance(facts, Weak) and facts.copied and _is_misaligned(out)
     if isinstance(facts, Weak) or (not misaligned and (facts.copied or (not facts.shape and facts.owner is not out))):
         help = "pass an array whose elements are in the machine's byte order, no number and no lazy view"
         raise ArgumentError(f"{name} is not an array that can be written in place", "argument.out", help=help)
-    if facts.shape != tuple(shape):
-        raise output_mismatch(name, f"has shape {facts.shape}", f"has shape {tuple(shape)}")
+    if facts.shape != shape:
+        raise output_mismatch(name, f"has shape {facts.shape}", f"has shape {shape}")
     if facts.dtype is not dtype and not (dtype.storage and facts.dtype is UINT8 and facts.library == "cupy"):
         raise output_mismatch(name, f"holds {facts.dtype}", f"is {dtype}")
     if facts.device != device:

@@ -54,14 +54,17 @@ class EntryLayout(NamedTuple):
 
 
 class BlockLayout:
-    """How payloads become a block: pointers first, scalars last, constants of the template between them."""
+    """How payloads become a block: pointers first, scalars last, constants of the template between them.
+
+    `names` are the arguments' names, for the error about a number that does not fit.
+    """
 
     def __init__(
         self,
         template: bytes,
         pointers: Sequence[PointerSlot],
-        scalars: Sequence[ScalarSlot],
-        names: Sequence[str],
+        scalars: Sequence[ScalarSlot] = (),
+        names: Sequence[str] = (),
     ) -> None:
         first_scalar = len(template) - 8 * len(scalars)
         starts = [p.offset for p in pointers]

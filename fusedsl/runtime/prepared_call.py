@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import native_entry
 from .argument_keys import address_of
@@ -18,41 +18,50 @@ if TYPE_CHECKING:
 CALLS_BEFORE_LLVM = 16  # measured: loading LLVM takes 40 ms and saves 8 µs a call
 
 
+class CallMemory(NamedTuple):
+    """What a call allocates, in which library and on which stream."""
+
+    allocators: Sequence[Callable[[], Any]]  # of the results
+    workspace: Callable[[], Any] | None
+    tickets: BlockCounters | None
+    stream: Callable[[], int]
+    library: str = "numpy"
+
+
+class Aliasing(NamedTuple):
+    """The byte spans of arguments and outputs from their addresses (None: no array), and which may share memory.
+
+    (argument, output) in `in_place` may be the same memory. `disjoint` has (output, argument or ~output, bytes between
+    their addresses) of arrays that interleave and share no element.
+    """
+
+    spans: Sequence[tuple[int, int] | None] = ()
+    out_spans: Sequence[tuple[int, int] | None] = ()
+    in_place: frozenset[tuple[int, int]] = frozenset()
+    disjoint: frozenset[tuple[int, int, int]] = frozenset()
+
+
 class PreparedCall:
     """One program at one set of shapes: allocate results, fill in addresses, launch each kernel in order."""
 
     def __init__(
         self,
         launches: Sequence[Any],
-        allocators: Sequence[Callable[[], Any]],
-        workspace: Callable[[], Any] | None,
         numbers: Sequence[int],
-        stream: Callable[[], int],
-        spans: Sequence[tuple[int, int] | None] = (),
-        out_spans: Sequence[tuple[int, int] | None] = (),
-        in_place: frozenset[tuple[int, int]] = frozenset(),
-        library: str = "numpy",
-        tickets: BlockCounters | None = None,
-        disjoint: frozenset[tuple[int, int, int]] = frozenset(),
+        memory: CallMemory,
+        aliasing: Aliasing,
         foreign: tuple[tuple[int, ...], int] = ((), 0),
     ):
         self.foreign = foreign  # arguments known through a protocol alone, which must be kept alive, and their device
         self.records = tuple(launches)
         self.on_device = any(isinstance(launch, LaunchRecord) for launch in launches)
         self.launches = tuple(launch.fire for launch in launches)
-        given = [s for s in launches[1:] if any(slot.argument < len(spans) for slot in s.layout.scalar_slots)]
+        self.all_spans, self.out_spans, self.in_place, self.disjoint = aliasing
+        given = [s for s in launches[1:] if any(n.argument < len(self.all_spans) for n in s.layout.scalar_slots)]
         self.checks = tuple(launch.layout.check for launch in given)
-        self.allocators = tuple(allocators)
-        self.workspace = workspace
+        self.spans = tuple((k, *span) for k, span in enumerate(self.all_spans) if span is not None)
+        self.allocators, self.workspace, self.tickets, self.stream, self.library = memory
         self.numbers = tuple(numbers)
-        self.stream = stream
-        self.all_spans = tuple(spans)
-        self.spans = tuple((k, *span) for k, span in enumerate(spans) if span is not None)
-        self.out_spans = tuple(out_spans)
-        self.in_place = in_place
-        self.library = library
-        self.tickets = tickets
-        self.disjoint = disjoint
         self.replay: Any = None  # generated code that repeats the call, made at the first repetition
         self.replays = 0  # replays generated so far
         self._repeated = 0
@@ -104,8 +113,7 @@ class PreparedCall:
     def may_write(self, payloads: Sequence[Any], outs: Sequence[Any]) -> bool:
         """Whether these outputs, of the layouts prepared for, may be written: none overlaps an input, except in place.
 
-        An output may interleave with an input (or, as ~number, with another output) and share no element with it:
-        `disjoint` lists the distances between their addresses at which that is known.
+        Those that interleave with another array and share no element with it are in `disjoint` (see Aliasing).
         """
         ends: list[tuple[int, int, int, int]] = []
         for r, (out, span) in enumerate(zip(outs, self.out_spans)):

@@ -20,15 +20,15 @@ from ..backends.cpu.work import CpuStage
 from ..errors import FusedslError
 from ..ir.types import DTYPES
 from ..kernel_ir.launch_config import LaunchConfig
-from . import cache, object_loader, pool
+from . import cache, object_loader
 from .arrays import CPU, ArrayFacts, Weak, describe, library_of
 from .counters import BlockCounters
 from .cuda_streams import stream_reader
 from .driver import driver
-from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord
+from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .outputs import Allocator, allocator, library_and_device
-from .parameter_block import PointerSlot, ScalarSlot
-from .prepared_call import PreparedCall
+from .parameter_block import BlockLayout, PointerSlot, ScalarSlot
+from .prepared_call import Aliasing, CallMemory, PreparedCall
 from .specialization_quota import Acquisition, acquire_all
 
 LIBRARIES = ("numpy", "torch", "cupy")
@@ -146,20 +146,8 @@ def _from_facts(facts: Mapping[str, Any]) -> PreparedCall:
         tickets = BlockCounters(facts["tickets"], device[1])
     spans, out_spans = ([None if s is None else tuple(s) for s in facts[k]] for k in ("spans", "out_spans"))
     in_place, disjoint = (frozenset(map(tuple, facts[k])) for k in ("in_place", "disjoint"))
-    stream = stream_reader(library, device)
-    return PreparedCall(
-        launches,
-        allocators,
-        workspace,
-        facts["numbers"],
-        stream,
-        spans,
-        out_spans,
-        in_place,
-        library,
-        tickets,
-        disjoint,
-    )
+    memory = CallMemory(allocators, workspace, tickets, stream_reader(library, device), library)
+    return PreparedCall(launches, facts["numbers"], memory, Aliasing(spans, out_spans, in_place, disjoint))
 
 
 def _code(launch: Mapping[str, Any]) -> bytes:
@@ -176,15 +164,15 @@ def _maker(library: str, device: tuple[str, int], form: Sequence[Any]) -> Alloca
     return allocator(library, device, shape, DTYPES[dtype], order)
 
 
-def _slots(launch: Mapping[str, Any]) -> tuple[bytes, list[PointerSlot], list[ScalarSlot]]:
+def _layout(launch: Mapping[str, Any], names: Sequence[str]) -> BlockLayout:
     pointers, scalars = [PointerSlot(*p) for p in launch["pointers"]], [ScalarSlot(*n) for n in launch["scalars"]]
-    return bytes.fromhex(launch["template"]), pointers, scalars
+    return BlockLayout(bytes.fromhex(launch["template"]), pointers, scalars, names)
 
 
 def _on_card(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> LaunchRecord:
     code_identity = CodeIdentity(*launch["code_identity"])
     function = driver().loaded(code, code_identity.symbols[0], device)
-    return LaunchRecord(driver(), function, LaunchConfig(*launch["geometry"]), *_slots(launch), names, code_identity)
+    return LaunchRecord(driver(), function, LaunchConfig(*launch["geometry"]), _layout(launch, names), code_identity)
 
 
 def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device: int) -> HostLaunchRecord:
@@ -192,7 +180,4 @@ def _on_cpu(launch: Mapping[str, Any], code: bytes, names: Sequence[str], device
     stages, workspace, parts = launch["work"]
     work = Work(tuple(CpuStage(*stage) for stage in stages), workspace, parts)
     functions = dict(zip(code_identity.symbols, object_loader.load(code, tuple(code_identity.symbols))))
-    template, pointers, scalars = _slots(launch)
-    run = pool.runner(functions, work, len(template) // 8)
-    single = pool.single_call(functions, work)
-    return HostLaunchRecord(run, template, pointers, scalars, names, single, code_identity, work)
+    return host_launch(functions, work, _layout(launch, names), code_identity)

@@ -12,7 +12,9 @@ import oracle
 import pytest
 
 import fusedsl as fd
-from fusedsl.program import call_steps, prepare_call, verify_results
+from fusedsl.program import call_steps, verify_results
+from fusedsl.program.call_target import CallTarget
+from fusedsl.program.resolve_call import resolve
 from fusedsl.runtime import object_loader
 from fusedsl.runtime.arrays import describe
 
@@ -554,7 +556,7 @@ def test_a_result_that_is_reshaped_goes_straight_to_where_it_is_wanted():
     for out in (np.zeros((6, 8)), wide[:, 4:12], wide[::-1, 4:12], turned, np.zeros((6, 16))[:, ::2]):
         assert k(x, s, out=out) is out
         np.testing.assert_array_equal(out, wanted)
-        assert not prepare_call.resolve_call(k._program.plans, facts, (out,)).deferred_outputs
+        assert not resolve(k._program.plans, facts, CallTarget(), {"out": out}).outputs.deferred
     assert not wide[:, :4].any() and not wide[:, 12:].any()
     k, flat = fd.kernel("reshape(x[:, :4] * 2, -1)"), np.zeros(48)[::-2]
     np.testing.assert_array_equal(k(x, out=flat), np.full(24, 2.0))

@@ -14,8 +14,8 @@ from fusedsl.runtime import argument_keys, array_protocols, arrays, cuda_streams
 from fusedsl.runtime.argument_keys import SLOW, all_argument_keys, argument_key
 from fusedsl.runtime.arrays import CPU, ArrayFacts, Weak, describe
 from fusedsl.runtime.memory_overlap import _Bounds, overlap, overlaps_itself, span
-from fusedsl.runtime.outputs import check_out, common_order, empty, library_and_device
-from fusedsl.runtime.prepared_call import PreparedCall
+from fusedsl.runtime.outputs import OutputType, check_out, common_order, empty, library_and_device
+from fusedsl.runtime.prepared_call import Aliasing, CallMemory, PreparedCall
 from fusedsl.runtime.warm_call import write_replay
 
 try:
@@ -211,10 +211,10 @@ def test_memory_that_kernels_cannot_read_is_copied(x):
     assert not describe(facts.owner).copied
     assert facts.pointer % facts.dtype.itemsize == 0
     if x.dtype.isnative:
-        assert check_out(x, x.shape, facts.dtype, CPU, {}).copied  # written after the launch
+        assert check_out(x, OutputType(x.shape, facts.dtype, CPU), {}).copied  # written after the launch
         return
     with pytest.raises(ArgumentError):
-        check_out(x, x.shape, facts.dtype, CPU, {})
+        check_out(x, OutputType(x.shape, facts.dtype, CPU), {})
 
 
 @needs_torch
@@ -322,7 +322,7 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
     launch.watches = lambda watch, constants: False
     makers = [outputs.Allocator(lambda: make(pointer=0x7F0000002000), (MemoryError,), 24, "float32[2, 3]")]
     read = cuda_streams.stream_reader("cupy", ("cuda", 0))
-    call = PreparedCall([launch], makers, None, [5], read, [(0, 24)], [(0, 24)], library="cupy")
+    call = PreparedCall([launch], [5], CallMemory(makers, None, None, read, "cupy"), Aliasing([(0, 24)], [(0, 24)]))
     call.on_device = True
     x, out = make(), make(pointer=0x7F0000001000)
     fresh, written = write_replay(call, [x], None, [make()]), write_replay(call, [x], [out], [out])
@@ -469,9 +469,9 @@ def test_the_common_order_is_numpys_wherever_the_inputs_agree():
 
 def test_out_is_exactly_the_result():
     x = np.zeros((3, 4), np.float32)
-    assert check_out(x, (3, 4), FLOAT32, CPU, {"x": describe(x)}).owner is x  # in place
-    assert check_out(np.zeros((), np.float32), (), FLOAT32, CPU, {}).shape == ()
-    check_out(np.asfortranarray(x), (3, 4), FLOAT32, CPU, {"x": describe(x)})
+    assert check_out(x, OutputType((3, 4), FLOAT32, CPU), {"x": describe(x)}).owner is x  # in place
+    assert check_out(np.zeros((), np.float32), OutputType((), FLOAT32, CPU), {}).shape == ()
+    check_out(np.asfortranarray(x), OutputType((3, 4), FLOAT32, CPU), {"x": describe(x)})
     read_only = np.zeros((3, 4), np.float32)
     read_only.flags.writeable = False
     wrong = {
@@ -484,27 +484,27 @@ def test_out_is_exactly_the_result():
     }
     for words, out in wrong.items():
         with pytest.raises(ArgumentError) as fault:
-            check_out(out, (3, 4), FLOAT32, CPU, {})
+            check_out(out, OutputType((3, 4), FLOAT32, CPU), {})
         assert words in str(fault.value)
     with pytest.raises(ArgumentError, match=r"share memory|read-only"):
-        check_out(np.broadcast_to(np.float32(1), (3, 4)), (3, 4), FLOAT32, CPU, {})
+        check_out(np.broadcast_to(np.float32(1), (3, 4)), OutputType((3, 4), FLOAT32, CPU), {})
     with pytest.raises(ArgumentError):
-        check_out(np.float32(1), (), FLOAT32, CPU, {})
+        check_out(np.float32(1), OutputType((), FLOAT32, CPU), {})
     with pytest.raises(DeviceError, match="out is a NumPy array on the CPU"):
-        check_out(x, (3, 4), FLOAT32, ("cuda", 0), {})
+        check_out(x, OutputType((3, 4), FLOAT32, ("cuda", 0)), {})
 
 
 def test_out_may_be_an_input_exactly_and_overlap_nothing():
     base = np.zeros(100, np.float32)
     x = describe(base[10:20])
-    check_out(base[10:20], (10,), FLOAT32, CPU, {"x": x})
-    check_out(base[20:30], (10,), FLOAT32, CPU, {"x": x})
-    check_out(base[0:20:2], (10,), FLOAT32, CPU, {"x": describe(base[1:21:2])})  # interleaved, nothing shared
+    check_out(base[10:20], OutputType((10,), FLOAT32, CPU), {"x": x})
+    check_out(base[20:30], OutputType((10,), FLOAT32, CPU), {"x": x})
+    check_out(base[0:20:2], OutputType((10,), FLOAT32, CPU), {"x": describe(base[1:21:2])})  # interleaved
     for out in (base[11:21], base[9:19], base[19:9:-1], base[10:30:2]):
         with pytest.raises(ArgumentError, match="out overlaps x"):
-            check_out(out, (10,), FLOAT32, CPU, {"x": x})
+            check_out(out, OutputType((10,), FLOAT32, CPU), {"x": x})
     with pytest.raises(ArgumentError, match="another output"):
-        check_out(base[10:20], (10,), FLOAT32, CPU, {}, others=[x])
+        check_out(base[10:20], OutputType((10,), FLOAT32, CPU), {}, others=[x])
 
 
 def test_overlap_and_span_agree_with_numpy():

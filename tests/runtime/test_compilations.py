@@ -134,7 +134,7 @@ def listed(kernel, calls):
                 plan, bound = case.kernels[step]
                 places = tuple(range(k * len(specs), (k + 1) * len(specs)))
                 members.append(
-                    BatchMember(plan, bound, LaunchConfig(0, 0), BatchedPayloads(0, 0, 0, places), [], case.extents)
+                    BatchMember(plan, bound, LaunchConfig(0, 0), BatchedPayloads(0, 0, argument_indices=places))
                 )
         for made, schedule, found in group_by_binary(members, frozenset(), hardware_facts((9, 0)), BLOCK_WORDS[-1]):
             yield found[0].plan, (made, schedule)

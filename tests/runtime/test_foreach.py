@@ -289,14 +289,15 @@ def test_clashes_are_pairs_with_an_output():
 def table_kernel(text=ADAMW, calls=100, largest=4095):
     """(the plan, the scheduled kernel over a table) of an optimiser step."""
     from fusedsl.hardware import hardware_facts
-    from fusedsl.program.resolve_call import resolve_call
+    from fusedsl.program.call_target import CallTarget
+    from fusedsl.program.resolve_call import resolve
     from fusedsl.runtime import compile as compiler
     from fusedsl.runtime.arrays import describe_all
     from fusedsl.runtime.batched_call import parameter_table
 
     kernel = fd.kernel(text)
     values = {n: np.ones(1000, np.float32) if n in "pmvgx" else 0.5 for n in kernel.params}
-    settled = resolve_call(kernel._program.plans, describe_all(kernel.params, values.values()), None)
+    settled = resolve(kernel._program.plans, describe_all(kernel.params, values.values()), CallTarget())
     plan = settled.plan.kernels[0]
     (bound,) = settled.bounds
     one, schedule = compiler.scheduled_cuda(bound, hardware_facts((9, 0)))

@@ -27,7 +27,7 @@ from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import CudaFunction, Driver, cuda_available, driver
 from fusedsl.runtime.launch import HostLaunchRecord, LaunchRecord
 from fusedsl.runtime.native_entry import Pair, Watch
-from fusedsl.runtime.parameter_block import BLOCK_BYTES, FORMAT_OF, PointerSlot, ScalarSlot
+from fusedsl.runtime.parameter_block import BLOCK_BYTES, FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
 
 PRIMARY = {0: 1000, 1: 1001}  # contexts of the stand-in
 
@@ -165,12 +165,10 @@ FUNCTION = CudaFunction(50, "k_1", 0, 40, 0, 16, 1024)
 
 def record(cuda, template=bytes(48), pointers=2, scalars="", grid=7, function=FUNCTION, **geometry):
     first = len(template) - 8 * len(scalars)
-    return LaunchRecord(
-        cuda, function, LaunchConfig(grid, 256, **geometry), template,
-        [PointerSlot(8 * k, k) for k in range(pointers)],
-        [ScalarSlot(first + 8 * k, pointers + k, f) for k, f in enumerate(scalars)],
-        names=["x", "y", "alpha", "beta"],
-    )  # fmt: skip
+    slots = [PointerSlot(8 * k, k) for k in range(pointers)]
+    numbers = [ScalarSlot(first + 8 * k, pointers + k, f) for k, f in enumerate(scalars)]
+    layout = BlockLayout(template, slots, numbers, ["x", "y", "alpha", "beta"])
+    return LaunchRecord(cuda, function, LaunchConfig(grid, 256, **geometry), layout)
 
 
 # ---- what the kernel receives
@@ -186,9 +184,9 @@ def test_the_kernel_receives_grid_stream_and_block(cuda, library):
 
 def test_pointers_come_from_any_argument_and_may_be_shifted(cuda, library):
     pointers = [PointerSlot(0, 2), PointerSlot(8, 0, 64), PointerSlot(16, 2, -8)]
-    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), bytes(24), pointers).fire([1000, 2000, 3000], 0)
+    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), BlockLayout(bytes(24), pointers)).fire([1000, 2000, 3000], 0)
     assert struct.unpack("<3Q", library.launches[0][3]) == (3000, 1064, 2992)
-    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), bytes(8), [PointerSlot(0, 1)]).fire([1000, 2000], 0)
+    LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 32), BlockLayout(bytes(8), [PointerSlot(0, 1)])).fire([1000, 2000], 0)
     assert struct.unpack("<Q", library.launches[1][3]) == (2000,)
 
 
@@ -279,9 +277,9 @@ def test_an_empty_grid_launches_nothing(cuda, library):
 
 def test_a_block_has_its_slots_in_order_and_a_limit(cuda):
     with pytest.raises(ValueError):
-        LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [PointerSlot(8, 0)])
+        BlockLayout(bytes(16), [PointerSlot(8, 0)])
     with pytest.raises(ValueError):
-        LaunchRecord(cuda, FUNCTION, LaunchConfig(1, 1), bytes(16), [], [ScalarSlot(0, 0, "f")])
+        BlockLayout(bytes(16), [], [ScalarSlot(0, 0, "f")])
     with pytest.raises(CompileError, match="parameters"):
         record(cuda, bytes(BLOCK_BYTES + 8))
     record(cuda, bytes(BLOCK_BYTES))
@@ -666,7 +664,7 @@ def host_record(units, grain):
     pointers, scalars = [PointerSlot(0, 0), PointerSlot(8, 1)], [ScalarSlot(24, 2, "f")]
     run = functools.partial(pool.run, scaled_copy)
     return HostLaunchRecord(
-        lambda block: run(block, units, grain), template, pointers, scalars, names=["x", "y", "alpha"]
+        lambda block: run(block, units, grain), BlockLayout(template, pointers, scalars, ["x", "y", "alpha"])
     )
 
 
@@ -748,7 +746,8 @@ def gpu_record(n, device=0, shared=0):
     assert 0 < function.registers <= 64 and function.local == 0 and function.max_threads == 1024
     template, pointers = struct.pack("<4q", 0, 0, n, 0), [PointerSlot(0, 0), PointerSlot(8, 1)]
     scalars = [ScalarSlot(24, 2, "f")]
-    return LaunchRecord(driver(), function, LaunchConfig(-(-n // 256), 256, shared), template, pointers, scalars)
+    layout = BlockLayout(template, pointers, scalars)
+    return LaunchRecord(driver(), function, LaunchConfig(-(-n // 256), 256, shared), layout)
 
 
 class TestOnCard:

@@ -155,14 +155,14 @@ def test_code_for_arm_computes_what_this_machine_does(text, dtype):
     scheduled, loops = kernels.scheduled_cpu(bound)
     built = kernels.build_loops(scheduled, loops, plan.digest, processor.ARMV8)
     machine = Machine(link(built.code, built.symbols))
-    where, numbers = launch_records.PayloadLayout(1, 1), []
+    where = launch_records.PayloadLayout(1, 1, extents=case.extents)
     divided = scheduled.magic_divisors(1, bound.extents)
     block = bytearray(launch_records.block_template(scheduled, bound, divided))
     arrays = [machine.put(x), machine.put(np.zeros_like(expected))]
-    for slot in launch_records.pointer_slots(plan, bound, scheduled, where, []):
+    for slot in launch_records.pointer_slots(plan, bound, scheduled, where):
         struct.pack_into("<Q", block, slot.offset, arrays[slot.argument] + slot.shift)
-    for slot in launch_records.scalar_slots(plan, scheduled, bound, where, numbers, case.extents):
-        struct.pack_into(f"<{slot.format}", block, slot.offset, numbers[slot.argument - where.number(0)])
+    for slot in launch_records.scalar_slots(plan, bound, scheduled, where):
+        struct.pack_into(f"<{slot.format}", block, slot.offset, where.numbers[slot.argument - where.number(0)])
     work = schedule.launch(scheduled, loops, bound.extents)
     assert len(work.stages) == 1 and not work.workspace
     machine.call(work.stages[0].symbol, machine.put(np.frombuffer(block, np.uint8)), 0, work.stages[0].count)
