@@ -15,6 +15,7 @@ from .ir.graph import Parameter
 from .program import call_steps
 from .runtime.arrays import ArrayFacts, Weak, describe, type_name
 from .specs import Spec
+from .trace import TraceInputs
 from .trace.array_library import is_array, library
 from .trace.containers import TracedContainer, attributes_of, holds_arrays, is_object
 from .trace.guards import snapshot
@@ -117,6 +118,11 @@ class Arguments:
         arrays = [v for v, f in zip(self.values, self.facts) if isinstance(f, ArrayFacts)]
         arrays = [v for v in arrays if not isinstance(v, (np.generic, Spec))]
         return next((a for a in arrays if a.shape), next(iter(arrays), None))
+
+    @property
+    def trace_inputs(self) -> TraceInputs:
+        """What a trace of the function takes."""
+        return TraceInputs(*self.placeholders, self.extents, self.numbers, self.immutable, self.aliases, self.example)
 
     @property
     def library(self) -> str:

@@ -160,16 +160,7 @@ class Fused(Generic[P, R]):
     def _traced(self, call: Arguments) -> Trace:
         """A new trace for this call."""
         start = perf_counter()
-        traced = trace(
-            self.function,
-            *call.placeholders,
-            call.extents,
-            call.numbers,
-            self.options,
-            call.immutable,
-            call.aliases,
-            call.example,
-        )
+        traced = trace(self.function, call.trace_inputs, self.options)
         names = [p.name for p in traced.graph.parameters]
         program = Program(TracedSource(self.function, traced), names, self.options)
         return Trace(traced, program, perf_counter() - start)

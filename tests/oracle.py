@@ -12,7 +12,7 @@ from fusedsl.ir.types import BOOL, DTYPES, FLOAT64, INT64
 from fusedsl.ir.verify import verify
 from fusedsl.lang.build import build, parameter_names
 from fusedsl.lang.parse import parse
-from fusedsl.trace import trace
+from fusedsl.trace import TraceInputs, trace
 
 
 def parameter(name, k, value):
@@ -62,7 +62,7 @@ def traced(function, *values, options=DEFAULT, **keywords):
     positional = [declared(v) for v in values]
     named = {key: declared(v) for key, v in keywords.items()}
     extents = extents_of(arguments)
-    made = trace(function, positional, named, extents, numbers, options, frozenset(immutable))
+    made = trace(function, TraceInputs(positional, named, extents, numbers, frozenset(immutable)), options)
     verify(made.graph)
     return made, arguments
 

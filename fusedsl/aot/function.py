@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ..arguments import Arguments
@@ -47,8 +47,8 @@ class Retraced:
     def _other(self, parameters: Iterator[Parameter], extents) -> Traced:
         """The trace for parameters with other extents."""
         positional, named = (_replaced(each, parameters) for each in self.call.placeholders)
-        given = self.call.immutable, self.call.aliases, self.call.example
-        return trace(self.function, positional, named, extents, self.call.numbers, self.options, *given)
+        inputs = replace(self.call.trace_inputs, positional=positional, keywords=named, extents=extents)
+        return trace(self.function, inputs, self.options)
 
     @property
     def title(self) -> str:

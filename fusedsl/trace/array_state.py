@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +11,6 @@ from ..ir import shapes
 from ..ir.graph import Node
 from ..ir.types import DType, numpy_dtype
 from .views import View
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
 
 def check_cast(new: Node, to: DType, casting: str) -> None:
@@ -25,11 +22,14 @@ def check_cast(new: Node, to: DType, casting: str) -> None:
 
 
 class ArrayState:
-    """The current value of one traced array, replaced by each write (functionalisation)."""
+    """The current value of one traced array, replaced by each write (functionalisation).
+
+    `recorder` is the Recorder of its trace, which stands above it.
+    """
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: Any,
         node: Node | None,
         mutable: bool = True,
         base: ArrayState | None = None,

@@ -7,7 +7,7 @@ import gc
 import types
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config import Options
@@ -20,7 +20,7 @@ from .containers import DEPTH, TracedContainer
 from .function_rewriter import FunctionRewriter
 from .guards import Guard
 from .numpy.lists import unwrap
-from .recorder import Recorder, concrete
+from .recorder import Recorder, TraceInputs, concrete
 from .torch.size import TorchSize
 from .tracer import Tracer
 
@@ -90,44 +90,30 @@ def leaves(arguments: Sequence[Any], keywords: Mapping[str, Any]) -> list[Parame
     return parameters
 
 
-def trace(
-    function: Callable,
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
-    extents: Mapping[Symbol, int],
-    numbers: Mapping[int, Any],
-    options: Options,
-    immutable: frozenset[int] = frozenset(),
-    aliases: Mapping[int, int] | None = None,
-    example: Any = None,
-) -> Traced:
-    """Trace `function(*arguments, **keywords)`, in which each array and run-time number is a `Parameter`.
+def trace(function: Callable, inputs: TraceInputs, options: Options) -> Traced:
+    """Trace a function of these inputs.
 
     Parameters may be nested in tuples, lists and dicts; they are numbered in the order of `leaves`. All other values
     are passed unchanged, so they must be part of the signature. Raises TraceError if the function needs the value of an
     array.
-
-    - `numbers`: values of the scalars (argument → value), used only if a branch or shape needs them
-    - `immutable`: arguments that `+=` does not write (NumPy scalars; weak numbers never are written)
-    - `aliases`: arguments that are the same object as an earlier one
-    - `example`: an array of the call, whose library's rules apply (None: NumPy)
     """
-    parameters, aliases = tuple(leaves(arguments, keywords)), aliases or {}
-    given = parameters, extents, numbers, options, immutable, aliases
+    parameters = tuple(leaves(inputs.positional, inputs.keywords))
     try:
-        return _traced(function, arguments, keywords, Recorder(*given, example))
+        return _traced(function, inputs, Recorder(parameters, inputs, options))
     except LibraryDiscovered as adopted:
-        return _traced(function, arguments, keywords, Recorder(*given, adopted.example, library_discovered=True))
+        inputs = replace(inputs, example=adopted.example)
+        return _traced(function, inputs, Recorder(parameters, inputs, options, library_discovered=True))
 
 
-def _traced(function: Callable, arguments: Sequence[Any], keywords: Mapping[str, Any], recorder: Recorder) -> Traced:
+def _traced(function: Callable, inputs: TraceInputs, recorder: Recorder) -> Traced:
     """Call the function once with the recorder's tracers, and collect the graph, template, writes and guards."""
     tracers = iter(recorder.arguments)
     rewriter = FunctionRewriter(recorder)
     with recorder.tracing(function), rewriter.restored_on_error():
         traced = rewriter.rewrite(function)
         positional, named = (
-            rewriter.wrap_argument(value, lambda: next(tracers)) for value in (tuple(arguments), dict(keywords))
+            rewriter.wrap_argument(value, lambda: next(tracers))
+            for value in (tuple(inputs.positional), dict(inputs.keywords))
         )
         result = traced(*positional, **named)
         if recorder.pending_error is not None:  # the function caught it, and took another branch than it would have

@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..ir.graph import Parameter
 from .array_library import is_array, library
@@ -40,10 +40,8 @@ from .proxies import (
     library_of,
     numpy_proxy,
 )
+from .recorder import Recorder
 from .tracer import Tracer
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
 
 class FunctionRewriter:

@@ -6,14 +6,12 @@ import functools
 import importlib
 import types
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ..errors import TraceError, Unsupported
 from .numpy import lists
+from .recorder import Recorder
 from .tracer import Tracer, recorder_in
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
 # Functions without array arguments to dispatch on; WRITABLE_CREATORS: those whose result is often written in place.
 CREATORS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -56,26 +57,29 @@ def _element_type(name: str) -> DType:
     return DTYPES[name]
 
 
+@dataclass(frozen=True)
+class TraceInputs:
+    """The arguments of a traced call: `Parameter`s for arrays and run-time numbers, other values as they are."""
+
+    positional: Sequence[Any]
+    keywords: Mapping[str, Any]
+    extents: Mapping[Symbol, int]
+    numbers: Mapping[int, Any]  # of scalars (argument → value), used only if a branch or shape needs them
+    immutable: frozenset[int] = frozenset()  # arguments that `+=` rebinds (NumPy scalars; weak numbers always are)
+    aliases: Mapping[int, int] = field(default_factory=dict)  # arguments that are the same object as an earlier one
+    example: Any = None  # an array of the call, whose library's rules apply (None: NumPy)
+
+
 class Recorder:
     """One trace: a builder, and tracers for the arguments."""
 
     def __init__(
-        self,
-        parameters: tuple[Parameter, ...],
-        extents: Mapping[Symbol, int],
-        numbers: Mapping[int, Any],
-        options: Options,
-        immutable: frozenset[int],
-        aliases: Mapping[int, int],
-        example: Any,
-        library_discovered: bool = False,
+        self, parameters: tuple[Parameter, ...], inputs: TraceInputs, options: Options, library_discovered: bool = False
     ) -> None:
-        self.extents = dict(extents)
-        self.numbers = numbers
-        self.aliases = aliases
-        self.example = example
+        self.extents = dict(inputs.extents)
+        self.numbers, self.aliases, self.example = inputs.numbers, inputs.aliases, inputs.example
         self.library_discovered = library_discovered  # True if the example is no argument
-        self.array_class = np.ndarray if example is None else type(example)
+        self.array_class = np.ndarray if self.example is None else type(self.example)
         self.kind = _kind(self.array_class)
         self.limits = options.limits
         self.builder = GraphBuilder(parameters, self.extents, options.rounding)
@@ -89,8 +93,9 @@ class Recorder:
         self.arguments: tuple[Tracer, ...] = ()
         self.pending_error: TraceError | None = None  # the first value that the function needed and a trace lacks
         for k, p in enumerate(parameters):
-            mutable = not p.type.weak and k not in immutable
-            tracer = self.tracer(self.builder.parameter(k), mutable) if k not in aliases else self.arguments[aliases[k]]
+            mutable = not p.type.weak and k not in inputs.immutable
+            alias = self.aliases.get(k)
+            tracer = self.tracer(self.builder.parameter(k), mutable) if alias is None else self.arguments[alias]
             self.arguments += (tracer,)
 
     def discover_library(self, name: str, device: Any = None, array: Any = None) -> None:

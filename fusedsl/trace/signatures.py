@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ArgumentError
 from ..lang import calls
 from ..lang.functions import REQUIRED, ParameterSpec
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
 # kinds of parameters whose values a trace needs
 STATIC = ("int", "axis", "axes", "places", "shape", "extent", "flag", "plain axis", "extents")
@@ -17,7 +14,7 @@ STATIC_NAMES = ("axis", "keepdims", "groups")  # the same, for parameters of the
 
 
 def bind_arguments(
-    recorder: Recorder, name: str, parameters: tuple[ParameterSpec, ...], values: tuple, named: dict[str, Any]
+    recorder: Any, name: str, parameters: tuple[ParameterSpec, ...], values: tuple, named: dict[str, Any]
 ) -> list[Any]:
     """A value of the language for each parameter of its function `name`; ArgumentError for one missing or unknown."""
     if (variadic := next((k for k, p in enumerate(parameters) if p.many), None)) is not None:

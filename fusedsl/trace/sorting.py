@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..errors import ShapeError
-
-if TYPE_CHECKING:
-    from .recorder import Recorder
+from .recorder import Recorder
 
 
 def sorted_rows(recorder: Recorder, x: Any, axis: int | None, name: str = "sort") -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from ..lang import calls
 from ..lang.parameter_kinds import dim_of
 from .array_state import ArrayState
 
-if TYPE_CHECKING:
-    from .recorder import Recorder
 
-
-def positions(recorder: Recorder, key: Any) -> tuple:
+def positions(recorder: Any, key: Any) -> tuple:
     """The parts of a subscript: None, Ellipsis, slices of extents, extents, and index nodes.
 
     Unsupported for a bool; TraceError for a slice bound that is not known from sizes and numbers.
@@ -24,7 +21,7 @@ def positions(recorder: Recorder, key: Any) -> tuple:
     return tuple(_part(recorder, part) for part in (key if isinstance(key, tuple) else (key,)))
 
 
-def _part(recorder: Recorder, part: Any) -> Any:
+def _part(recorder: Any, part: Any) -> Any:
     if part is None or part is Ellipsis:
         return part
     if isinstance(part, slice):
@@ -44,7 +41,7 @@ def _part(recorder: Recorder, part: Any) -> Any:
     return position if known is None else known
 
 
-def _bound(recorder: Recorder, bound: Any) -> Any:
+def _bound(recorder: Any, bound: Any) -> Any:
     if bound is None:
         return None
     settled = recorder.specialized(bound)

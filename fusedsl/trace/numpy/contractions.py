@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ArgumentError, Unsupported
 from ...ir.contraction import LETTERS
 from ..declared_signatures import declared
+from ..recorder import Recorder
 from .out import write_out
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _product(name: str) -> Callable[..., Any]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..declared_signatures import declared
+from ..recorder import Recorder
 from ..tracer import Tracer
 from ..views import View
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def call_creator(recorder: Recorder, name: str, args: tuple, kwargs: dict[str, Any]) -> Any:

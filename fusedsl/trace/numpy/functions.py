@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ...ir.ops import OPS
 from ...ir.types import BOOL, DType
 from ..array_state import check_cast
 from ..declared_signatures import declared
+from ..recorder import Recorder
 from ..tracer import Tracer
 from ..unsupported import HELP
 from .contractions import PRODUCTS
@@ -26,9 +27,6 @@ from .sorting import ORDER
 from .split_join import SPLIT_JOIN
 from .statistics import FORMULAS
 from .views import moveaxis, ravel, reshape, swapaxes, transpose, view_or_value
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 ALIASES = {
     "amax": "max", "amin": "min", "around": "round", "round_": "round",

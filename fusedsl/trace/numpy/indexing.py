@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ArgumentError, Unsupported
 from ..array_state import check_cast
+from ..recorder import Recorder
 from .out import write_out
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _take(recorder: Recorder, a: Any, indices: Any, axis: Any = None, out: Any = None, mode: str = "raise") -> Any:

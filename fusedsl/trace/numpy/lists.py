@@ -8,15 +8,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import TraceError, Unsupported
+from ..recorder import Recorder
 from ..tracer import Tracer
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 TAKE_SEQUENCES = frozenset([  # functions whose first argument is a sequence of arrays
     "concatenate", "concat", "stack", "hstack", "vstack", "row_stack", "dstack", "column_stack",

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..recorder import Recorder
 from .out import single_out, write_out
 from .signatures import SIGNATURES
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _named(name: str, args: tuple, named: dict[str, Any]) -> dict[str, Any]:

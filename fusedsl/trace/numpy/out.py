@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import TraceError
+from ..recorder import Recorder
 from ..tracer import Tracer
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def single_out(out: Any) -> Any:

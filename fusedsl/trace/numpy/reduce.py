@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import Unsupported
+from ..recorder import Recorder
 from .out import single_out, write_out
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ArgumentError, ShapeError, Unsupported
+from ..recorder import Recorder
 from ..views import View
 from .indexing import flipped
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _atleast(rank: int) -> Callable[..., Any]:

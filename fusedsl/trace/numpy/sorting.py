@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
 from ..declared_signatures import Refusal, declared
+from ..recorder import Recorder
 from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer
 from .out import write_out
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _sorted(name: str) -> Callable[..., Any]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ArgumentError, Unsupported
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
+from ..recorder import Recorder
 
 
 def _piecewise(recorder: Recorder, x: Any, condlist: Any, funclist: Any, *args: Any, **named: Any) -> Any:

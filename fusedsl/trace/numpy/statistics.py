@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, ShapeError, Unsupported
 from ..declared_signatures import Refusal, declared
+from ..recorder import Recorder
 from .out import write_out
 from .views import moveaxis
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 
 def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
+from ..recorder import Recorder
 from ..tracer import Tracer
 from ..views import View, reshaped, transposed
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 VIEWS = frozenset(["reshape", "squeeze", "expand_dims", "broadcast_to"])
 

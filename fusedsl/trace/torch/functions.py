@@ -9,16 +9,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from ..array_library import is_array
+from ..recorder import Recorder
 from ..tracer import Tracer
 from ..unsupported import refusal
 from ..views import View
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 TABLE: dict[str, Callable[..., Any]] = {}
 ALIASES = {"axis": "dim", "keepdims": "keepdim", "x": "input", "a": "input", "x1": "input", "x2": "other"}

@@ -6,16 +6,14 @@ Source: c10/core/Scalar.h (Scalar::to) and c10/util/TypeCast.h (overflows) of Py
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 
 from ...errors import DTypeError
 from ...ir.graph import Node, constant, value_of
 from ...ir.types import BOOL, DType, numpy_dtype
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
+from ..recorder import Recorder
 
 LOWEST, BEYOND = -(1 << 63), 1 << 64  # the range of torch's scalars: int64, and uint64 above it
 

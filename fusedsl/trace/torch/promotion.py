@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import DTypeError
 from ...ir.builder import fits
 from ...ir.graph import Node, constant, value_of, walk
 from ...ir.types import BOOL, DTYPES, INT64, DType, promote
+from ..recorder import Recorder
 from .numbers import check_scalar, checked, wrapped
-
-if TYPE_CHECKING:
-    from ..recorder import Recorder
 
 CATEGORY = {"b": 0, "i": 1, "u": 1, "f": 2}
 
