@@ -153,9 +153,7 @@ class _Missing:
                 x, other = n.args[k], n.args[1 - k]
                 met = _ones(b, other.type.rank) if _is_plain(other) else b.truth(other)
                 given = (self.whole(x), met) if k == 0 else (met, self.whole(x))
-                conditions.append(
-                    contraction.contract(b, *given, letters.left, letters.right, letters.result, "matmul")
-                )
+                conditions.append(contraction.contract(b, *given, letters, "matmul"))
         return self._either(*conditions)
 
     def _read(self, n: Node, sides: Sequence[Node | None]) -> Node | None:

@@ -59,8 +59,9 @@ class Subscripts:
         return "".join(c for c in self.result if c not in self.left)
 
 
-def contract(b: GraphBuilder, x: Node, y: Node, left: str, right: str, result: str, what: str) -> Node:
+def contract(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts, what: str) -> Node:
     """Sum of x * y over the letters that the result lacks, one letter per axis."""
+    left, right, result = subscripts.left, subscripts.right, subscripts.result
     _unify(b, (x, y), (left, right), what)
     summed = set(left + right) - set(result)
     x, left = _without_units(b, x, left)
@@ -199,7 +200,7 @@ def matmul(b: GraphBuilder, x: Node, y: Node) -> Node:
     right = met if y.type.rank == 1 else outer[batch - (y.type.rank - 2) :] + met + columns
     kept = outer + rows * (x.type.rank > 1) + columns * (y.type.rank > 1)
     _check_batch(b, x, y)
-    return contract(b, x, y, left, right, kept, "matmul")
+    return contract(b, x, y, Subscripts(left, right, kept), "matmul")
 
 
 def _check_batch(b: GraphBuilder, x: Node, y: Node) -> None:
@@ -220,7 +221,7 @@ def tensordot(
     for one, other in zip(left, right):
         yours[other] = mine[one]
     free = [c for a, c in enumerate(mine) if a not in left] + [c for a, c in enumerate(yours) if a not in right]
-    return contract(b, x, y, mine, "".join(yours), "".join(free), what)
+    return contract(b, x, y, Subscripts(mine, "".join(yours), "".join(free)), what)
 
 
 def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
@@ -229,7 +230,8 @@ def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
     rank = max(x.type.rank, y.type.rank)
     _require_letters(rank)
     mine, yours = (LETTERS[rank - z.type.rank : rank] for z in (x, y))
-    return contract(b, x, y, mine, yours, LETTERS[:rank].replace(LETTERS[rank + axis], ""), "vecdot")
+    kept = LETTERS[:rank].replace(LETTERS[rank + axis], "")
+    return contract(b, x, y, Subscripts(mine, yours, kept), "vecdot")
 
 
 def dot(b: GraphBuilder, x: Node, y: Node) -> Node:

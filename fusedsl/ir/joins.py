@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from .builder import GraphBuilder, fail
@@ -115,9 +116,18 @@ def tile(b: GraphBuilder, x: Node, counts: Sequence[Dim]) -> Node:
     return reshape(b, broadcast_to(b, spread, wide), [expression("*", n, count) for n, count in zip(shape, counts)])
 
 
-def pad(b: GraphBuilder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Node | None) -> Node:
-    """`x` with elements added at both ends of an axis: `fill`, or as `mode` continues it."""
-    n = x.type.shape[axis]
+class Padding(NamedTuple):
+    """How many elements are added at both ends of an axis: `fill`, or as `mode` continues it."""
+
+    before: Dim
+    after: Dim
+    mode: str
+    fill: Node | None
+
+
+def pad(b: GraphBuilder, x: Node, axis: int, padding: Padding) -> Node:
+    """`x` with elements added at both ends of an axis."""
+    n, (before, after, mode, fill) = x.type.shape[axis], padding
     extent = total([before, n, after])
     position = b.elementwise("subtract", b.iota(extent), b.extent(before))
     if mode != "constant":

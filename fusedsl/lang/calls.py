@@ -65,7 +65,7 @@ def call(ev: EvaluatorBase, node: CallExpr, env: Environment) -> Generator[tuple
     values, expressions = yield from _bind(ev, node, env, parameters)
     _check_mask(ev, name, env, parameters, values, expressions)
     if not name.startswith("_"):
-        _check_choices(ev, name, node, env, composite, values, expressions)
+        _check_choices(ev, node, env, composite, values, expressions)
         _check_kinds(ev, node, env, composite, values, expressions)
     return (yield from _inline(ev, node, env, composite, values, expressions))
 
@@ -99,11 +99,11 @@ def signature(definition: Definition, defaults) -> tuple[ParameterSpec, ...]:
 
 
 def _check_choices(
-    ev, name: str, node: CallExpr, env: Environment, function: UserFunction, values, expressions
+    ev: EvaluatorBase, node: CallExpr, env: Environment, function: UserFunction, values, expressions
 ) -> None:
     """Check string arguments against the strings that the function compares them with."""
     for p, value, expression in zip(function.definition.parameters, values, expressions):
-        if (error := choice_fault(name, p.name, value)) is not None:
+        if (error := choice_fault(node.function, p.name, value)) is not None:
             raise ev.fault(error, env, expression if expression is not None else node)
 
 

@@ -130,7 +130,8 @@ def _contract_pair(b: GraphBuilder, terms: list[EinsumTerm], result_letters: str
     i, j = min(combinations(range(len(terms)), 2), key=cost)
     result = left(i, j) if len(terms) > 2 else result_letters
     x, y = terms[i], terms[j]
-    product = EinsumTerm(contraction.contract(b, x.array, y.array, x.letters, y.letters, result, "einsum"), result)
+    subscripts = contraction.Subscripts(x.letters, y.letters, result)
+    product = EinsumTerm(contraction.contract(b, x.array, y.array, subscripts, "einsum"), result)
     return [product if k == i else t for k, t in enumerate(terms) if k != j]
 
 

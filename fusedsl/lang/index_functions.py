@@ -132,21 +132,22 @@ def pad(b: GraphBuilder, x: Node, pad_width: Any, mode: Any = "constant", consta
     fills = _ends(zero if constant_values is None else constant_values, x.type.rank, 3)
     for axis, ((before, after), (low, high)) in enumerate(zip(widths, fills)):
         if low is high:
-            x = _padded(b, x, axis, before, after, mode, low)
+            x = _padded(b, x, axis, joins.Padding(before, after, mode, low))
         else:
-            x = _padded(b, _padded(b, x, axis, before, 0, mode, low), axis, 0, after, mode, high)
+            x = _padded(b, x, axis, joins.Padding(before, 0, mode, low))
+            x = _padded(b, x, axis, joins.Padding(0, after, mode, high))
     return x
 
 
-def _padded(b: GraphBuilder, x: Node, axis: int, before: Dim, after: Dim, mode: str, fill: Any) -> Node:
-    if before == 0 and after == 0:
+def _padded(b: GraphBuilder, x: Node, axis: int, padding: joins.Padding) -> Node:
+    if padding.before == 0 and padding.after == 0:
         return x
-    if not isinstance(fill, Node) or fill.type.shape:
-        message = f"constant_values are numbers, not {show_value(fill)}"
+    if not isinstance(padding.fill, Node) or padding.fill.type.shape:
+        message = f"constant_values are numbers, not {show_value(padding.fill)}"
         raise fail(
             ArgumentError(message, code="argument.kind", help="pass a number, or a pair of them: before and after"), 3
         )
-    return joins.pad(b, x, axis, before, after, mode, fill)
+    return joins.pad(b, x, axis, padding)
 
 
 def _ends(value: Any, rank: int, operand: int) -> list[tuple[Any, Any]]:

@@ -7,21 +7,22 @@ from ..ir import shapes
 from ..ir.builder import GraphBuilder, fail
 from ..ir.dims import Dim, expression
 from ..ir.graph import Check, Node
-from ..ir.types import DTYPES, FLOAT32, INT8, DType
+from ..ir.types import DTYPES, FLOAT32, DType
 from .array_functions import LARGEST, as_float
+from .declared_signatures import declared
 from .functions import function
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 
 
 @function(dtype="dtype", axis="axis", group="int")
-def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *, dtype: DType = INT8,
-             axis: int | None = None, group: int | None = None):  # fmt: skip
+@declared("b, x, scale, zero=None, *, dtype=DTYPES['int8'], axis=None, group=None")
+def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None, dtype: DType, **groups: int | None):
     """clip(rint(x / scale) + zero) in `dtype`; one scale, one for each index of `axis`, or one for each `group`."""
     if dtype.kind == "b" or (dtype.kind == "f" and not dtype.storage):
         error = DTypeError(f"quantize to {dtype}", code="dtype.quantize", help="to an integer or float8")
         raise fail(error, 3)
-    x, scale, zero = _align_scales(b, x, scale, zero, axis, group)
+    x, scale, zero = _align_scales(b, x, scale, zero, **groups)
     value = b.elementwise("divide", as_float(b, x), scale)
     if not dtype.storage:
         value = b.elementwise("rint", value)
@@ -30,7 +31,7 @@ def quantize(b: GraphBuilder, x: Node, scale: Node, zero: Node | None = None, *,
     if dtype.storage:  # integers saturate in their cast
         bound = LARGEST[dtype.name]
         value = b.elementwise("minimum", b.elementwise("maximum", value, b.literal(-bound)), b.literal(bound))
-    return _merge_groups(b, b.cast(value, dtype), axis, group)
+    return _merge_groups(b, b.cast(value, dtype), **groups)
 
 
 @function(axis="axis", group="int")

@@ -6,6 +6,7 @@ The signature of each function is its signature in a text; `@function` gives the
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from ..errors import ArgumentError, ShapeError
 from ..ir import shapes
@@ -14,6 +15,7 @@ from ..ir.folds import highest, lowest
 from ..ir.graph import Node, constant, value_of
 from ..ir.types import BOOL, FLOAT64, DType
 from .array_functions import exact
+from .declared_signatures import declared
 from .functions import function
 from .index_functions import diagonal
 
@@ -39,13 +41,22 @@ def _lowest(b: GraphBuilder, x: Node, extreme: Node, initial: Node | None) -> No
     return initial if initial is not None and initial.type.weak and initial.type.dtype.kind != "f" else extreme
 
 
-def _total(b: GraphBuilder, fold: str, identity: int, x: Node, axis, dtype, keepdims, initial, where) -> Node:
+class _Total(NamedTuple):
+    """A sum or a product: its fold, the identity, and the operation that adds `initial`."""
+
+    fold: str
+    identity: int
+    operation: str
+
+
+def _total(b: GraphBuilder, kind: _Total, x: Node, dtype: DType | None, initial, where, **how: Any) -> Node:
+    """The fold of elements, `how` along axes."""
     if dtype is not None and x.type.dtype is not dtype:
         x = b.cast(x, dtype)
-    identity_node = b.literal(bool(identity)) if x.type.dtype is BOOL else b.literal(identity)
-    total = shapes.reduce(b, fold, _masked(b, x, where, identity_node), axis, keepdims)
+    identity = b.literal(bool(kind.identity) if x.type.dtype is BOOL else kind.identity)
+    total = shapes.reduce(b, kind.fold, _masked(b, x, where, identity), **how)
     total = total if dtype is None else b.cast(total, dtype)
-    return _with_initial(b, "add" if fold == "sum" else "multiply", total, initial)
+    return _with_initial(b, kind.operation, total, initial)
 
 
 def _with_initial(b: GraphBuilder, operation: str, total: Node, initial: Node | None) -> Node:
@@ -76,10 +87,10 @@ def _is_identity(initial: Node | None, identity: Node) -> bool:
 
 
 @function()
-def sum_(b: GraphBuilder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
-         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+@declared("b, x, axis=None, *, dtype=None, keepdims=False, initial=None, where=None")
+def sum_(b: GraphBuilder, x: Node, **how: Any):
     """Σ x"""
-    return _total(b, "sum", 0, x, axis, dtype, keepdims, initial, where)
+    return _total(b, _Total("sum", 0, "add"), x, **how)
 
 
 @function(offset="int", axis1="int", axis2="int")
@@ -89,10 +100,10 @@ def trace(b: GraphBuilder, x: Node, offset: int = 0, axis1: int = 0, axis2: int 
 
 
 @function()
-def prod(b: GraphBuilder, x: Node, axis: Axes = None, *, dtype: DType | None = None, keepdims: bool = False,
-         initial: Node | None = None, where: Node | None = None):  # fmt: skip
+@declared("b, x, axis=None, *, dtype=None, keepdims=False, initial=None, where=None")
+def prod(b: GraphBuilder, x: Node, **how: Any):
     """Π x"""
-    return _total(b, "prod", 1, x, axis, dtype, keepdims, initial, where)
+    return _total(b, _Total("prod", 1, "multiply"), x, **how)
 
 
 @function()

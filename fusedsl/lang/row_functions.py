@@ -54,7 +54,7 @@ def _with_initial(b: GraphBuilder, scanned: Node, axis: int | None, first: int |
     if first is None:
         return scanned
     a = 0 if axis is None else shapes.normalize_axis(b, scanned, axis)
-    return joins.pad(b, scanned, a, 1, 0, "constant", b.literal(first))
+    return joins.pad(b, scanned, a, joins.Padding(1, 0, "constant", b.literal(first)))
 
 
 @function(axis="axis")

@@ -131,11 +131,10 @@ class LaunchRecord:
         entry_layout = self.layout.entry_layout(self.head + bytes(8) + self.tail, constants)
         entry, graph = None, CapturedGraph(self.driver, self.device, len(self.layout.template)) if self.plain else None
         if self.driver.launch_address.value:
-            places, at = [*entry_layout.address_slots, AddressSlot(len(self.head) // 8)], graph.address if graph else 0
+            stream_slot, at = AddressSlot(len(self.head) // 8), graph.address if graph else 0
+            memory = entry_layout.memory._replace(slots=[*entry_layout.memory.slots, stream_slot])
             cell = ctypes.addressof(self.driver.launch_address)
-            entry = launcher(
-                cell, self.number, entry_layout.memory, places, entry_layout.start, at, entry_layout.watch(watch)
-            )
+            entry = launcher(cell, self.number, memory, at, entry_layout.watch(watch))
         if entry is None:
             return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}({payloads})"]
         entry_layout = entry_layout._replace(pointer_payloads=(*entry_layout.pointer_payloads, len(words)))
@@ -274,13 +273,7 @@ class HostLaunchRecord:
         entry_layout = self.layout.entry_layout(b"", constants)
         entry = None
         if self.single is not None:
-            entry = runner(
-                *self.single,
-                entry_layout.memory,
-                entry_layout.address_slots,
-                entry_layout.start,
-                entry_layout.watch(watch),
-            )
+            entry = runner(*self.single, entry_layout.memory, entry_layout.watch(watch))
         if entry is None:
             return self.layout.pack_lines(entry_layout, words, name), [f"{name(self.fire)}(({', '.join(words)},))"]
         name(self.run)  # keeps alive the machine code that the entry calls by address

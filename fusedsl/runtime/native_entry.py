@@ -127,47 +127,40 @@ def ready() -> bool:
     return _factories is not None or "llvmlite.binding" in sys.modules
 
 
+class EntryMemory(NamedTuple):
+    """The memory that a builtin copies; each argument goes to its slot, packed numbers to the word `numbers`."""
+
+    words: bytes = b""
+    slots: Sequence[AddressSlot] = ()
+    numbers: int = 0
+
+
 def launcher(
-    cell: int,
-    kernel: int,
-    words: bytes,
-    slots: Sequence[AddressSlot],
-    numbers: int = 0,
-    graph: int = 0,
-    watch: Watch = NO_WATCH,
+    cell: int, kernel: int, memory: EntryMemory, graph: int = 0, watch: Watch = NO_WATCH
 ) -> NativeEntry | None:
     """A builtin that launches a kernel by the function whose address is stored at `cell` (cuLaunchKernelEx); 0 refuses.
 
-    `words` are CUlaunchConfig, the size of the parameter block, and the block. Each argument goes to its slot among
-    them, and packed numbers to the word `numbers`. `graph` is the address of a CapturedGraph of this kernel, which is
-    launched instead if possible; a result of -1 asks for it to be recorded. The result is GUARD_FAILED if `watch` is
-    violated, by argument index. None if builtins are not available.
+    The words are CUlaunchConfig, the size of the parameter block, and the block. `graph` is the address of a
+    CapturedGraph of this kernel, which is launched instead if possible; a result of -1 asks for it to be recorded. The
+    result is GUARD_FAILED if `watch` is violated, by argument index. None if builtins are not available.
     """
-    return _launch_builtin("launch", cell, kernel, words, slots, numbers, graph, watch)
+    return _launch_builtin("launch", cell, kernel, memory, graph, watch)
 
 
 def graph_launcher(cell: int, graph: int) -> NativeEntry | None:
     """f(stream) that launches a graph, and returns a nonzero number if it may not."""
-    return _launch_builtin("graph", cell, graph, b"", (), 0)
+    return _launch_builtin("graph", cell, graph, EntryMemory())
 
 
-def runner(
-    function: int, count: int, words: bytes, slots: Sequence[AddressSlot], numbers: int = 0, watch: Watch = NO_WATCH
-) -> NativeEntry | None:
+def runner(function: int, count: int, memory: EntryMemory, watch: Watch = NO_WATCH) -> NativeEntry | None:
     """A builtin that calls `void function(int64 *words, 0, count)` at an address; it returns 0 or GUARD_FAILED."""
-    return _launch_builtin("run", function, count, words, slots, numbers, 0, watch)
+    return _launch_builtin("run", function, count, memory, watch=watch)
 
 
 def _launch_builtin(
-    kind: str,
-    first: int,
-    second: int,
-    words: bytes,
-    address_slots: Sequence[AddressSlot],
-    numbers: int,
-    graph: int = 0,
-    watch: Watch = NO_WATCH,
+    kind: str, first: int, second: int, memory: EntryMemory, graph: int = 0, watch: Watch = NO_WATCH
 ) -> NativeEntry | None:
+    words, address_slots, numbers = memory
     head = struct.pack("<6Q", first, second, len(address_slots), len(words) // 8, numbers, graph)
     slots = b"".join(struct.pack("<2q", *slot) for slot in address_slots)
     return _builtin(kind, head + words + slots + watch.words())

@@ -10,7 +10,7 @@ from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from ..errors import CompileError, DTypeError
-from .native_entry import AddressSlot, Watch
+from .native_entry import AddressSlot, EntryMemory, Watch
 
 BLOCK_BYTES = 32_760  # limit of sm_70 and later under CUDA 12.1 and later, in whole slots
 
@@ -36,13 +36,11 @@ Namer = Callable[[Any], str]
 
 
 class EntryLayout(NamedTuple):
-    """The layout of a builtin: the memory that it copies, the slots of addresses, and the payloads that it takes."""
+    """The layout of a builtin: the memory that it copies, and the payloads that it takes."""
 
-    memory: bytes
-    address_slots: tuple[AddressSlot, ...]
+    memory: EntryMemory
     pointer_payloads: tuple[int, ...]
     scalar_payloads: tuple[int, ...]
-    start: int  # the word where numbers begin
 
     def watches(self, watch: Watch) -> bool:
         """Whether all that is watched, by payload, is among the builtin's arguments."""
@@ -104,7 +102,7 @@ class BlockLayout:
         start = len(memory) - 8 * len(numbers)
         if set(numbers) <= constants.keys():
             memory[start:], numbers = self.pack_scalars(*self.fit(constants)), []
-        return EntryLayout(bytes(memory), tuple(address_slots), tuple(given), tuple(numbers), start // 8)
+        return EntryLayout(EntryMemory(bytes(memory), address_slots, start // 8), tuple(given), tuple(numbers))
 
     def block(self, payloads: Sequence[Any]) -> bytes:
         """The parameter block of these payloads."""

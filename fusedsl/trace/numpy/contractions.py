@@ -7,7 +7,7 @@ from typing import Any
 
 from ...errors import ArgumentError, Unsupported
 from ...ir.contraction import LETTERS
-from ..declared_signatures import declared
+from ...lang.declared_signatures import declared
 from ..recorder import Recorder
 from .out import write_out
 

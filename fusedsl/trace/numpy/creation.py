@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..declared_signatures import declared
+from ...lang.declared_signatures import declared
 from ..recorder import Recorder
 from ..tracer import Tracer
 from ..views import View

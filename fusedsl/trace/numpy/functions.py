@@ -10,8 +10,8 @@ import numpy as np
 from ...errors import ArgumentError, DTypeError, ShapeError, Unsupported
 from ...ir.ops import OPS
 from ...ir.types import BOOL, DType
+from ...lang.declared_signatures import declared
 from ..array_state import check_cast
-from ..declared_signatures import declared
 from ..recorder import Recorder
 from ..tracer import Tracer
 from ..unsupported import HELP

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, Unsupported
-from ..declared_signatures import Refusal, declared
+from ...lang.declared_signatures import Refusal, declared
 from ..recorder import Recorder
 from ..sorting import has_nan, length_of, quantiles, search, sorted_rows
 from ..tracer import Tracer

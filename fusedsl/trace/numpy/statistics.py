@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError, ShapeError, Unsupported
-from ..declared_signatures import Refusal, declared
+from ...lang.declared_signatures import Refusal, declared
 from ..recorder import Recorder
 from .out import write_out
 from .views import moveaxis

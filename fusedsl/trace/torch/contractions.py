@@ -9,7 +9,7 @@ from typing import Any
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...ir.graph import Check
 from ...ir.types import BOOL, FLOAT32
-from ..declared_signatures import declared
+from ...lang.declared_signatures import declared
 from ..numpy.contractions import subscripts_as_text
 from ..tracer import Tracer
 from .functions import cast, dtype_of, language, recorder_of, torch_function

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentError
-from ..declared_signatures import Refusal, declared
+from ...lang.declared_signatures import Refusal, declared
 from .functions import TABLE, language, need_float, recorder_of, torch_function
 
 LINEAR = {"linear": 1, "bilinear": 2, "trilinear": 3}

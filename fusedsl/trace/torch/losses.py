@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...errors import ArgumentError
-from ..declared_signatures import declared
+from ...lang.declared_signatures import declared
 from .functions import as_vector, cast, dtype_of, language, need_float, torch_function
 from .math import clamp, where
 from .nn import exp, log, logsigmoid

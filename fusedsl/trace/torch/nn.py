@@ -6,7 +6,7 @@ from typing import Any
 
 from ...errors import ArgumentError, DTypeError, ShapeError, TraceError
 from ...ir.types import BOOL
-from ..declared_signatures import Refusal, declared
+from ...lang.declared_signatures import Refusal, declared
 from ..tracer import Tracer
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .math import clamp, where

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import ArgumentError, ShapeError, Unsupported
-from ..declared_signatures import Refusal, declared
+from ...lang.declared_signatures import Refusal, declared
 from .functions import TABLE, language, torch_function
 from .reductions import amax, mean
 

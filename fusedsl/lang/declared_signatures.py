@@ -36,10 +36,10 @@ def _differs(value: Any, default: Any) -> bool:
 
 def declared(signature: str, *refusals: Refusal) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Give a function the parameters of `signature`, written as those of a lambda; it is passed those that it names."""
-    full: inspect.Signature = inspect.signature(eval(f"lambda {signature}: 0"))
-    defaults = {name: p.default for name, p in full.parameters.items()}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        full: inspect.Signature = inspect.signature(eval(f"lambda {signature}: 0", function.__globals__))
+        defaults = {name: p.default for name, p in full.parameters.items()}
         named = inspect.signature(function).parameters
         takes_all = any(p.kind is p.VAR_KEYWORD for p in named.values())
 
