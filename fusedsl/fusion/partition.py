@@ -63,7 +63,7 @@ class _Partitioner(ProducerMap):
         fewest: bool,
         first: int,
     ):
-        self.program, self.streaming, self.refused = chosen.program, chosen.pattern_of, chosen.refused
+        self.program, self.pattern_of, self.refused = chosen.program, chosen.pattern_of, chosen.refused
         self.fits = fits
         self.prices = prices
         self.together = together
@@ -72,15 +72,15 @@ class _Partitioner(ProducerMap):
         self.first = first
         values = [r.value for r in self.program.stores]
         longest = MOST_PROMISED if fewest else MOST_OPERATIONS
-        super().__init__([*values, *self.streaming], self.program.written, longest)
+        super().__init__([*values, *self.pattern_of], self.program.written, longest)
         self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
-        self.crossing -= set(self.streaming)
+        self.crossing -= set(self.pattern_of)
         self.temporaries: list[tuple[Type, tuple[Dim, ...]]] = [(t, t.shape) for t in self.program.temporaries]
         self.decisions: list[tuple[Decision, int, Node | ScalarStore]] = []  # with the group and the candidate
 
     def run(self) -> Partition:
         pending = list(self.program.stores)
-        needed = set(needed_folds(self.program, self.streaming))
+        needed = set(needed_folds(self.program, self.pattern_of))
         folds = [n for n in self.order if n in needed]
         while pending or folds:
             left = len(pending) + len(folds)
@@ -108,7 +108,7 @@ class _Partitioner(ProducerMap):
         if not all(n.attr[0].index in self.writer_of for n in reads):
             return False
         after = {self.kernel_of[f] for f in foreign} | {self.writer_of[n.attr[0].index] for n in reads}
-        group = FusionGroup(one.rows, one.reduction.stream, list(one.folds), waits_for=after, attention=one)
+        group = FusionGroup(one.rows, one.reduction.axes, list(one.folds), waits_for=after, attention=one)
         self.groups.append(group)
         self.kernel_of |= dict.fromkeys(one.folds, len(self.groups) - 1)
         scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.score_products))
@@ -121,8 +121,8 @@ class _Partitioner(ProducerMap):
         return True
 
     def _place_fold(self, f: Node) -> bool:
-        if f in self.streaming:
-            return f in self.kernel_of or self._place_attention(self.streaming[f])
+        if f in self.pattern_of:
+            return f in self.kernel_of or self._place_attention(self.pattern_of[f])
         x, columns = _reduced_node(f).args[0], bound_axes(_reduced_node(f))
         if not self.ready(x):
             return False

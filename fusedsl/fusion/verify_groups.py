@@ -115,7 +115,7 @@ def _is_its_pass(g: FusionGroup) -> None:
     one = g.attention
     assert one is not None
     require(
-        g.rows == one.rows and g.columns == one.reduction.stream,
+        g.rows == one.rows and g.columns == one.reduction.axes,
         "an attention kernel has the rows of its pattern",
         g.rows,
         g.columns,

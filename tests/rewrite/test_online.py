@@ -126,8 +126,8 @@ class Values:
 
     def _passes(self, folds, made, known, parts, order):
         for one in made:
-            if one.stream is not None:
-                known |= execute(one.stream, self.leaf, known, parts, order(len(parts)))
+            if one.reduction is not None:
+                known |= execute(one.reduction, self.leaf, known, parts, order(len(parts)))
             else:
                 whole = slice(0, self.arrays["x"].shape[1])
                 leaves = {n: self.leaf(n, whole) for n in walk(one.folds) if n.op in ("load", "position")}
@@ -161,9 +161,9 @@ def test_passes_are_as_few_as_the_law_allows(name):
     assert [f for one in made for f in one.folds] == found
     assert bool(refused) == (count > 1)
     for one in made:
-        if one.stream is not None:
-            check(one.stream)
-            assert show(one.stream).startswith("stream over n")
+        if one.reduction is not None:
+            check(one.reduction)
+            assert show(one.reduction).startswith("online reduction over n")
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -261,16 +261,16 @@ def test_a_weight_with_an_axis_of_its_own_is_a_contraction():
     out = made("fold", made("multiply", made("divide", e, total), v), attr=("sum", (j,)))
     (one,), refused = find_passes([largest, total, out], own=frozenset([d]))
     assert not refused
-    check(one.stream)
-    assert show(one.stream).splitlines()[0] == "stream over j for each i"
-    assert "for each d" in show(one.stream)
+    check(one.reduction)
+    assert show(one.reduction).splitlines()[0] == "online reduction over j for each i"
+    assert "for each d" in show(one.reduction)
     a, b = sample(0, 33, rows=5), sample(0, 7, rows=33)
 
     def leaf(n, part):
         return a[:, part, None] if n is s else b[None, part, :]
 
     parts = [slice(0, 10), slice(10, 10), slice(10, 33)]
-    found = execute(one.stream, leaf, {}, parts, [1, 0])[out]
+    found = execute(one.reduction, leaf, {}, parts, [1, 0])[out]
     weights = np.exp(a.astype(np.float64) - a.max(1, keepdims=True))
     np.testing.assert_allclose(found[:, 0], weights @ b / weights.sum(1, keepdims=True), rtol=1e-5, atol=1e-5)
 

@@ -1,4 +1,4 @@
-"""Groups reductions over scores by kv axis and rows: the candidates for attention kernels."""
+"""Sets of reductions over scores with one kv axis and the same rows: candidates for attention kernels."""
 
 from __future__ import annotations
 
@@ -17,62 +17,61 @@ from .score_products import direct_reductions, hoist_score_factors, scores, spli
 
 @dataclass(eq=False)
 class ReductionSet:
-    """Reductions over one kv axis for the same rows: the source's folds on one axis (`rewritten`), and output axes."""
+    """Reductions over one kv axis for the same rows: original folds and their rewritten forms, and axes of v alone."""
 
     rewritten: dict[Node, Node]
     folds: list[Node]
     value_axes: set[Axis]
 
 
-Key = tuple[frozenset, Axis]  # of a group: its rows, and its stream
+Key = tuple[frozenset, Axis]  # (rows, kv axis) of a set
 
 
 def group_reductions(
-    roots: Sequence[ScalarStore], apart: set[Node], level: bool
+    roots: Sequence[ScalarStore], apart: set[Node], running_reference: bool
 ) -> tuple[dict[Node, Node], list[ReductionSet]]:
-    """(every node, with folds over alike streams on one axis, those streams); folds in `apart` are left alone. For
-    `level` see OnlineReduction.
+    """(every node with its rewritten form, the reduction sets); folds in `apart` stay as they are.
 
-    Streams get tags that no axis of the program has, a higher one for each level of nesting, and where a group would
-    need its own results by way of a temporary.
+    Similar folds share a kv axis, with a tag that no axis of the program has. The tag grows with the nesting depth, and
+    once more if a set would read its own results through a temporary.
     """
     values = [r.value for r in roots]
     free, tag = free_axes(values), _unused_tag(values)
     groups: dict[Key, ReductionSet] = {}
     masks: dict[Axis, Masks] = {}
-    order = _SetDependencies()
+    dependencies = SetDependencies()
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        made = node(old.op, args, old.attr, old.type) if args != old.args else old
-        if made not in free:
-            free.update(free_axes([made]))
-        alone = made.op == "fold" and len(made.attr[1]) == 1 and old not in apart
-        if not alone or not scores(made.args[0], made.attr[1][0], free):
-            return made
-        (along,) = made.attr[1]
-        whole, depth = made, _nesting_depth(made.args[0], along, free, tag)
+        fold = node(old.op, args, old.attr, old.type) if args != old.args else old
+        if fold not in free:
+            free.update(free_axes([fold]))
+        single_axis = fold.op == "fold" and len(fold.attr[1]) == 1 and old not in apart
+        if not single_axis or not scores(fold.args[0], fold.attr[1][0], free):
+            return fold
+        (axis,) = fold.attr[1]
+        depth = _nesting_depth(fold.args[0], axis, free, tag)
         while True:
-            stream = Axis(along.extent, tag + depth)
-            value = hoist_score_factors(rename_axis(whole.args[0], along, stream, free), stream, level)
-            kept = masks.setdefault(stream, Masks(SelectAnalysis(partial(_reads_reduction, stream))))
-            value = kept.hoist_masks(value, made.attr[0])
+            kv_axis = Axis(axis.extent, tag + depth)
+            value = hoist_score_factors(rename_axis(fold.args[0], axis, kv_axis, free), kv_axis, running_reference)
+            axis_masks = masks.setdefault(kv_axis, Masks(SelectAnalysis(partial(_reads_reduction, kv_axis))))
+            value = axis_masks.hoist_masks(value, fold.attr[0])
             free.update(free_axes([value]))
-            own, rows = frozenset[Axis](), free[value]
-            if made.attr[0] == "sum":
-                rows, own, value = split_weight(value, stream, free, level)
-            key = (rows - {stream}, stream)
-            if order.admits(key, value):
+            value_axes, rows = frozenset[Axis](), free[value]
+            if fold.attr[0] == "sum":
+                rows, value_axes, value = split_weight(value, kv_axis, free, running_reference)
+            key = (rows - {kv_axis}, kv_axis)
+            if dependencies.admits(key, value):
                 break
             depth += 1
-        made = node("fold", (value,), (made.attr[0], (stream,)), made.type)
-        free.update(free_axes([made]))
+        rewritten = node("fold", (value,), (fold.attr[0], (kv_axis,)), fold.type)
+        free.update(free_axes([rewritten]))
         group = groups.setdefault(key, ReductionSet({}, [], set()))
-        group.rewritten[old] = made
-        group.value_axes |= own
-        order.add(key, made)
-        if made not in group.folds:
-            group.folds.append(made)
-        return made
+        group.rewritten[old] = rewritten
+        group.value_axes |= value_axes
+        dependencies.add(key, rewritten)
+        if rewritten not in group.folds:
+            group.folds.append(rewritten)
+        return rewritten
 
     new: dict[Node, Node] = {}
     for root in in_dependency_order(roots):
@@ -80,35 +79,35 @@ def group_reductions(
             if old not in new:
                 new[old] = change(old, tuple(new[a] for a in old.args))
         if root.kind == "temporary":
-            order.stored(root.index, new[root.value])
+            dependencies.stored(root.index, new[root.value])
     return new, list(groups.values())
 
 
 def in_dependency_order(roots: Sequence[ScalarStore]) -> list[ScalarStore]:
-    """The roots, each after those of the temporaries that it reads."""
+    """The stores, each after those of the temporaries that it reads."""
     stores: dict[int, list[ScalarStore]] = {}
     for r in roots:
         if r.kind == "temporary":
             stores.setdefault(r.index, []).append(r)
-    found: dict[ScalarStore, None] = {}
+    ordered: dict[ScalarStore, None] = {}
 
     def needs(r: ScalarStore) -> list[ScalarStore]:
         return [s for t in temporaries_read([r.value]) for s in stores.get(t, ()) if s is not r]
 
     done: dict[ScalarStore, bool] = {}
     for r in roots:
-        resolve(done, r, needs, lambda r: found.setdefault(r) is None)
-    return list(found)
+        resolve(done, r, needs, lambda r: ordered.setdefault(r) is None)
+    return list(ordered)
 
 
 def temporaries_read(values: Iterable[Node]) -> list[int]:
-    """The temporaries that some values read."""
+    """Indices of the temporaries that some values read."""
     read = (n.attr[0] for n in walk(values) if n.op in ("load", "pointer"))
     return list(dict.fromkeys(s.index for s in read if s.kind == "temporary"))
 
 
-class _SetDependencies:
-    """Which groups need which, directly or by way of temporaries: a pass cannot need its own results."""
+class SetDependencies:
+    """Which sets a set needs, directly or through temporaries: it must not need its own results."""
 
     def __init__(self) -> None:
         self.set_of: dict[Node, Key] = {}
@@ -116,8 +115,10 @@ class _SetDependencies:
         self.of_temporary: dict[int, set[Key]] = {}
 
     def admits(self, key: Key, value: Node) -> bool:
-        """Whether a group may fold a value: nothing that the value reads from memory is computed from the group, and
-        none of another group's results that it reads."""
+        """Whether a set may fold a value.
+
+        Neither a temporary that the value reads, nor the result of another set, may be computed from this set.
+        """
         stack, seen = [*self._read(value), *(self._direct(value) - {key})], set[Key]()
         while stack:
             k = stack.pop()
@@ -129,16 +130,16 @@ class _SetDependencies:
         return True
 
     def add(self, key: Key, fold: Node) -> None:
-        """Note a fold of a group."""
+        """Record a fold of a set."""
         self.set_of[fold] = key
         self.needs.setdefault(key, set()).update(self._below(fold) - {key})
 
     def stored(self, temporary: int, value: Node) -> None:
-        """Note what a temporary is computed from."""
+        """Record the value of a temporary."""
         self.of_temporary.setdefault(temporary, set()).update(self._below(value))
 
     def _read(self, value: Node) -> set[Key]:
-        """The groups whose results a value reads by way of temporaries."""
+        """Sets that a value reads through temporaries."""
         return set().union(*(self.of_temporary.get(t, set()) for t in temporaries_read([value])))
 
     def _direct(self, value: Node) -> set[Key]:
@@ -148,35 +149,34 @@ class _SetDependencies:
         return self._read(value) | self._direct(value)
 
 
-def _nesting_depth(value: Node, along: Axis, free: dict[Node, frozenset], tag: int) -> int:
-    """How many streams are bound, one inside the other, in what of a value varies along an axis: that axis needs a name
-    of its own, for a name that is bound there would capture it."""
-    levels, seen, stack = 0, {value}, [value]
+def _nesting_depth(value: Node, axis: Axis, free: dict[Node, frozenset], tag: int) -> int:
+    """Nesting depth of kv axes below a value that vary along an axis: a deeper tag is not captured there."""
+    depth, seen, stack = 0, {value}, [value]
     while stack:
         n = stack.pop()
         if n.op == "fold":
-            levels = max([levels, *(1 + a.tag - tag for a in n.attr[1] if a.tag >= tag)])
+            depth = max([depth, *(1 + a.tag - tag for a in n.attr[1] if a.tag >= tag)])
         for a in n.args:
-            if a not in seen and along in free[a]:
+            if a not in seen and axis in free[a]:
                 seen.add(a)
                 stack.append(a)
-    return levels
+    return depth
 
 
-def _reads_reduction(stream: Axis, n: Node) -> bool:
-    """Whether a value is made of a fold over a stream."""
-    return any(f.op == "fold" and f.attr[1] == (stream,) for f in direct_reductions([n]))
+def _reads_reduction(kv_axis: Axis, n: Node) -> bool:
+    """Whether a value reads a fold over a kv axis."""
+    return any(f.op == "fold" and f.attr[1] == (kv_axis,) for f in direct_reductions([n]))
 
 
 def split_by_scores(group: ReductionSet) -> list[ReductionSet]:
-    """The folds of a group whose elements hold the same scores, directly or by way of others, together."""
+    """The folds of a set, split into sets that read no score in common."""
     free = free_axes(group.folds)
-    held = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
+    scores_of = [set(scores(f.args[0], f.attr[1][0], free)) for f in group.folds]
     parts: list[tuple[set[Node], list[Node]]] = []
-    for f, own in zip(group.folds, held):
-        joined = [part for part in parts if part[0] & own]
-        parts = [part for part in parts if not part[0] & own]
-        parts.append((own.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
+    for f, held in zip(group.folds, scores_of):
+        joined = [part for part in parts if part[0] & held]
+        parts = [part for part in parts if not part[0] & held]
+        parts.append((held.union(*(s for s, _ in joined)), [*(g for _, folds in joined for g in folds), f]))
     if len(parts) == 1:
         return [group]
     return [_subset(group, set(folds)) for _, folds in parts]
@@ -185,58 +185,61 @@ def split_by_scores(group: ReductionSet) -> list[ReductionSet]:
 def split_by_weighted_sum(
     groups: list[ReductionSet], values: list[Node]
 ) -> tuple[list[ReductionSet], list[Node], list[Node]]:
-    """(groups that weigh one operand each, as a kernel does; the values of them; what had to part): what else a group
-    weighs has a stream of its own, along which all that it reads is folded anew."""
-    tag, found, moved = _unused_tag(values), [], {}
+    """(sets with one weighted sum each, the values in terms of them, folds that had to be split off).
+
+    A kernel multiplies one v by its weights. Each further weighted sum gets a kv axis of its own, with copies of all
+    folds that it reads.
+    """
+    tag, sets, renamed = _unused_tag(values), [], {}
     for group in groups:
         free = free_axes(group.folds)
         weighing = [f for f in group.folds if free[f] & group.value_axes]
         others = [f for f in weighing[1:] if len(set(weighing) & set(walk([f]))) == 1]
         for f in others:
-            (stream,) = f.attr[1]
-            new = _on_kv_axis(f, group.folds, Axis(stream.extent, tag))
+            (kv_axis,) = f.attr[1]
+            new = _on_kv_axis(f, group.folds, Axis(kv_axis.extent, tag))
             tag += 1
-            moved[f] = new[f]
-            written = {old: new[f] for old, made in group.rewritten.items() if made is f}
-            found.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.value_axes & free[f]))
-        found.append(group)
-    new_values = replace_nodes(values, moved)
+            renamed[f] = new[f]
+            written = {old: new[f] for old, new_fold in group.rewritten.items() if new_fold is f}
+            sets.append(ReductionSet(written, [new[g] for g in group.folds if g in new], group.value_axes & free[f]))
+        sets.append(group)
+    new_values = replace_nodes(values, renamed)
     values = [new_values[v] for v in values]
     needed = set(walk(values))
-    return [part for group in found if (part := _subset(group, needed)).folds], values, list(moved.values())
+    return [part for group in sets if (part := _subset(group, needed)).folds], values, list(renamed.values())
 
 
 def _subset(group: ReductionSet, wanted: set[Node]) -> ReductionSet:
-    """The folds of a group that are among these."""
+    """The set with the `wanted` folds only."""
     folds = [f for f in group.folds if f in wanted]
     free = free_axes(folds)
-    written = {old: made for old, made in group.rewritten.items() if made in folds}
+    written = {old: new for old, new in group.rewritten.items() if new in folds}
     return ReductionSet(written, folds, {a for a in group.value_axes if any(a in free[f] for f in folds)})
 
 
-def _on_kv_axis(root: Node, folds: Sequence[Node], stream: Axis) -> dict[Node, Node]:
-    """The folds that a fold reads, and itself, along another axis."""
+def _on_kv_axis(root: Node, folds: Sequence[Node], kv_axis: Axis) -> dict[Node, Node]:
+    """A fold, and the folds that it reads, renamed to another kv axis."""
     inner = set(folds)
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old not in inner:
             return node(old.op, args, old.attr, old.type) if args != old.args else old
-        value = rename_axis(args[0], old.attr[1][0], stream, free_axes(args))
-        return node("fold", (value,), (old.attr[0], (stream,)), old.type)
+        value = rename_axis(args[0], old.attr[1][0], kv_axis, free_axes(args))
+        return node("fold", (value,), (old.attr[0], (kv_axis,)), old.type)
 
     new = rebuild([root], change)
     return {f: new[f] for f in folds if f in new}
 
 
 def _unused_tag(roots: Sequence[Node]) -> int:
-    """A tag that no axis has."""
+    """A tag above those of all axes."""
     free = free_axes(roots)
     folded = (a for n in free if n.op == "fold" for a in n.attr[1])
     return 1 + max((a.tag for axes in (*free.values(), folded) for a in axes), default=0)
 
 
 def rename_axis(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -> Node:
-    """A value with another name for one of the axes that it depends on."""
+    """A value with one of its free axes renamed."""
 
     def coordinate(c):
         if isinstance(c, ComputedIndex):

@@ -16,7 +16,7 @@ from .staged_operands import stage_operands
 
 @dataclass(frozen=True)
 class AttentionChoice:
-    """The program that attention kernels read, the pattern of each of their folds, and refusals."""
+    """The program that attention kernels read, the pattern of each attention fold, and refusals."""
 
     program: ScalarProgram
     pattern_of: dict[Node, AttentionPattern]
@@ -24,55 +24,55 @@ class AttentionChoice:
 
 
 def choose_attention(program: ScalarProgram, fits: Fits, scores: str) -> AttentionChoice:
-    """The passes of a lowered program, in which folds that are alike are stored once.
+    """Attention kernels of a lowered program, in which equivalent folds are computed once.
 
-    `scores` that are folded are "stored" first; or each tile of them is folded where it is computed, measured from
-    references of its own ("apart") or from those of all tiles so far ("level"), with what they are products of stored
-    where it is computed ("staged").
+    `scores` says how: "stored" by a kernel of their own; or reduced where they are computed, each tile measured from
+    its own references ("apart") or from the running ones ("level"), with computed operands also stored first
+    ("staged").
     """
-    level = scores in ("level", "staged")
-    found = match_attention(program, fits, level)
+    running_reference = scores in ("level", "staged")
+    matches = match_attention(program, fits, running_reference)
     refused: list[Decision] = []
-    if level and found.patterns:
-        staged, operands = stage_operands(found.program, found.patterns, scores == "staged")
+    if running_reference and matches.patterns:
+        staged, operands = stage_operands(matches.program, matches.patterns, scores == "staged")
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
-        found = match_attention(staged, fits, level) if operands else found
-    refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in found.refused), *refused]
+        matches = match_attention(staged, fits, running_reference) if operands else matches
+    refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in matches.refused), *refused]
     if scores == "stored":
-        stored = dict.fromkeys(p.fold for one in found.patterns for p in one.score_products)
+        stored = dict.fromkeys(p.fold for pattern in matches.patterns for p in pattern.score_products)
         refused += [Decision(False, (describe_fold(f),), f"it is stored, because {STORED}") for f in stored]
-        found = AttentionMatches(program, (), ())
-    return _share_equal_values(found, fits, level, tuple(refused))
+        matches = AttentionMatches(program, (), ())
+    return _share_equal_values(matches, fits, running_reference, tuple(refused))
 
 
 def _share_equal_values(
-    found: AttentionMatches, fits: Fits, level: bool, refused: tuple[Decision, ...]
+    matches: AttentionMatches, fits: Fits, running_reference: bool, refused: tuple[Decision, ...]
 ) -> AttentionChoice:
-    """The attention kernels of a program in which equal values are computed once."""
-    streaming = {f: one for one in found.patterns for f in one.folds}
-    shared = share_equivalent(found.program, found.patterns, needed_folds(found.program, streaming))
-    if shared is found.program:
-        return AttentionChoice(shared, streaming, refused)
-    again = match_attention(shared, fits, level) if found.patterns else AttentionMatches(shared, (), ())
-    return AttentionChoice(again.program, {f: one for one in again.patterns for f in one.folds}, refused)
+    """Attention kernels of the program with equal values computed once."""
+    pattern_of = {f: pattern for pattern in matches.patterns for f in pattern.folds}
+    shared = share_equivalent(matches.program, matches.patterns, needed_folds(matches.program, pattern_of))
+    if shared is matches.program:
+        return AttentionChoice(shared, pattern_of, refused)
+    again = match_attention(shared, fits, running_reference) if matches.patterns else AttentionMatches(shared, (), ())
+    return AttentionChoice(again.program, {f: pattern for pattern in again.patterns for f in pattern.folds}, refused)
 
 
-def needed_folds(program: ScalarProgram, streaming: dict[Node, AttentionPattern]) -> list[Node]:
-    """The folds, scans and orders that kernels have to find: those within a pass are its own."""
-    roots, found = [r.value for r in program.stores], dict[Node, None]()
-    taken: set[AttentionPattern] = set()
+def needed_folds(program: ScalarProgram, pattern_of: dict[Node, AttentionPattern]) -> list[Node]:
+    """Folds, scans and sorts that kernels must compute; those inside a pattern belong to it."""
+    roots, folds = [r.value for r in program.stores], dict[Node, None]()
+    visited: set[AttentionPattern] = set()
     while roots:
-        needed = reachable_reductions(roots, streaming.__contains__)
-        found |= dict.fromkeys(needed)
-        passes = dict.fromkeys(streaming[f] for f in needed if f in streaming and streaming[f] not in taken)
-        taken |= set(passes)
-        roots = [n for one in passes for n in external_folds(one)]
-    return list(found)
+        needed = reachable_reductions(roots, pattern_of.__contains__)
+        folds |= dict.fromkeys(needed)
+        patterns = dict.fromkeys(pattern_of[f] for f in needed if f in pattern_of and pattern_of[f] not in visited)
+        visited |= set(patterns)
+        roots = [n for pattern in patterns for n in external_folds(pattern)]
+    return list(folds)
 
 
-def external_folds(one: AttentionPattern) -> list[Node]:
-    """The folds of other kernels that an attention pattern reads."""
-    own = {*one.folds, *(p.fold for p in one.score_products)}
-    values = [*one.values, *(p.fold.args[0] for p in one.score_products)]
+def external_folds(pattern: AttentionPattern) -> list[Node]:
+    """Folds of other kernels that a pattern reads."""
+    own = {*pattern.folds, *(p.fold for p in pattern.score_products)}
+    values = [*pattern.values, *(p.fold.args[0] for p in pattern.score_products)]
     return [n for n in direct_reductions(values) if n not in own]

@@ -1,4 +1,4 @@
-"""Recognises scores (q·k sums inside reduced elements), and factors elements into weights and operands (p, v)."""
+"""Scores (q·k sums inside reduced elements), and the factors of elements: weights p and values v."""
 
 from __future__ import annotations
 
@@ -13,17 +13,15 @@ from ...rewrite.scalar_builder import free_axes, product_of, scalar_op, times
 from ..both_axis_reductions import BOUND
 from ..coordinates import Axis
 
-MOST_FACTORS = (
-    32  # of an element that is taken apart: what is multiplied with itself again and again has no end of them
-)
-SMALLEST = 2.0**-64  # that factors are, whose inverses are normal numbers
-MOST_ADDENDS = 8  # of an element that is taken apart: each may be a pass of its own
-PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # what factors are taken out of
+MOST_FACTORS = 32  # of an element; repeated squaring has exponentially many
+SMALLEST = 2.0**-64  # literal divisor with a normal inverse
+MOST_ADDENDS = 8  # of an element; each may need a pass of its own
+PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # operations that are split into factors
 
 
 def reachable_reductions(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
-    """The folds, scans and orders that values are computed from, as far as to those that are an end."""
-    found: dict[Node, None] = {}
+    """Folds, scans and sorts below some values, down to those for which `is_end` is true."""
+    reductions: dict[Node, None] = {}
     seen: set[Node] = set()
     stack = list(roots)
     while stack:
@@ -32,29 +30,26 @@ def reachable_reductions(roots: Iterable[Node], is_end: Callable[[Node], bool]) 
             continue
         seen.add(n)
         if n.op in BOUND:
-            found[n] = None
+            reductions[n] = None
         if not is_end(n):
             stack += n.args
-    return list(found)
+    return list(reductions)
 
 
 def direct_reductions(roots: Iterable[Node]) -> list[Node]:
-    """The folds, scans and orders that values are computed from directly."""
+    """Folds, scans and sorts that some values read directly."""
     return reachable_reductions(roots, lambda n: n.op in BOUND)
 
 
-def scores(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[Node]:
-    """The sums that an element holds of its own, over something that the stream changes and something that it does not.
-
-    Not those that hold such sums themselves.
-    """
-    found = [n for n in direct_reductions([value]) if n.op == "fold" and n.attr[0] == "sum" and stream in free[n]]
-    return [n for n in found if not _has_inner_sums(n, free) and _has_query(n, stream, free)]
+def scores(value: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> list[Node]:
+    """Innermost sums inside an element that vary along the kv axis and read a query, an array that does not."""
+    sums = [n for n in direct_reductions([value]) if n.op == "fold" and n.attr[0] == "sum" and kv_axis in free[n]]
+    return [n for n in sums if not _has_inner_sums(n, free) and _has_query(n, kv_axis, free)]
 
 
-def _has_query(n: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether floats are summed, some of an array that is the same all along the stream: a query, beside the keys."""
-    return n.type.dtype.kind == "f" and any(m.op in ("load", "fetch") and stream not in free[m] for m in walk(n.args))
+def _has_query(n: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether a sum of floats reads an array that is constant along the kv axis."""
+    return n.type.dtype.kind == "f" and any(m.op in ("load", "fetch") and kv_axis not in free[m] for m in walk(n.args))
 
 
 def _has_inner_sums(n: Node, free: dict[Node, frozenset]) -> bool:
@@ -64,8 +59,7 @@ def _has_inner_sums(n: Node, free: dict[Node, frozenset]) -> bool:
 
 @dataclass
 class Factors:
-    """A product taken apart: multiplied, divided by, and where it is not 0; and the floats of 16 bits that factors were
-    `rounded` to, before they were multiplied on."""
+    """An element as over / under where all conditions hold, else 0; `rounded`: factors and their 16-bit dtype."""
 
     over: list[Node]
     under: list[Node]
@@ -73,51 +67,56 @@ class Factors:
     rounded: dict[Node, DType] = field(default_factory=dict)
 
     def product(self, factors: Sequence[Node]) -> Node | None:
-        """The product of some factors, rounded where all of them were, unless it is read from memory as it is."""
-        found, kinds = product_of(factors), {self.rounded.get(n) for n in factors}
-        if found is None or len(kinds) > 1 or (d := kinds.pop()) is None:
-            return found
-        stands = found.op in ("load", "fetch") and found.attr[0].stored_dtype(found.type.dtype) is d
-        return found if stands else node("cast", (found,), None, Type(d))
+        """The product of some factors, cast to their 16-bit dtype if all have the same, unless memory holds it in that
+        dtype."""
+        product, kinds = product_of(factors), {self.rounded.get(n) for n in factors}
+        if product is None or len(kinds) > 1 or (d := kinds.pop()) is None:
+            return product
+        in_memory = product.op in ("load", "fetch") and product.attr[0].stored_dtype(product.type.dtype) is d
+        return product if in_memory else node("cast", (product,), None, Type(d))
 
 
-def factors_of(root: Node, whole: Callable[[Node], bool] = lambda n: False) -> Factors:
-    """The factors of an element. Products are not rounded to narrow floats on the way: a factor of a sum has a rounding
-    less. A rounding to float8, which changes a value by sixteenths, stays, and one of what is computed otherwise, which
-    may be beyond float16; and those that are to stay `whole`."""
-    found = Factors([], [], [])
+def factors_of(root: Node, is_factor: Callable[[Node], bool] = lambda n: False) -> Factors:
+    """The factors of an element.
+
+    A cast to a narrow float inside a product is dropped, which saves a rounding. Casts to float8 remain, as do casts to
+    float16 of other operations, whose values may exceed float16, and everything for which `is_factor` is true.
+    """
+    factors = Factors([], [], [])
     stack: list[tuple[Node, DType | None]] = [(root, None)]
     while stack:
         n, rounded = stack.pop()
-        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(found.over) < MOST_FACTORS:
+        if n.op == "multiply" and n.type.dtype.kind == "f" and len(stack) + len(factors.over) < MOST_FACTORS:
             stack += [(a, rounded) for a in reversed(n.args)]
         elif n.op == "divide":
-            found.under.append(n.args[1])
+            factors.under.append(n.args[1])
             stack.append((n.args[0], rounded))
         elif (
             n.op in CASTS
             and n.args[0].type.dtype.compute is n.type.dtype.compute
-            and not (_is_required_rounding(n) or whole(n))
+            and not (_is_required_rounding(n) or is_factor(n))
         ):
             stack.append((n.args[0], n.type.dtype if is_rounding(n) else rounded))
-        elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # that is a number, 1 or 0
-            found.where.append(n.args[0])
+        elif n.op == "where" and is_literal(n.args[2], 0) and not is_literal(n.args[1], 1):  # 1 or 0 is a number
+            factors.where.append(n.args[0])
             stack.append((n.args[1], rounded))
         else:
-            found.over.append(n)
+            factors.over.append(n)
             if rounded is not None:
-                found.rounded[n] = rounded
-    return found
+                factors.rounded[n] = rounded
+    return factors
 
 
 def is_rounding(n: Node) -> bool:
-    """Whether a value is rounded to a float of 16 bits."""
+    """Whether a value is a cast to a 16-bit float."""
     return n.op == "cast" and n.type.dtype.kind == "f" and n.type.dtype.bits == 16
 
 
 def is_operand(n: Node, scales: Callable[[Node], bool] = lambda x: False) -> bool:
-    """Whether a value is rounded to 16 bits after it was computed from several numbers: stored so for tensor cores,
-    which read what is rounded of one array, and a multiple of it, as that array. What only `scales` it is a number."""
+    """Whether a value is computed from several arrays and cast to 16 bits: it is stored so for the tensor cores.
+
+    A cast of one array, or of a multiple of it, is read as that array. Values for which `scales` is true are numbers.
+    """
     if not is_rounding(n):
         return False
     stack, varying = [n.args[0]], list[Node]()
@@ -131,12 +130,13 @@ def is_operand(n: Node, scales: Callable[[Node], bool] = lambda x: False) -> boo
 
 
 def _is_number(n: Node) -> bool:
-    """Whether a value is one for all elements."""
+    """Whether a value is equal for all elements."""
     return all(m.op in ("const", "scalar", "size") if not m.args else m.op not in BOUND for m in walk([n]))
 
 
 def _is_required_rounding(n: Node) -> bool:
-    """Whether a value is rounded to a dtype that only stores, or to float16 one that is no product and not folded."""
+    """Whether a cast must stay: to a storage dtype, or to float16 of something that is neither a product nor a
+    reduction."""
     if n.op != "cast" or n.type.dtype.storage:
         return n.op == "cast"
     (x,) = n.args
@@ -144,49 +144,49 @@ def _is_required_rounding(n: Node) -> bool:
 
 
 def split_weight(
-    value: Node, stream: Axis, free: dict[Node, frozenset], level: bool
+    value: Node, kv_axis: Axis, free: dict[Node, frozenset], running_reference: bool
 ) -> tuple[frozenset, frozenset, Node]:
-    """(rows of the weights, axes of what they weigh alone, the element as weight * weighed); where `level`, what is
-    weighed stays as it is rounded."""
-    parts = factors_of(value, lambda n: level and is_operand(n) and not scores(n, stream, free))
-    pieces = [*parts.over, *parts.under, *parts.where]
-    rows = frozenset().union(*(free[n] for n in pieces if scores(n, stream, free)))
-    own = free[value] - rows - {stream}
-    if not own:
+    """(rows of the weight p, axes of the value v alone, the element as p * v). With a `running_reference`, v keeps its
+    cast."""
+    factors = factors_of(value, lambda n: running_reference and is_operand(n) and not scores(n, kv_axis, free))
+    all_factors = [*factors.over, *factors.under, *factors.where]
+    rows = frozenset().union(*(free[n] for n in all_factors if scores(n, kv_axis, free)))
+    value_axes = free[value] - rows - {kv_axis}
+    if not value_axes:
         return free[value], frozenset(), value
-    weighed = [n for n in parts.over if free[n] & own]
-    if any(free[n] & own for n in (*parts.under, *parts.where)):
+    value_factors = [n for n in factors.over if free[n] & value_axes]
+    if any(free[n] & value_axes for n in (*factors.under, *factors.where)):
         return free[value], frozenset(), value
-    weight = product_of([n for n in parts.over if n not in weighed])
-    if weight is None:  # every factor has axes of its own: nothing weighs them
+    weight = product_of([n for n in factors.over if n not in value_factors])
+    if weight is None:  # every factor is part of v
         return free[value], frozenset(), value
-    for n in parts.under:
+    for n in factors.under:
         weight = scalar_op("divide", weight, n)
-    for condition in parts.where:
+    for condition in factors.where:
         weight = pick(condition, weight, constant(0.0, weight.type.dtype))
-    whole = times(weight, parts.product(weighed) if level else product_of(weighed))
-    assert whole is not None
-    free.update(free_axes([whole]))
-    return rows, own, whole
+    product = times(weight, factors.product(value_factors) if running_reference else product_of(value_factors))
+    assert product is not None
+    free.update(free_axes([product]))
+    return rows, value_axes, product
 
 
 def distribute_sums(roots: Sequence[Node]) -> list[Node]:
-    """Values whose sums along a stream hold several weights in addends of their own: a sum of each addend."""
+    """The values with sums along the kv axis distributed over addends that have weights of their own."""
     free = free_axes(roots)
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        made = node(old.op, args, old.attr, old.type) if args != old.args else old
-        if made not in free:
-            free.update(free_axes([made]))
-        if made.op != "fold" or made.attr[0] != "sum" or len(made.attr[1]) != 1:
-            return made
-        parts = _addends(made.args[0], made.attr[1][0], free)
-        if len(parts) == 1:
-            return made
-        sums = [_sum_addend(x, made, free) for _, x in parts]
+        n = node(old.op, args, old.attr, old.type) if args != old.args else old
+        if n not in free:
+            free.update(free_axes([n]))
+        if n.op != "fold" or n.attr[0] != "sum" or len(n.attr[1]) != 1:
+            return n
+        addends = _addends(n.args[0], n.attr[1][0], free)
+        if len(addends) == 1:
+            return n
+        sums = [_sum_addend(x, n, free) for _, x in addends]
         total = sums[0]
-        for (sign, _), x in zip(parts[1:], sums[1:]):
-            total = scalar_op(sign, total, x, dtype=made.type.dtype)
+        for (sign, _), x in zip(addends[1:], sums[1:]):
+            total = scalar_op(sign, total, x, dtype=n.type.dtype)
         free.update(free_axes([total]))
         return total
 
@@ -194,132 +194,142 @@ def distribute_sums(roots: Sequence[Node]) -> list[Node]:
     return [new[r] for r in roots]
 
 
-def _addends(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
-    """An element as addends, "add" or "subtract", the first one added: one, unless each is a weight by itself, and they
-    are few."""
-    found: list[tuple[str, Node]] = []
+def _addends(value: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
+    """An element as ("add" or "subtract", addend) pairs; as one addend if there are too many or they are no weights."""
+    addends: list[tuple[str, Node]] = []
     stack = [("add", value)]
     while stack:
         sign, x = stack.pop()
-        sides = _sides(x, stream, free)
+        sides = _sides(x, kv_axis, free)
         if sides:
             stack += [(other if sign == "add" else _negated(other), y) for other, y in reversed(sides)]
         else:
-            found.append((sign, x))
-        if len(stack) + len(found) > MOST_ADDENDS:
+            addends.append((sign, x))
+        if len(stack) + len(addends) > MOST_ADDENDS:
             return [("add", value)]
-    return found
+    return addends
 
 
-def _sides(value: Node, stream: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
-    """The two addends of an element that are weights by themselves, with the other factors; none where there are not
-    two."""
-    if not scores(value, stream, free):
+def _sides(value: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> list[tuple[str, Node]]:
+    """The two addends of an element, each times the other factors, if each is a weight; else empty."""
+    if not scores(value, kv_axis, free):
         return []
-    parts = factors_of(value)
-    sums = [n for n in parts.over if n.op in ("add", "subtract") and scores(n, stream, free)]
-    if len(sums) != 1 or parts.where:
+    factors = factors_of(value)
+    sums = [n for n in factors.over if n.op in ("add", "subtract") and scores(n, kv_axis, free)]
+    if len(sums) != 1 or factors.where:
         return []
-    weighs = any(free[n] - free[sums[0]] for n in parts.over)
-    if not (_have_distinct_scores(sums[0], stream, free) or (weighs and _are_separate_weights(sums[0], stream, free))):
+    has_other_axes = any(free[n] - free[sums[0]] for n in factors.over)
+    if not (
+        _have_distinct_scores(sums[0], kv_axis, free)
+        or (has_other_axes and _are_separate_weights(sums[0], kv_axis, free))
+    ):
         return []
-    found: list[tuple[str, Node]] = []
+    sides: list[tuple[str, Node]] = []
     for sign, x in (("add", sums[0].args[0]), (sums[0].op, sums[0].args[1])):
-        made = product_of([x if n is sums[0] else n for n in parts.over])
-        assert made is not None
-        for n in parts.under:
-            made = scalar_op("divide", made, n)
-        found.append((sign, made))
-    free.update(free_axes([x for _, x in found]))
-    return found
+        addend = product_of([x if n is sums[0] else n for n in factors.over])
+        assert addend is not None
+        for n in factors.under:
+            addend = scalar_op("divide", addend, n)
+        sides.append((sign, addend))
+    free.update(free_axes([x for _, x in sides]))
+    return sides
 
 
 def _negated(sign: str) -> str:
     return "subtract" if sign == "add" else "add"
 
 
-def _have_distinct_scores(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether each side of a sum or a difference holds scores, and none that the other holds."""
-    sides = [set(scores(x, stream, free)) for x in total.args]
+def _have_distinct_scores(total: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether both operands of a sum or difference read scores, and none in common."""
+    sides = [set(scores(x, kv_axis, free)) for x in total.args]
     return all(sides) and not sides[0] & sides[1]
 
 
-def _are_separate_weights(total: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether the sides of a sum or a difference are weights that are measured from rows, of which one pass has one. A
-    side that is no weight is cheap to sum if it does not vary both along the stream and along rows."""
-    if not any(_reads_row_reduction(x, stream, free) for x in total.args):
+def _are_separate_weights(total: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether an operand of a sum or difference is a weight that reads a row reduction, of which a pass has only one.
+
+    An operand without scores must be cheap to sum: it varies along the kv axis only, or not along it.
+    """
+    if not any(_reads_row_reduction(x, kv_axis, free) for x in total.args):
         return False
-    return all(scores(x, stream, free) or _is_cheap_to_sum(x, stream, free) for x in total.args)
+    return all(scores(x, kv_axis, free) or _is_cheap_to_sum(x, kv_axis, free) for x in total.args)
 
 
-def _reads_row_reduction(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    """Whether a weight reads what is folded of scores, as softmax does."""
-    rows = [n for n in direct_reductions([x]) if n.op == "fold" and len(n.attr[1]) == 1 and stream not in free[n]]
-    return bool(scores(x, stream, free)) and any(scores(n.args[0], n.attr[1][0], free) for n in rows)
+def _reads_row_reduction(x: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
+    """Whether a weight reads a fold of scores, as softmax does."""
+    rows = [n for n in direct_reductions([x]) if n.op == "fold" and len(n.attr[1]) == 1 and kv_axis not in free[n]]
+    return bool(scores(x, kv_axis, free)) and any(scores(n.args[0], n.attr[1][0], free) for n in rows)
 
 
-def _is_cheap_to_sum(x: Node, stream: Axis, free: dict[Node, frozenset]) -> bool:
-    return stream not in free[x] or free[x] == {stream}
+def _is_cheap_to_sum(x: Node, kv_axis: Axis, free: dict[Node, frozenset]) -> bool:
+    return kv_axis not in free[x] or free[x] == {kv_axis}
 
 
-def _sum_addend(x: Node, whole: Node, free: dict[Node, frozenset]) -> Node:
-    """The sum of an addend; before that of one without scores stands what does not vary along the stream."""
-    (stream,) = whole.attr[1]
+def _sum_addend(x: Node, fold: Node, free: dict[Node, frozenset]) -> Node:
+    """The sum of an addend; without scores, factors that are constant along the kv axis multiply the sum instead."""
+    (kv_axis,) = fold.attr[1]
     outside: list[Node] = []
-    if not scores(x, stream, free):
-        parts = factors_of(x)
-        free.update(free_axes([*parts.over, *parts.under]))
-        outside = [n for n in parts.over if stream not in free[n] and not is_literal(n, 1)]
-        inside = product_of([n for n in parts.over if stream in free[n]])
-        x = inside if inside is not None else constant(1.0, whole.type.dtype)
-        for n in parts.under:
+    if not scores(x, kv_axis, free):
+        factors = factors_of(x)
+        free.update(free_axes([*factors.over, *factors.under]))
+        outside = [n for n in factors.over if kv_axis not in free[n] and not is_literal(n, 1)]
+        inside = product_of([n for n in factors.over if kv_axis in free[n]])
+        x = inside if inside is not None else constant(1.0, fold.type.dtype)
+        for n in factors.under:
             x = scalar_op("divide", x, n)
         free.update(free_axes([x]))
-    total = node("fold", (x,), whole.attr, whole.type)
+    total = node("fold", (x,), fold.attr, fold.type)
     for n in outside:
-        total = scalar_op("multiply", n, total, dtype=whole.type.dtype)
+        total = scalar_op("multiply", n, total, dtype=fold.type.dtype)
     return total
 
 
-def hoist_score_factors(value: Node, stream: Axis, level: bool) -> Node:
-    """An element whose scores are sums of products alone: factors that do not vary along a sum stand before it, but for
-    those of operands that stay as they are rounded, where `level`."""
+def hoist_score_factors(value: Node, kv_axis: Axis, running_reference: bool) -> Node:
+    """An element whose scores are sums of q * k alone: their other factors multiply the sums.
+
+    With a `running_reference`, operands keep their casts.
+    """
     free = free_axes([value])
-    done = {g: _hoist_factors(g, stream, free, level) for g in scores(value, stream, free)}
+    done = {g: _hoist_factors(g, kv_axis, free, running_reference) for g in scores(value, kv_axis, free)}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         return done.get(old) or (node(old.op, args, old.attr, old.type) if args != old.args else old)
 
-    return rebuild([value], change)[value] if any(g is not made for g, made in done.items()) else value
+    return rebuild([value], change)[value] if any(g is not hoisted for g, hoisted in done.items()) else value
 
 
-def _hoist_factors(g: Node, stream: Axis, free: dict[Node, frozenset], level: bool) -> Node:
-    """sum(c * x * y) as c * sum(x * y), where both sides of the product remain."""
-    own = set(g.attr[1])
-    parts = factors_of(g.args[0], lambda n: level and is_operand(n, lambda x: x.op == "load" and not free[x] & own))
-    free |= free_axes([*parts.over, *parts.under])
-    inside = [n for n in parts.over if free[n] & own]
-    if parts.where or any(free[n] & own for n in parts.under) or len(inside) == len(parts.over) + len(parts.under):
+def _hoist_factors(g: Node, kv_axis: Axis, free: dict[Node, frozenset], running_reference: bool) -> Node:
+    """sum(c * q * k) as c * sum(q * k)."""
+    axes = set(g.attr[1])
+    factors = factors_of(
+        g.args[0], lambda n: running_reference and is_operand(n, lambda x: x.op == "load" and not free[x] & axes)
+    )
+    free |= free_axes([*factors.over, *factors.under])
+    inside = [n for n in factors.over if free[n] & axes]
+    if (
+        factors.where
+        or any(free[n] & axes for n in factors.under)
+        or len(inside) == len(factors.over) + len(factors.under)
+    ):
         return g
-    if {stream in free[n] for n in inside} != {True, False}:
+    if {kv_axis in free[n] for n in inside} != {True, False}:
         return g
     product = product_of(inside)
-    if level and parts.rounded:
-        sides = ([n for n in inside if (stream in free[n]) is along] for along in (False, True))
-        product = times(*(parts.product(side) for side in sides))
+    if running_reference and factors.rounded:
+        sides = ([n for n in inside if (kv_axis in free[n]) is along] for along in (False, True))
+        product = times(*(factors.product(side) for side in sides))
     assert product is not None
-    found = node("fold", (product,), g.attr, g.type)
-    for n in parts.over:
-        found = found if n in inside else scalar_op("multiply", found, n)
-    for n in parts.under:
-        inverse = _inverse(n) if level and parts.rounded else None
-        found = scalar_op("divide", found, n) if inverse is None else scalar_op("multiply", found, inverse)
-    return found
+    result = node("fold", (product,), g.attr, g.type)
+    for n in factors.over:
+        result = result if n in inside else scalar_op("multiply", result, n)
+    for n in factors.under:
+        inverse = _inverse(n) if running_reference and factors.rounded else None
+        result = scalar_op("divide", result, n) if inverse is None else scalar_op("multiply", result, inverse)
+    return result
 
 
 def _inverse(n: Node) -> Node | None:
-    """1 / n of a literal, by which what was rounded to 16 bits may be multiplied instead; None where that is no normal
-    number."""
+    """1 / n of a literal, if it is a normal number: multiplying 16-bit operands by it is exact enough."""
     while n.op == "convert":
         n = n.args[0]
     if n.op != "const" or n.type.dtype.kind != "f" or not SMALLEST <= abs(value_of(n)) <= 1 / SMALLEST:

@@ -1,5 +1,4 @@
-"""Stages operands of attention: computed q, k or v are stored first in the dtype of their product, so that scores
-need not be stored."""
+"""Stages operands of attention: computed q, k or v are stored first, in the dtype of their product."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from .score_products import is_rounding
 
 @dataclass(frozen=True)
 class StagedOperand:
-    """One side of a product, the dtype that it has there, and the axis that the product sums over or keeps."""
+    """Operand of a product, its dtype there, and the axis that the product sums over or keeps."""
 
     value: Node
     dtype: DType
@@ -28,15 +27,17 @@ class StagedOperand:
 
 
 def stage_operands(
-    program: ScalarProgram, passes: Sequence[AttentionPattern], computed: bool
+    program: ScalarProgram, patterns: Sequence[AttentionPattern], computed: bool
 ) -> tuple[ScalarProgram, tuple[ScalarStore, ...]]:
-    """The program with operands of its passes stored by kernels of their own, and those stores: where operands are
-    `computed`, and where arrays of another dtype would keep a product of 16 bits from the tensor cores."""
+    """(the program with operands of its patterns stored first, the added stores).
+
+    Stored are `computed` operands, and arrays of a dtype that the tensor cores cannot multiply.
+    """
     stored: dict[StagedOperand, ScalarStore] = {}
 
     def stored_load(operand: StagedOperand) -> Node:
         if operand not in stored:
-            stored[operand] = _root(operand, len(program.temporaries) + len(stored))
+            stored[operand] = _staged_store(operand, len(program.temporaries) + len(stored))
         return load_of(stored[operand])
 
     def left(operand: StagedOperand) -> Node:
@@ -49,14 +50,14 @@ def stage_operands(
         return stored_load(replace(operand, value=_masked_load(operand.value, users)))
 
     products, weighed = {}, {}
-    for one in passes:
-        for p in one.score_products:
-            d, users = p.fold.type.dtype, [u for u in passes if any(p.fold is x.fold for x in u.score_products)]
+    for pattern in patterns:
+        for p in pattern.score_products:
+            d, users = p.fold.type.dtype, [u for u in patterns if any(p.fold is x.fold for x in u.score_products)]
             sides = (left(StagedOperand(p.q, d, p.axis)), right(StagedOperand(p.k, d, p.axis), users))
             if sides != (p.q, p.k):
                 products[p.fold] = scalar_op("multiply", *sides)
-        for f, value, axis in _weighted_folds(one):
-            weighed[f] = right(StagedOperand(value, f.type.dtype, axis), [one])
+        for f, value, axis in _weighted_folds(pattern):
+            weighed[f] = right(StagedOperand(value, f.type.dtype, axis), [pattern])
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old in products:
@@ -68,38 +69,38 @@ def stage_operands(
     new = rebuild([r.value for r in program.stores], change)
     roots = [replace(r, value=new[r.value]) for r in program.stores]
     types = [r.type for r in stored.values()]
-    made = replace(program, stores=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
-    return made, tuple(stored.values())
+    staged = replace(program, stores=(*stored.values(), *roots), temporaries=(*program.temporaries, *types))
+    return staged, tuple(stored.values())
 
 
-def _weighted_folds(one: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
-    """The folds of a pass that have an axis of their own, what they weigh, and that axis."""
-    free, found = free_axes(one.folds), []
-    for f in one.folds:
-        own = [a for a in one.value_axes if a in free[f]]
+def _weighted_folds(pattern: AttentionPattern) -> list[tuple[Node, Node, Axis]]:
+    """(weighted sum, its v, the axis of v alone) of a pattern."""
+    free, folds = free_axes(pattern.folds), []
+    for f in pattern.folds:
+        own = [a for a in pattern.value_axes if a in free[f]]
         if own and f.args[0].op == "multiply":
-            found.append((f, f.args[0].args[1], own[0]))
-    return found
+            folds.append((f, f.args[0].args[1], own[0]))
+    return folds
 
 
 def _is_converted(operand: StagedOperand) -> bool:
-    """Whether an array holds other bits than the 16 that its product multiplies."""
+    """Whether a 16-bit product reads an array of another dtype."""
     n, d = operand.value, operand.dtype
     return n.op == "load" and d.kind == "f" and d.bits == 16 and n.attr[0].stored_dtype(n.type.dtype) is not d
 
 
 def _masked_load(value: Node, users: Iterable[AttentionPattern]) -> Node:
-    """An operand that is read at computed places: 0, and nothing is read, where a mask of all rows leaves those out."""
+    """An operand read at computed coordinates, predicated: 0, without a load, where all rows are masked."""
     if all(n.op != "fetch" for n in walk([value])):
         return value
-    condition = may_contribute([one.reduction for one in users], free_axes([value])[value])
+    condition = may_contribute([pattern.reduction for pattern in users], free_axes([value])[value])
     if condition is None:
         return value
     return pick(condition, predicate_reads(condition, value), constant(0.0, value.type.dtype))
 
 
 def _narrowest(root: Node) -> DType:
-    """The narrowest dtype that has all values of an operand: of what is read, or chosen of others, its own."""
+    """The narrowest dtype that holds all values of an operand."""
     done: dict[Node, DType] = {}
 
     def below(n: Node) -> tuple[Node, ...]:
@@ -117,8 +118,8 @@ def _narrowest(root: Node) -> DType:
     return resolve(done, root, below, make)
 
 
-def _root(operand: StagedOperand, index: int) -> ScalarStore:
-    """The store of an operand: lines along the axis of its product."""
+def _staged_store(operand: StagedOperand, index: int) -> ScalarStore:
+    """The store of an operand, contiguous along the axis of its product."""
     own = _narrowest(operand.value)
     narrow = own.bits == 16 and own.bits < operand.dtype.bits and own.compute is operand.dtype.compute
     axes = [a for a in free_axes([operand.value])[operand.value] if a != operand.axis]

@@ -112,7 +112,7 @@ class AttentionBuilder(PhaseBuilder):
         found += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
         found += [k for w in one.value_products if (k := w.p.active_condition()) is not None] + self.paged.nodes
         if any(FOLDS[f.attr[0]].positional for f in one.reduction.folds):
-            found.append(position(one.reduction.stream[0]))
+            found.append(position(one.reduction.axes[0]))
         self.values = found
         leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
         return list(replace_nodes(found, leaves).values())
@@ -201,7 +201,7 @@ class AttentionBuilder(PhaseBuilder):
         one = self.pattern
         scores = frozenset(p.fold for p in one.score_products)
         known = frozenset(self.leaves) - scores
-        return hoistable(roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.stream), frozenset(self.query_axes)))
+        return hoistable(roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.axes), frozenset(self.query_axes)))
 
     @property
     def leaves(self) -> list[Node]:
@@ -216,7 +216,7 @@ class AttentionBuilder(PhaseBuilder):
     def _held_between(self, before: list[Node], after: list[Node], known: list[Node]) -> list[Node]:
         """Element values that the first phase passes to the second: those that cost more to recompute than a register,
         and those made of loads, which then need no register of their own."""
-        stop, stream, read_before = set(known), self.pattern.reduction.stream[0], set(self.inputs[0])
+        stop, stream, read_before = set(known), self.pattern.reduction.axes[0], set(self.inputs[0])
         early = set(computed(before, stop))
         late = computed(after, stop)
         both = [n for n in late if n in early and stream in self.free.get(n, ())]

@@ -32,10 +32,10 @@ def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[
     counted = conditions(one.reduction)
     if counted is None or not any(counted):
         return None, describe_finite_mask(one.reduction)
-    tiled = (*one.query_axes, *one.reduction.stream)
+    tiled = (*one.query_axes, *one.reduction.axes)
     ends = {a: tuple(node("state", (), (end, a), Type(INT64)) for end in ("first", "last")) for a in tiled}
     free = free_axes(c for found in counted for c, _ in found)
-    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.stream))  # type: ignore[arg-type]
+    intervals = Intervals(ends, lambda n: free.get(n, frozenset()), frozenset(one.reduction.axes))  # type: ignore[arg-type]
     somewhere, everywhere, known = _any_and_all_active(intervals, counted, emitter.inputs[0])
     words = describe_tiles(emitter.builder, intervals, counted, (somewhere, everywhere))
     if not known or (somewhere is YES and everywhere is NO):

@@ -40,10 +40,10 @@ class LoopedPhases:
         for p in range(self.count):
             one = self.passes[p] if p < len(self.passes) else OnlinePass(())
             stores = self.owner.stores if p == self.count - 1 else []
-            if one.stream is None:
+            if one.reduction is None:
                 phases += self._plain_phases(p, one, stores, rows)
             else:
-                phases.append(self._online_phase(p, one.stream, stores, rows))
+                phases.append(self._online_phase(p, one.reduction, stores, rows))
         return tuple(phases)
 
     def _plain_phases(self, p: int, one: OnlinePass, stores, rows: dict[Node, None]) -> list[Phase]:

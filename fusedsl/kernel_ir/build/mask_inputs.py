@@ -19,7 +19,7 @@ WORTH_A_LOOP = 20  # instructions of an index mask that is worth a loop of its o
 def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     """(loads and index masks of each element of a tile, loads of each row)"""
     one, free = emitter.pattern, emitter.free
-    stream, lanes = set(one.reduction.stream), set(emitter.query_axes)
+    stream, lanes = set(one.reduction.axes), set(emitter.query_axes)
     lifts = [lift.value for lifts in emitter.lifts for lift in lifts]
     conditions = [k for w in one.value_products if (k := w.p.active_condition()) is not None]
     ends = {p.fold for p in one.score_products}
@@ -32,7 +32,7 @@ def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
 def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
     """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
     registers."""
-    stream, lanes = set(emitter.pattern.reduction.stream), set(emitter.query_axes)
+    stream, lanes = set(emitter.pattern.reduction.axes), set(emitter.query_axes)
     free, known, found = emitter.free, set(emitter.known()), []
     stack, seen = list(roots), set(scores)
     while stack:

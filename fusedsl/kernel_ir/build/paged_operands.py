@@ -78,7 +78,7 @@ def find_paged_loads(one: AttentionPattern) -> PagedLoads:
     """Find the paged operands of a pattern."""
     if not one.reduction.running_reference or len(one.score_products) != 1 or len(one.value_products) > 1:
         return PagedLoads()
-    known = {*one.rows, *one.reduction.stream}.difference(one.query_axes)
+    known = {*one.rows, *one.reduction.axes}.difference(one.query_axes)
     condition = may_contribute([one.reduction], known)
     sides = [(p.k, p.axis) for p in one.score_products] + [(w.v, w.axis) for w in one.value_products]
     return PagedLoads(*(_paged_load(value, axis, condition) for value, axis in sides))

@@ -1,5 +1,4 @@
-"""Algebra of online reductions: elements as sums of terms, in which everything that depends on whole rows is a row
-value."""
+"""Algebra of online reductions: elements as sums of terms. What is constant along a row is a row value of a term."""
 
 from __future__ import annotations
 
@@ -18,10 +17,7 @@ MOST_ROWS = 16  # row values added to an element; squares of squares have no end
 
 
 class Algebra:
-    """Forms of elements.
-
-    `varies(n)` says that n has a value per element, `depends(n)` that it reads a fold of the pass.
-    """
+    """Forms of elements: `varies(n)` if n has a value per element, `depends(n)` if n reads a fold of the pass."""
 
     def __init__(self, varies: Callable[[Node], bool], depends: Callable[[Node], bool]):
         self.varies, self.depends = varies, depends
@@ -46,7 +42,7 @@ class Algebra:
 
     def _needed(self, n: Node) -> list[Node]:
         """Operands of a node's form."""
-        choice = _choice(n)
+        choice = _select(n)
         if choice is None:
             return list(_operands(n))
         condition, *sides = choice.args
@@ -55,7 +51,7 @@ class Algebra:
     def _derive(self, n: Node) -> Form | str:
         if n.type.dtype.kind != "f":
             return n.op
-        choice = _choice(n)
+        choice = _select(n)
         args = []
         for a in choice.args[1:] if choice is not None else _operands(n):
             form = self.forms[a]
@@ -63,13 +59,13 @@ class Algebra:
                 return form
             args.append(form)
         if choice is not None:
-            return self._chosen(n, choice, args)
+            return self._select_form(n, choice, args)
         rule = RULES.get(n.op)
-        made = rule(n, *args) if rule is not None else None
-        return n.op if made is None or not self._allowed(made) else made
+        result = rule(n, *args) if rule is not None else None
+        return n.op if result is None or not self._allowed(result) else result
 
-    def _chosen(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
-        """Form of a select, or of the logarithm of one: that of either side."""
+    def _select_form(self, n: Node, choice: Node, forms: list[Form]) -> Form | str:
+        """Form of a select, or of its logarithm: the terms of both sides, each under its condition."""
         condition, *branches = choice.args
         sides: list[Form | None] = []
         for branch, form in zip(branches, forms):
@@ -82,11 +78,15 @@ class Algebra:
             terms = _guarded(condition, self.varies(condition), sides)
             return terms if self._allowed(terms) else n.op
         yes, no = sides
-        found = select_of_exponentials(condition, yes, no, self.forms)
-        return found if found is not None and self._allowed(found) else "a condition that reads it"
+        terms_of_select = select_of_exponentials(condition, yes, no, self.forms)
+        return (
+            terms_of_select
+            if terms_of_select is not None and self._allowed(terms_of_select)
+            else "a condition that reads it"
+        )
 
     def _allowed(self, terms: Form) -> bool:
-        """Whether there are few terms of few row values, and every factor of an exponent is known before the pass."""
+        """Whether a form has few terms and few row values, and no exponent has a factor that depends on the pass."""
         if isinstance(terms, AffineForm):
             return len(terms.rows) <= MOST_ROWS
         if any(t.exponential is not None and len(t.exponential.rows) > MOST_ROWS for t in terms):
@@ -97,26 +97,24 @@ class Algebra:
 
 
 def _operands(n: Node) -> tuple[Node, ...]:
-    """Operands of an operation."""
-    if (
-        n.op == "quotient"
-    ):  # see kernel_ir/build/division.py: the divisor is the attribute, the operands compute the quotient
-        return (n.args[0], n.attr)
-    return n.args
+    # a quotient holds its divisor as an attribute (kernel_ir/build/division.py)
+    return (n.args[0], n.attr) if n.op == "quotient" else n.args
 
 
-def _choice(n: Node) -> Node | None:
-    """The select that a node is, or is the logarithm of."""
+def _select(n: Node) -> Node | None:
+    """The select that a node is, or whose logarithm it is."""
     inner = n.args[0] if n.op in LOGARITHMS else n
     return inner if inner.op == "where" else None
 
 
 def _guarded(condition: Node, varies: bool, sides: list[Form | None]) -> Terms:
-    """Each side if its condition holds, or in rows for which it does; a side of 0 is no term."""
+    """Each side under its condition: a guard if it varies along the row, else a row guard. A side of 0 has no term."""
     terms: list[ProductTerm] = []
     for form, holds in zip(sides, (condition, opposite(condition))):
         for t in () if form is None else terms_of(form):
-            terms.append(replace(t, guard=both(holds, t.guard)) if varies else replace(t, when=both(holds, t.when)))
+            terms.append(
+                replace(t, guard=both(holds, t.guard)) if varies else replace(t, row_guard=both(holds, t.row_guard))
+            )
     return tuple(terms)
 
 
@@ -197,11 +195,13 @@ def _product(s: ProductTerm, t: ProductTerm) -> ProductTerm | None:
             return None
     else:
         e = s.exponential or t.exponential
-    guard, when = both(s.guard, t.guard), both(s.when, t.when)
-    if None not in (s.there, t.there) and s.there is not t.there:
+    guard, row_guard = both(s.guard, t.guard), both(s.row_guard, t.row_guard)
+    if None not in (s.nonzero, t.nonzero) and s.nonzero is not t.nonzero:
         return None
     factor, weight = times(s.factor, t.factor), times(s.weight, t.weight)
-    return ProductTerm(s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, when, s.there or t.there)
+    return ProductTerm(
+        s.scale * t.scale, factor, weight, e, s.powers + t.powers, guard, row_guard, s.nonzero or t.nonzero
+    )
 
 
 def _exponentials(a: Exponential, b: Exponential) -> Exponential | None:
@@ -217,9 +217,9 @@ def _square(n: Node, a: Form) -> Form | None:
 
 
 def _divide(n: Node, a: Form, b: Form) -> Form | None:
-    turned = reciprocal(b)
-    if turned is not None:
-        return _multiply(n, a, (turned,))
+    inverse = reciprocal(b)
+    if inverse is not None:
+        return _multiply(n, a, (inverse,))
     if not isinstance(b, AffineForm) or (b.element is not None and b.rows):
         return None
     under = total_of(b.rows) if b.element is None else b.element

@@ -60,7 +60,7 @@ class Component:
 
     @property
     def skips(self) -> bool:
-        """Whether an element with exp(-inf) adds nothing: unless an infinity is multiplied by it."""
+        """Whether an element whose exponential is exp(-inf) adds nothing; false if an infinity may multiply it."""
         e = self.exponent
         if e is None or e.factor is not None:
             return False
@@ -68,9 +68,9 @@ class Component:
         return self.vanishes or not any(n is e.reference.value or _is_infinite(n) for n in walk(beside))
 
     def active_condition(self) -> Node | None:
-        """Condition that an element adds anything; None: always.
+        """Condition that an element changes the sum; None: always.
 
-        The guard and conditions of the weight hold, and the exponential is not exp(-inf).
+        The guard and the conditions of the weight hold, and the exponential is not exp(-inf).
         """
         conditions = [self.guard] if self.guard is not None else []
         stack = [self.weight] if self.weight is not None else []
@@ -89,19 +89,19 @@ class Component:
             value = self.exponent.reference.value
             nothing = constant(float("-inf") if self.exponent.scale > 0 else float("inf"), value.type.dtype.compute)
             conditions.append(op("not_equal", value, nothing, dtype=BOOL))
-        kept: Node | None = None
+        conjunction: Node | None = None
         for condition in conditions:
-            kept = condition if kept is None else op("logical_and", kept, condition, dtype=BOOL)
-        return kept
+            conjunction = condition if conjunction is None else op("logical_and", conjunction, condition, dtype=BOOL)
+        return conjunction
 
     def below(self) -> list[tuple[tuple[Reference, ...], Component]]:
-        """(powers left over, component) for every subset of the powers: the components that moving references mixes."""
+        """(removed powers, component) for every subset of the powers: moving a reference mixes these components."""
         mixed = []
         for count in range(len(self.powers) + 1):
             for chosen in combinations(range(len(self.powers)), count):
-                kept = tuple(self.powers[k] for k in chosen)
-                rest = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
-                mixed.append((rest, self.with_powers(kept)))
+                left = tuple(self.powers[k] for k in chosen)
+                removed = tuple(r for k, r in enumerate(self.powers) if k not in chosen)
+                mixed.append((removed, self.with_powers(left)))
         return mixed
 
     def with_powers(self, powers: Iterable[Reference]) -> Component:
@@ -109,12 +109,12 @@ class Component:
         return replace(self, powers=left, vanishes=self.vanishes and bool(left or self.weight is not None))
 
 
-def extrema(r: Reference, stream: tuple) -> list[Node]:
-    """Folds that a reference is read from: its own, and with a sign the opposite one."""
+def extrema(r: Reference, axes: tuple) -> list[Node]:
+    """Folds that compute a reference: its extremum, and with a sign the opposite one too."""
     kinds = [r.kind] if r.sign is None else [r.kind, OPPOSITE[r.kind]]
     d = r.value.type.dtype
     values = [r.value if r.guard is None else masked(r.guard, r.value, kind) for kind in kinds]
-    return [node("fold", (value,), (kind, stream), Type(d)) for kind, value in zip(kinds, values)]
+    return [node("fold", (value,), (kind, axes), Type(d)) for kind, value in zip(kinds, values)]
 
 
 def by_sign(sign: Node, yes: Node, no: Node) -> Node:
@@ -155,7 +155,7 @@ def _is_infinite(n: Node) -> bool:
 
 
 def is_identity_unguarded(guard: Node | None, element: Node, kind: str) -> bool:
-    """Whether an element without its guard is the extremum's identity by itself."""
+    """Whether an element that the guard excludes already equals the extremum's identity."""
     if guard is None or element.op != "where" or element.args[0] is not guard or element.args[2].op != "const":
         return False
     return value_of(element.args[2]) == (float("-inf") if kind == "max" else float("inf"))
@@ -175,28 +175,28 @@ def factors(weight: Node | None) -> list[Node]:
 
 
 def unmasked(weight: Node | None, element: Node, kind: str) -> Node | None:
-    """A weight without 0/1 factors that are 0 only where the exponential is 0 by itself."""
+    """A weight without 0/1 factors that are 0 only if the exponential is 0 anyway."""
     parts = factors(weight)
     kept = [n for n in parts if not (_is_truth(n) and is_identity_unguarded(n.args[0], element, kind))]
     return weight if len(kept) == len(parts) else product_of(kept)
 
 
 def unguarded(weight: Node | None) -> tuple[Node | None, Node | None, bool]:
-    """(weight, guard, whether the guard was 0/1 factors only) of a weight that is 0 unless conditions hold."""
+    """(weight, guard, whether the guard came from 0/1 factors only) of a weight that is 0 unless conditions hold."""
     guard: Node | None = None
-    kept: list[Node] = []
+    others: list[Node] = []
     truths = True
     for n in factors(weight):
         while n.op == "where" and n.args[2].op == "const" and value_of(n.args[2]) == 0:
             guard = n.args[0] if guard is None else op("logical_and", guard, n.args[0], dtype=BOOL)
             truths &= _is_truth(n)
             n = n.args[1]
-        kept += [] if is_literal(n, 1) else [n]
-    return (weight if guard is None else product_of(kept)), guard, truths
+        others += [] if is_literal(n, 1) else [n]
+    return (weight if guard is None else product_of(others)), guard, truths
 
 
 def _is_truth(n: Node) -> bool:
-    """Whether a number is 1 or 0, by a condition."""
+    """Whether a number is a condition as 1 or 0."""
     return n.op == "where" and all(is_literal(a, x) for a, x in zip(n.args[1:], (1, 0)))
 
 

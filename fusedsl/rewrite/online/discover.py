@@ -27,7 +27,7 @@ from .online_reduction import OnlineReduction
 from .running_reference import measure_from_running_reference
 
 Rows = tuple[Node, ...]
-WEIGHED = "a GPU kernel multiplies one value operand by the weights: another one needs a pass of its own"
+ONE_VALUE_OPERAND = "a GPU kernel multiplies one value operand by the weights: another one needs a pass of its own"
 MOST_STATE = 20  # values of a joint state that stay in registers
 
 
@@ -36,7 +36,7 @@ class OnlinePass:
     """Folds of one loop over the columns: independent ones, or an online reduction of dependent ones."""
 
     folds: tuple[Node, ...]
-    stream: OnlineReduction | None = None
+    reduction: OnlineReduction | None = None
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,8 @@ class PassObstacle:
 
     @property
     def reason(self) -> str:
-        if self.obstacle == WEIGHED:
-            return WEIGHED
+        if self.obstacle == ONE_VALUE_OPERAND:
+            return ONE_VALUE_OPERAND
         a, b = self.fold.attr[0], self.other.attr[0]
         return f"{a} does not share a pass with the {b} that it depends on, because of {self.obstacle} between them"
 
@@ -58,22 +58,22 @@ class PassObstacle:
 def find_passes(
     folds: Sequence[Node], own: frozenset = frozenset(), running_reference: bool = False
 ) -> tuple[tuple[OnlinePass, ...], tuple[PassObstacle, ...]]:
-    """The fewest passes for folds over the same columns, and why there are not fewer.
+    """The fewest passes for folds over the same axes, and the obstacles to fewer.
 
-    Sums with axes `own` besides the rows are contractions: always components of an online reduction. With a
+    A sum with axes `own` besides the rows is a contraction, and so a component of an online reduction. With a
     `running_reference`, references are the extrema of all elements so far.
     """
     return _Passes(folds, own, running_reference).find()
 
 
 class _Passes:
-    """Assigns folds to passes greedily, in order of their dependencies."""
+    """Assigns folds to passes greedily, in dependency order."""
 
     def __init__(self, folds: Sequence[Node], own: frozenset, running_reference: bool):
         wanted = set(folds)
         self.own, self.running_reference = own, running_reference
         self.folds = [n for n in walk(folds) if n in wanted]
-        self.stream = self.folds[0].attr[1] if self.folds else ()
+        self.axes = self.folds[0].attr[1] if self.folds else ()
         self.free = free_axes(self.folds)
         self.stage: dict[Node, int] = {}
         self.below: dict[Node, frozenset[Node]] = {}
@@ -92,7 +92,7 @@ class _Passes:
                 obstacle = builders[stage].add(f)
                 if obstacle is not None and stage == first:
                     obstacles.append(PassObstacle(f, self._other(f, stage), obstacle))
-                elif obstacle != WEIGHED:
+                elif obstacle != ONE_VALUE_OPERAND:
                     builders[stage].plain += [] if obstacle is None else [f]
                     break
                 stage += 1
@@ -100,7 +100,7 @@ class _Passes:
         return tuple(b.build() for b in builders), tuple(obstacles)
 
     def _other(self, f: Node, stage: int) -> Node:
-        """The fold of a pass that fold f does not join: one that it depends on, if any."""
+        """The fold that keeps `f` out of a pass: one that `f` depends on, if any."""
         earlier = [g for g in reversed(self.folds) if self.stage.get(g) == stage]
         return next((g for g in earlier if g in self.below[f]), earlier[0] if earlier else f)
 
@@ -111,7 +111,7 @@ class _Passes:
 
     def varies(self, n: Node) -> bool:
         """Whether a node has a value per element of the reduced axes."""
-        return bool(self.free[n] & set(self.stream))
+        return bool(self.free[n] & set(self.axes))
 
 
 class _PassBuilder:
@@ -127,19 +127,21 @@ class _PassBuilder:
         self.algebra = Algebra(owner.varies, lambda n: owner.depends(n, stage))
 
     def build(self) -> OnlinePass:
-        """The finished pass; folds that depend on no other one keep their own state."""
+        """The finished pass; independent folds keep their own state."""
         order = [f for f in self.owner.folds if f in self.makers or f in self.plain]
         if not self.makers:
             return OnlinePass(tuple(order))
         folds = tuple(dict.fromkeys([*self.plain, *self.folds]))
         rows = frozenset().union(*(free_axes([f])[f] for f in folds or order)) - self.owner.own
-        stream = OnlineReduction(rows, self.owner.stream, folds, tuple(self.components), (), self.stage)
+        reduction = OnlineReduction(rows, self.owner.axes, folds, tuple(self.components), (), self.stage)
         finish = []
         for f in order:
             own = f in self.plain
-            value = stream.of_fold(f, stream.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](stream)
+            value = (
+                reduction.of_fold(f, reduction.state())[FOLDS[f.attr[0]].finish] if own else self.makers[f](reduction)
+            )
             finish.append((f, value))
-        return OnlinePass(tuple(order), replace(stream, finish=tuple(finish)))
+        return OnlinePass(tuple(order), replace(reduction, finish=tuple(finish)))
 
     def add(self, f: Node) -> str | None:
         """Add a fold to the pass, or return what prevents it."""
@@ -153,26 +155,24 @@ class _PassBuilder:
             extremum = extreme(f, form)
             if isinstance(extremum, str):
                 return extremum
-            whole, self.makers[f] = extremum
-            self.folds[whole] = None
+            known_fold, self.makers[f] = extremum
+            self.folds[known_fold] = None
             return None
         return self._add_sum(f, terms_of(form)) if f.attr[0] == "sum" else f.attr[0]
 
     def _add_sum(self, f: Node, terms: Terms) -> str | None:
         references, parts = dict(self.references), []
         if self.owner.running_reference:
-            measured = measure_from_running_reference(terms, self.owner.stream)
+            measured = measure_from_running_reference(terms, self.owner.axes)
             if measured is None:
                 return "powers of a value that has no extremum"
             terms = measured
         if self.owner.free[f] & self.owner.own and any(t.powers for t in terms):
             return "powers in what weighs another axis"
-        if any(t.there not in (None, _is_nonzero(t)) for t in terms):
+        if any(t.nonzero not in (None, _is_nonzero(t)) for t in terms):
             return "a condition that reads it"
         for t in terms:
-            parts.append(
-                _component(t, f.type.dtype.compute, references, self.owner.stream, self.owner.running_reference)
-            )
+            parts.append(_component(t, f.type.dtype.compute, references, self.owner.axes, self.owner.running_reference))
         components, folds = dict(self.components), dict(self.folds)
         if any(c.exponent and sum(r.kind == "mean" for r in c.powers) > 1 for c, _, _ in parts):
             return "squares beside an exponential"
@@ -185,21 +185,21 @@ class _PassBuilder:
             if r.kind == "mean":
                 components[Component(r.value.type.dtype.compute, guard=r.guard)] = None
             else:
-                folds |= dict.fromkeys(extrema(r, self.owner.stream))
+                folds |= dict.fromkeys(extrema(r, self.owner.axes))
         if self.owner.running_reference and sum(self._weighs(c) for c in components) > 1:
-            return WEIGHED
+            return ONE_VALUE_OPERAND
         if len(components) + len(folds) + len(references) > MOST_STATE:
             return f"a state of more than {MOST_STATE} values"
         self.components, self.folds, self.references = components, folds, references
 
-        def make(stream: OnlineReduction) -> Node:
+        def make(reduction: OnlineReduction) -> Node:
             total: Node | None = None
             for t, (c, shifts, shift) in zip(terms, parts):
-                value = scaled(stream.value_of(c, shifts, shift), t.scale, t.factor)
+                value = scaled(reduction.value_of(c, shifts, shift), t.scale, t.factor)
                 if t.guard is not None and _guard_covers_extremum(c):
-                    value = pick(stream.is_empty(c), constant(0.0, value.type.dtype), value)
-                if t.when is not None:
-                    value = pick(t.when, value, constant(0.0, value.type.dtype))
+                    value = pick(reduction.is_empty(c), constant(0.0, value.type.dtype), value)
+                if t.row_guard is not None:
+                    value = pick(t.row_guard, value, constant(0.0, value.type.dtype))
                 total = value if total is None else op("add", total, value)
             assert total is not None
             return total
@@ -219,9 +219,9 @@ def _is_nonzero(t: ProductTerm) -> Node | None:
 
 
 def _component(
-    t: ProductTerm, dtype, references: dict[Reference, int], stream: tuple, running_reference: bool
+    t: ProductTerm, dtype, references: dict[Reference, int], axes: tuple, running_reference: bool
 ) -> tuple[Component, list[Rows], Rows]:
-    """(component of a term, row values that its powers are shifted by, row values of its exponential)."""
+    """(component of a term, row values that shift its powers, row values that shift its exponent)."""
 
     def known(r: Reference) -> Reference:
         references.setdefault(r, len(references))
@@ -236,7 +236,7 @@ def _component(
         kind = "max" if e.scale > 0 else "min"
         value = unwidened(e.element)
         of_all = Reference(value, kind, None, sign)
-        measured = _measured_from(of_all, e.rows, stream)
+        measured = _measured_from(of_all, e.rows, axes)
         weight = weight if e.factor else unmasked(weight, value, kind)
         if guard is None and not measured:  # excluded elements may be far above the others
             weight, guard, truths = unguarded(weight)
@@ -255,15 +255,15 @@ def _component(
         r = exponent.reference if exponent and alike else known(other)
         powers.append((r, rows))
     powers.sort(key=lambda pair: references[pair[0]])
-    vanishes = t.there is not None and bool(powers or weight is not None)
+    vanishes = t.nonzero is not None and bool(powers or weight is not None)
     component = Component(dtype, weight, exponent, tuple(r for r, _ in powers), guard, vanishes)
     return component, [rows for _, rows in powers], shift
 
 
 def _guard_covers_extremum(c: Component) -> bool:
-    """Whether the guard of a sum excludes all elements that its extremum excludes.
+    """Whether the guard of a sum excludes the same elements as its extremum.
 
-    A row without elements then has a sum of 0, whatever factors it has.
+    A row without elements then has a sum of 0, whatever its factors are.
     """
     if c.guard is None or c.exponent is None or c.exponent.reference.sign is not None:
         return False
@@ -274,13 +274,13 @@ def _guard_covers_extremum(c: Component) -> bool:
     if r.value.op != "where":
         return False
     condition, yes, no = r.value.args
-    ways = ((condition, no), (opposite(condition), yes))
-    return any(is_literal(x, end) and implies(c.guard, holds) for holds, x in ways)
+    selects = ((condition, no), (opposite(condition), yes))
+    return any(is_literal(x, end) and implies(c.guard, holds) for holds, x in selects)
 
 
-def _measured_from(r: Reference, rows: Rows, stream: tuple) -> bool:
-    """Whether row values added to an exponent are computed from its reference.
+def _measured_from(r: Reference, rows: Rows, axes: tuple) -> bool:
+    """Whether row values added to an exponent contain its reference.
 
-    The reference then covers elements that the sum excludes, as in dropout after softmax.
+    The reference then includes elements that the sum excludes, as in dropout after softmax.
     """
-    return set(extrema(r, stream)) <= set(walk(rows))
+    return set(extrema(r, axes)) <= set(walk(rows))

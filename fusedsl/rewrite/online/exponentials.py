@@ -1,4 +1,4 @@
-"""Laws of elements that are one exponential, as softmax weights are: logarithm, roots, reciprocal, test for 0."""
+"""Laws of elements that are one exponential, such as softmax weights: logarithm, roots, reciprocal, test for 0."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from .forms import AffineForm, Exponential, Form, ProductTerm, Terms, both, not_
 
 NATURAL = {"exp": 1.0, "exp2": log(2.0)}
 LOGARITHMS = {"log": 1.0, "log2": 1 / log(2.0), "log10": 1 / log(10.0)}  # scale relative to the natural logarithm
-HOLDS_OF_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
+RESULT_FOR_ZERO = {"greater": False, "not_equal": False, "equal": True, "less_equal": True}
 
 
 def alone(form: Form | str | None) -> tuple[ProductTerm, Exponential] | None:
-    """A term scale * factor * exponential, positive except for exp(-inf), with its exponential."""
+    """The only term of a form, scale * factor * exponential, if it is positive wherever the exponential is not
+    exp(-inf)."""
     if not isinstance(form, tuple) or len(form) != 1:
         return None
     (t,) = form
@@ -32,7 +33,7 @@ def alone(form: Form | str | None) -> tuple[ProductTerm, Exponential] | None:
 
 
 def logarithm(n: Node, a: Form) -> AffineForm | None:
-    """log(c f exp(s (u + r))) = s (u + r) + log(c f); of a row value, a row value"""
+    """log(c f exp(s (u + r))) = s (u + r) + log(c f); the logarithm of a row value is a row value."""
     if isinstance(a, AffineForm) and a.element is None:
         return AffineForm(None, (op(n.op, scaled(total_of(a.rows), a.scale, a.factor)),))
     single = alone(a)
@@ -81,7 +82,7 @@ def reciprocal(a: Form) -> ProductTerm | None:
     return ProductTerm(1 / t.scale, factor, exponential=replace(e, scale=-e.scale))
 
 
-# -- whether it is 0
+# -- tests for 0
 
 
 def compared_value(condition: Node) -> Iterator[Node]:
@@ -105,70 +106,75 @@ def _with_zero(n: Node) -> tuple[Node, bool, bool] | None:
     name, args = n.op, n.args
     if len(args) == 2 and is_literal(args[0], 0):
         name, args = MIRRORED.get(name, name), args[::-1]
-    if name not in HOLDS_OF_ZERO or not is_literal(args[1], 0):
+    if name not in RESULT_FOR_ZERO or not is_literal(args[1], 0):
         return None
-    return args[0], HOLDS_OF_ZERO[name], name == "not_equal"
+    return args[0], RESULT_FOR_ZERO[name], name == "not_equal"
 
 
 def select_of_exponentials(
     condition: Node, yes: Form | None, no: Form | None, forms: dict[Node, Form | str]
 ) -> Terms | None:
-    """where(condition, yes, no), if the condition is whether an exponential is 0.
+    """where(condition, yes, no), if the condition tests whether an exponential is 0.
 
-    None stands for 0, as the side of zero exponentials must be.
+    None stands for 0; the side selected for zero exponentials must be 0.
     """
-    test = _asked(condition, forms)
+    test = _zero_test(condition, forms)
     if test is None:
         return None
     (t, e), of_zero, of_nan = test
-    kept, dropped = (no, yes) if of_zero else (yes, no)
-    if dropped is not None or kept is None:
+    nonzero_side, zero_side = (no, yes) if of_zero else (yes, no)
+    if zero_side is not None or nonzero_side is None:
         return None
-    where = exponential_is_nonzero(unwidened(e.element), e.scale)
-    when = None if of_nan != of_zero else _numbers(t, e)
-    terms = terms_of(kept)
-    if any(k.there is not None for k in terms) or not _with_rows(terms) >= _rows_of_numbers(condition, forms):
+    nonzero = exponential_is_nonzero(unwidened(e.element), e.scale)
+    row_guard = None if of_nan != of_zero else _row_guard(t, e)
+    terms = terms_of(nonzero_side)
+    if any(k.nonzero is not None for k in terms) or not _added_rows(terms) >= _rows_tested_for_nan(condition, forms):
         return None
-    return tuple(replace(k, there=where, when=both(when, k.when) if k.exponential else k.when) for k in terms)
+    return tuple(
+        replace(k, nonzero=nonzero, row_guard=both(row_guard, k.row_guard) if k.exponential else k.row_guard)
+        for k in terms
+    )
 
 
-def _with_rows(terms: Terms) -> set[Node]:
-    """Row values that are added in terms."""
+def _added_rows(terms: Terms) -> set[Node]:
+    """Row values that terms add to their elements."""
     added = [t.exponential.rows for t in terms if t.exponential] + [rows for t in terms for _, rows in t.powers]
     return {row for rows in added for row in rows}
 
 
-def _rows_of_numbers(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
-    """Row values that make the operand of a condition NaN."""
+def _rows_tested_for_nan(condition: Node, forms: dict[Node, Form | str]) -> set[Node]:
+    """Row values that make an operand of isnan in the condition NaN."""
     asked = [n.args[0] for n in walk([condition]) if n.op == "isnan"]
     return {row for n in asked if (single := alone(forms.get(n))) is not None for row in single[1].rows}
 
 
-def _asked(condition: Node, forms: dict[Node, Form | str]) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
-    """(exponential, result for 0, result for NaN) of a condition that is constant otherwise."""
+def _zero_test(
+    condition: Node, forms: dict[Node, Form | str]
+) -> tuple[tuple[ProductTerm, Exponential], bool, bool] | None:
+    """(exponential, result for 0, result for NaN) of a condition that is constant for all other values."""
     if condition.op in NOT:
-        operand = _asked(condition.args[0], forms)
+        operand = _zero_test(condition.args[0], forms)
         return None if operand is None else (operand[0], not operand[1], not operand[2])
     if condition.op in AND:
-        for asked, other in (condition.args, condition.args[::-1]):
-            if _is_number(other, forms):
-                operand = _asked(asked, forms)
+        for test, other in (condition.args, condition.args[::-1]):
+            if _is_nan_test(other, forms):
+                operand = _zero_test(test, forms)
                 return operand if operand is not None and operand[1] and not operand[2] else None
         return None
     compares = _with_zero(condition)
-    one = None if compares is None else alone(forms.get(compares[0]))
-    return None if one is None or compares is None else (one, *compares[1:])
+    exponential = None if compares is None else alone(forms.get(compares[0]))
+    return None if exponential is None or compares is None else (exponential, *compares[1:])
 
 
-def _is_number(condition: Node, forms: dict[Node, Form | str]) -> bool:
-    """Whether a condition is that an exponential is not NaN; a NaN makes all its sums NaN."""
+def _is_nan_test(condition: Node, forms: dict[Node, Form | str]) -> bool:
+    """Whether a condition excludes NaN of an exponential only: the sums are NaN then in any case."""
     if condition.op not in NOT or condition.args[0].op != "isnan":
         return False
     return alone(forms.get(condition.args[0].args[0])) is not None
 
 
-def _numbers(t: ProductTerm, e: Exponential) -> Node | None:
-    """Rows in which an exponential is not NaN, and not 0 everywhere."""
+def _row_guard(t: ProductTerm, e: Exponential) -> Node | None:
+    """Condition that an exponential is not NaN in a row, and not 0 in all of it."""
     finite = None if not e.rows else op("isfinite", total_of(e.rows), dtype=BOOL)
     if t.factor is None:
         return finite

@@ -1,4 +1,4 @@
-"""Extrema of elements that read folds of their own pass: computed from the extremum of a value known before it."""
+"""Extrema of elements that read folds of their own pass, computed from an extremum known before the pass."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ TURNED = {"max": "min", "min": "max", "argmax": "argmin", "argmin": "argmax"}
 
 
 def extreme(f: Node, form: Form) -> tuple[Node, Maker] | str:
-    """(fold that an extremum follows from, function of its value), or what prevents it."""
+    """(fold that determines an extremum, function that computes the extremum from it), or what prevents it."""
     monotone, kind = _rising(form), f.attr[0]
     if isinstance(monotone, str):
         return monotone
     if monotone is None:
         return kind
-    inner, above = monotone
-    kind = kind if inner.scale > 0 else TURNED[kind]
-    assert inner.element is not None
+    affine, exponential = monotone
+    kind = kind if affine.scale > 0 else TURNED[kind]
+    assert affine.element is not None
     if kind in ("argmax", "argmin"):
-        whole = node("fold", (inner.element,), (kind, f.attr[1]), f.type)
-        return whole, lambda stream: _place(whole, inner, above, stream)
-    (whole,) = extrema(Reference(inner.element, kind), f.attr[1])
-    return whole, lambda stream: _value(whole, inner, above, stream)
+        fold = node("fold", (affine.element,), (kind, f.attr[1]), f.type)
+        return fold, lambda reduction: _index(fold, affine, exponential, reduction)
+    (fold,) = extrema(Reference(affine.element, kind), f.attr[1])
+    return fold, lambda reduction: _value(fold, affine, exponential, reduction)
 
 
 def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
-    """(affine value that an element is monotone in, its exponential), or what prevents it."""
+    """(affine value in which an element is monotone, its exponential), or what prevents it."""
     single = alone(form)
     if single is not None:
         t, e = single
@@ -48,22 +48,22 @@ def _rising(form: Form) -> tuple[AffineForm, ProductTerm | None] | str | None:
     return form, None
 
 
-def _value(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
-    (value,) = stream.of_fold(whole, stream.state())
-    value = scaled(total_of([value, *inner.rows]), inner.scale, inner.factor)
-    if above is None or above.exponential is None:
+def _value(fold: Node, affine: AffineForm, exponential: ProductTerm | None, reduction: OnlineReduction) -> Node:
+    (value,) = reduction.of_fold(fold, reduction.state())
+    value = scaled(total_of([value, *affine.rows]), affine.scale, affine.factor)
+    if exponential is None or exponential.exponential is None:
         return value
-    return scaled(op(above.exponential.base, value), above.scale, above.factor)
+    return scaled(op(exponential.exponential.base, value), exponential.scale, exponential.factor)
 
 
-def _place(whole: Node, inner: AffineForm, above: ProductTerm | None, stream: OnlineReduction) -> Node:
-    """Index of the extremum; if all elements are NaN, because of the row or a factor, the first index."""
-    place = stream.of_fold(whole, stream.state())[FOLDS[whole.attr[0]].finish]
+def _index(fold: Node, affine: AffineForm, exponential: ProductTerm | None, reduction: OnlineReduction) -> Node:
+    """Index of the extremum: the first index if a row value or factor makes all elements NaN."""
+    index = reduction.of_fold(fold, reduction.state())[FOLDS[fold.attr[0]].finish]
     known: Node | None = None
-    for factor in (inner.factor, None if above is None else above.factor):
+    for factor in (affine.factor, None if exponential is None else exponential.factor):
         if factor is not None:
             known = both(known, op("greater", factor, constant(0.0, factor.type.dtype.compute), dtype=BOOL))
-    if inner.rows:
-        row = total_of(inner.rows)
+    if affine.rows:
+        row = total_of(affine.rows)
         known = both(known, op("equal", row, row, dtype=BOOL))
-    return place if known is None else pick(known, place, constant(0, place.type.dtype))
+    return index if known is None else pick(known, index, constant(0, index.type.dtype))

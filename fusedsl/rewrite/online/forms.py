@@ -12,14 +12,15 @@ from ..scalar_builder import times, total_of
 
 @dataclass(frozen=True)
 class AffineForm:
-    """scale * factor * (element + rows): `scale` is a literal, `factor` and `rows` are row values, `element` holds no
-    fold of the pass; what is None is not there. The rows are added one by one: the first ones may cancel the element.
+    """scale * factor * (element + rows), where None stands for an absent part.
+
+    Rows are added one by one, because the first ones may cancel the element.
     """
 
-    element: Node | None
-    rows: tuple[Node, ...] = ()
+    element: Node | None  # reads no fold of the pass
+    rows: tuple[Node, ...] = ()  # row values
     scale: float = 1.0
-    factor: Node | None = None
+    factor: Node | None = None  # a row value
 
 
 @dataclass(frozen=True)
@@ -35,19 +36,16 @@ class Exponential:
 
 @dataclass(frozen=True)
 class ProductTerm:
-    """scale * factor * weight * exponential * product of (element + rows), where `guard` holds, else 0: of an element.
-    Of the whole row, 0 unless `when` does, a row value. Where `there` does not hold, an exponential among the factors
-    is 0, and the product is, whatever the others are.
-    """
+    """scale * factor * weight * exponential * product of (element + rows)."""
 
     scale: float = 1.0
     factor: Node | None = None
     weight: Node | None = None
     exponential: Exponential | None = None
     powers: tuple[tuple[Node, tuple[Node, ...]], ...] = ()
-    guard: Node | None = None
-    when: Node | None = None
-    there: Node | None = None
+    guard: Node | None = None  # condition of an element; the term is 0 where it is false
+    row_guard: Node | None = None  # condition of a row; the sum over the row is 0 if it is false
+    nonzero: Node | None = None  # false where the exponential is 0: the term is then 0, even if a factor is infinite
 
 
 Terms = tuple[ProductTerm, ...]
@@ -55,7 +53,7 @@ Form = AffineForm | Terms
 
 
 def unwidened(n: Node) -> Node:
-    """The value below dtype changes: values that differ in these share a reference."""
+    """The value below dtype changes: values that differ only in these share a reference."""
     while n.op == "convert" and n.type.dtype.kind == "f" and n.args[0].type.dtype.compute is n.type.dtype.compute:
         (n,) = n.args
     return n
@@ -85,7 +83,7 @@ def opposite(condition: Node) -> Node:
 
 
 def implies(guard: Node | None, condition: Node) -> bool:
-    """Whether a guard is a condition, or a conjunction with it."""
+    """Whether a guard is the condition or a conjunction with it."""
     stack, seen = [guard], set()
     while stack:
         n = stack.pop()

@@ -1,7 +1,8 @@
-"""Hoists masks of elements to where they decide whether an element counts: where(condition, value, identity).
+"""Hoists masks of elements outwards, to where they decide whether an element contributes: where(condition, value,
+identity).
 
-The identity is -inf for a maximum and for an exponent of a sum's elements, inf for a minimum, 0 for a factor of a sum's
-elements. A very negative value does count: in a row with no other, all weights are equal.
+The identity is -inf for a maximum and for an exponent in a sum, inf for a minimum, 0 for a factor in a sum. A very
+negative value contributes: in a row with no other value, all weights are equal.
 """
 
 from __future__ import annotations
@@ -39,45 +40,44 @@ class Masks:
                 return value
             self.masked |= new
 
-    def _masked(self, value: Node, nothing: float) -> dict[Node, Node]:
+    def _masked(self, value: Node, identity: float) -> dict[Node, Node]:
         """The outermost values below an element whose mask can be hoisted, with their replacements."""
         new: dict[Node, Node] = {}
-        stack, seen = [(value, nothing)], set()
+        stack, seen = [(value, identity)], set()
         while stack:
-            place = stack.pop()
-            if place in seen:
+            masked = stack.pop()
+            if masked in seen:
                 continue
-            seen.add(place)
-            replacements = self._at(*place)
+            seen.add(masked)
+            replacements = self._at(*masked)
             new |= replacements or {}
-            if replacements is None and not (place[1] == 0 and self.choices.may_be_infinite(place[0])):
-                stack += _parts(*place)
+            if replacements is None and not (masked[1] == 0 and self.choices.may_be_infinite(masked[0])):
+                stack += _masked_operands(*masked)
         return new
 
-    def _at(self, n: Node, nothing: float) -> dict[Node, Node] | None:
+    def _at(self, n: Node, identity: float) -> dict[Node, Node] | None:
         """Replacement of a value whose mask can be hoisted; None if there is none."""
         choices = self.choices
-        if n.op == "where" and any(is_number(a, nothing) for a in n.args[1:]):
+        if n.op == "where" and any(is_number(a, identity) for a in n.args[1:]):
             args = (choices.condition(n.args[0]), *map(literal, n.args[1:]))
             return None if args == n.args else {n: pick(*args)}
-        if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and nothing == 0)):
+        if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and identity == 0)):
             return None  # remains an exponent, or a factor
-        select = self._factor(n) if n.op == "multiply" and nothing == 0 else choices.of(n)
-        select = None if select is None else select.with_other(nothing)
+        select = self._factor(n) if n.op == "multiply" and identity == 0 else choices.of(n)
+        select = None if select is None else select.with_other(identity)
         drawn = select is not None and is_number(select.value, 1.0) and _is_random_mask(select.condition)
         if select is None or select.condition.op == "const" or drawn:
             return None
-        return {n: select_node(Select(select.condition, select.value, constant(nothing, n.type.dtype)))}
+        return {n: select_node(Select(select.condition, select.value, constant(identity, n.type.dtype)))}
 
     def _factor(self, n: Node) -> Select | None:
-        """A product as a select, if its factors agree or one of them is a condition; other factors have masks of their
-        own."""
+        """A product as a select, if its factors select alike or one factor is a 0/1 condition."""
         alike = self.choices.alike(n)
         if alike is not None:
             return alike
         for x, y in (n.args, n.args[::-1]):
-            one = self.choices.of(y)
-            select = None if one is None else one.with_other(0.0)
+            factor = self.choices.of(y)
+            select = None if factor is None else factor.with_other(0.0)
             if select is None or not is_number(select.value, 1.0) or _is_random_mask(select.condition):
                 continue
             if x.type == n.type and self.choices.finite(x):
@@ -90,15 +90,15 @@ def _is_random_mask(condition: Node) -> bool:
     return any(m.op.startswith("philox") for m in walk([condition]))
 
 
-def _parts(n: Node, nothing: float) -> Iterable[Masked]:
-    """Operands, each with the value at which this value is `nothing`."""
+def _masked_operands(n: Node, identity: float) -> Iterable[Masked]:
+    """Operands, each with its value for which this value is the `identity`."""
     if n.type.dtype.kind != "f":
         return ()
     if n.op == "where":
-        return [(a, nothing) for a in n.args[1:]]
+        return [(a, identity) for a in n.args[1:]]
     if n.op in CASTS:
-        return [(a, nothing) for a in n.args]
-    return _factors(n) if nothing == 0 else _addends(n, nothing)
+        return [(a, identity) for a in n.args]
+    return _factors(n) if identity == 0 else _addends(n, identity)
 
 
 def _factors(n: Node) -> Iterable[Masked]:
@@ -110,14 +110,14 @@ def _factors(n: Node) -> Iterable[Masked]:
     return [(n.args[0], 0.0)] if n.op == "divide" else ()
 
 
-def _addends(n: Node, nothing: float) -> Iterable[Masked]:
+def _addends(n: Node, identity: float) -> Iterable[Masked]:
     """Operands of an exponent of a sum's elements, or of an extremum's elements."""
     if n.op == "add":
-        return [(a, nothing) for a in n.args]
+        return [(a, identity) for a in n.args]
     if n.op == "subtract":
-        return [(n.args[0], nothing), (n.args[1], -nothing)]
+        return [(n.args[0], identity), (n.args[1], -identity)]
     if n.op == "negative":
-        return [(n.args[0], -nothing)]
+        return [(n.args[0], -identity)]
     if n.op in ("multiply", "divide") and is_positive(n.args[1]):
-        return [(n.args[0], nothing)]
-    return [(n.args[1], nothing)] if n.op == "multiply" and is_positive(n.args[0]) else ()
+        return [(n.args[0], identity)]
+    return [(n.args[1], identity)] if n.op == "multiply" and is_positive(n.args[0]) else ()

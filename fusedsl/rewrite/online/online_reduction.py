@@ -1,14 +1,13 @@
 """Online reduction: dependent folds over one axis in one loop, with a joint state (online softmax, Welford).
 
-A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements. It is measured from references M
-and R that each part of the axis takes from its own elements. Moving a reference is linear in the components, so parts
-with different references combine:
+A component is t = sum of weight * exp(scale (u - M)) * (v - R) ... over the elements. Each tile of the axis takes the
+references M and R from its own elements. Moving a reference is linear in the components, so that tiles with different
+references combine:
 
     t'[S] = exp(scale (M - M')) * sum over T in S of product(R - R' for S without T) * t[T]
 
-Any reference gives the same result. The extremum keeps exponents from overflowing, the mean keeps powers from
-cancelling (as in Welford's and Chan's updates). All parts of an online reduction are scalar nodes: every target and the
-NumPy executor evaluate the same ones.
+Every reference gives the same result. An extremum keeps exponents from overflowing; a mean keeps powers from cancelling
+(as in Welford's and Chan's updates). All of it is scalar nodes, which every target and the NumPy executor evaluate.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ class TileReduction:
 
 @dataclass(frozen=True)
 class OnlineReduction:
-    """Dependent folds over the axes `stream`, one joint state for each of `rows`."""
+    """Dependent folds over `axes`, with one joint state for each of `rows`."""
 
     rows: frozenset
-    stream: tuple  # the reduced axes
-    folds: tuple[Node, ...]  # computed as they are: extrema that references are read from, independent folds
-    components: tuple[Component, ...]  # sums measured from references; other axes of a weight: a contraction's
-    finish: tuple[tuple[Node, Node], ...]  # (fold, its value) from `state()`, row values and results before it
+    axes: tuple  # the reduced axes
+    folds: tuple[Node, ...]  # folds with a state of their own: extrema of references, independent folds
+    components: tuple[Component, ...]  # sums measured from references; a weight with other axes is a contraction
+    finish: tuple[tuple[Node, Node], ...]  # (fold, its value), computed from `state()`, row values, earlier results
     number: int = 0  # of the pass: distinguishes its state from that of another one
     running_reference: bool = False  # tiles are measured from the running extrema (FlashAttention's row_max)
 
@@ -77,13 +76,13 @@ class OnlineReduction:
 
     @cached_property
     def factors(self) -> tuple[Node, ...]:
-        """Row values in exponents. They are part of the state, so that two states alone say how they combine."""
+        """Row values that scale exponents, kept in the state because combining two states needs them."""
         exponents = [c.exponent for c in self.components if c.exponent is not None]
         return tuple(dict.fromkeys(e.factor for e in exponents if e.factor is not None))
 
     @cached_property
     def identity(self) -> tuple[Node, ...]:
-        """The state of no elements: values of folds, factors, means, components."""
+        """The state of no elements: folds, factors, means, components."""
         values = [x for f in self.folds for x in FOLDS[f.attr[0]].identity(f.args[0].type.dtype.compute)]
         values += [constant(0.0, n.type.dtype.compute) for n in (*self.factors, *(r.value for r in self.means))]
         return tuple(values + [constant(0.0, c.dtype) for c in self.components])
@@ -113,20 +112,20 @@ class OnlineReduction:
         return state[len(state) - len(self.components) + self.components.index(c)]
 
     def extreme(self, r: Reference, state: Sequence[Node]) -> Node:
-        """The extremum that a reference is, in a state."""
-        values = [self.of_fold(f, state)[0] for f in extrema(r, self.stream)]
+        """The extremum behind a reference, in a state."""
+        values = [self.of_fold(f, state)[0] for f in extrema(r, self.axes)]
         return values[0] if r.sign is None else by_sign(self.of_factor(r.sign, state), *values)
 
     def point(self, r: Reference, state: Sequence[Node]) -> Node:
-        """Value of a reference in a state: 0 if the extremum, or the mean, is not finite."""
+        """Value of a reference in a state; 0 if it is not finite."""
         value = self.of_mean(r, state) if r.kind == "mean" else self.extreme(r, state)
         return pick(op("isfinite", value, dtype=BOOL), value, constant(0.0, value.type.dtype.compute))
 
     @property
     def reuses_reference(self) -> bool:
-        """Whether a reference computed from a first tile may be reused for later tiles.
+        """Whether later tiles may be measured from the first tile's reference.
 
-        A mean may: powers only need it near, unless its elements are few. An extremum may not: exponentials could
+        They may from a mean of all elements, which is near enough. They may not from an extremum: exponentials could
         overflow.
         """
         return all(r.kind == "mean" and r.guard is None for r in self.references)
@@ -154,12 +153,12 @@ class OnlineReduction:
             if self.running_reference
             for x in (self._exponent_reference(e, tile), *self._safe_scale(e, tile))
         ]
-        rest = [c for c in self.components if not c.plain]
-        second = [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in rest]
+        measured = [c for c in self.components if not c.plain]
+        second = [TileReduction("sum", self.element(c, tile), (self.of_component(c, tile),)) for c in measured]
         return tuple(first), tuple(dict.fromkeys(points)), tuple(second), tuple(tile)
 
     def derived(self, tile: Sequence[Node]) -> tuple[tuple[Node, Node], ...]:
-        """(sum, its value) of sums over a tile that follow from its other accumulators, in `tile`.
+        """(sum, its value) for sums over a tile that follow from its other accumulators.
 
         A sum of values is the sum of (value - mean), plus the mean times the count.
         """
@@ -167,8 +166,8 @@ class OnlineReduction:
         for f, r in product(self.folds, self.means):
             above = Component(r.value.type.dtype.compute, powers=(r,))
             if f.attr[0] == "sum" and f.args[0] is r.value and r.guard is None and above in self.components:
-                whole = op("multiply", self.point(r, tile), self.of_component(self._count(r), tile))
-                sums.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), whole)))
+                shift = op("multiply", self.point(r, tile), self.of_component(self._count(r), tile))
+                sums.append((self.of_fold(f, tile)[0], op("add", self.of_component(above, tile), shift)))
         return tuple(sums)
 
     def _total(self, r: Reference, lifts: list[TileReduction]) -> Node:
@@ -215,16 +214,15 @@ class OnlineReduction:
         return op("maximum" if c.exponent.scale > 0 else "minimum", moved, end)
 
     def _is_near(self, c: Component) -> bool:
-        """Whether a vanishing element's powers may be clamped.
+        """Whether the powers of a vanishing element may be clamped.
 
-        They are powers of its exponent alone; beyond FAR the exponential is 0, so a nearer value gives the same
-        product.
+        They may if they are powers of its exponent: beyond FAR the exponential is 0, and so is the product.
         """
         e = c.exponent
         return e is not None and c.weight is None and set(c.powers) == {e.reference} and abs(e.scale) * FAR > NEAR
 
     def _vanishes(self, c: Component) -> bool:
-        """Whether an element without its guard adds 0 by itself, as exp(-inf)."""
+        """Whether an element adds 0 without its guard too, as exp(-inf)."""
         e = c.exponent
         if e is None or e.factor is not None or c.weight is not None or c.powers:
             return False
@@ -244,14 +242,14 @@ class OnlineReduction:
             a, b = (self.of_factor(factor, side) for side in sides)
             combined.append(pick(op("equal", a, constant(0.0, a.type.dtype), dtype=BOOL), b, a))
         combined += [self._combined_mean(r, sides) for r in self.means]
-        whole = [*combined, *[sides[0][0]] * len(self.components)]  # references are read from it, not components
+        references = [*combined, *[sides[0][0]] * len(self.components)]  # references are read from it, not components
         for c in self.components:
-            a, b = (self._rescaled(c, side, whole) for side in sides)
+            a, b = (self._rescaled(c, side, references) for side in sides)
             combined.append(op("add", a, b))
         return tuple(combined)
 
     def _combine_tile(self, before: Sequence[Node], tile: Sequence[Node]) -> tuple[Node, ...]:
-        """The state after a tile whose folds already include all earlier tiles."""
+        """The state after a tile whose folds include all earlier tiles."""
         assert not self.factors and not self.means
         count = len(self.identity) - len(self.components)
         sums = [op("add", self._rescaled(c, before, tile), self.of_component(c, tile)) for c in self.components]
@@ -281,13 +279,14 @@ class OnlineReduction:
         return tuple(references)
 
     def _slack(self, f: Node) -> float:
-        """How far elements may rise above this reference (below, if negative) before it moves; 0: no reference."""
-        measured = [e for e in self._exponents() if f in extrema(e.reference, self.stream)]
+        """How far elements may exceed this reference (negative: fall below it) before it moves; 0 if it is no
+        reference."""
+        measured = [e for e in self._exponents() if f in extrema(e.reference, self.axes)]
         steepest = max((e.scale / (1 if e.base == "exp2" else log(2.0)) for e in measured), key=abs, default=0.0)
         return SLACK / steepest if steepest and f.attr[0] == ("max" if steepest > 0 else "min") else 0.0
 
     def rescaled(self, c: Component) -> Node:
-        """A component of all tiles so far, measured from the references of a tile that include theirs."""
+        """A component of all earlier tiles, measured from the current references."""
         return self._rescaled(c, self.state("a"), self.state("b"))
 
     def _exponents(self) -> list[Exponent]:
@@ -298,14 +297,13 @@ class OnlineReduction:
         return self._as_power_of_two(e, self.point(e.reference, state), state)
 
     def _as_power_of_two(self, e: Exponent, value: Node, state: Sequence[Node]) -> Node:
-        """A value of an exponent as a power of two."""
         steep = self._safe_scale(e, state)
         return op("multiply", value, steep[0]) if steep else scaled_factor(value, as_power_of_two(e)[0])
 
     def _safe_scale(self, e: Exponent, state: Sequence[Node]) -> tuple[Node, ...]:
-        """Scale per row for references so far from 0 that their product with the scale is inexact or infinite.
+        """Scale of a row whose reference is so large that reference * scale is inexact or infinite.
 
-        There, values are either equal or too far apart for any scale to matter. Their product with one half is exact.
+        Values of such a row are equal, or too far apart for the scale to matter; times one half they are exact.
         """
         scale, point = as_power_of_two(e)[0], self.point(e.reference, state)
         d = point.type.dtype.compute
@@ -315,19 +313,19 @@ class OnlineReduction:
         return (pick(huge, constant(copysign(0.5, scale), d), constant(scale, d)),)
 
     def _combined_mean(self, r: Reference, sides: Sequence[Sequence[Node]]) -> Node:
-        """The mean of both parts, or a value near it: any reference will do."""
+        """The mean of both parts, or a value near it: every reference gives the same result."""
         a, b = (self.of_mean(r, side) for side in sides)
         n, m = (self.of_component(self._count(r), side) for side in sides)
         share = op("divide", m, op("maximum", op("add", n, m), constant(1.0, n.type.dtype)))
         return op("add", a, op("multiply", op("subtract", b, a), share))
 
-    def _rescaled(self, c: Component, side: Sequence[Node], whole: Sequence[Node]) -> Node:
-        """Component of a part, measured from the references of the whole."""
+    def _rescaled(self, c: Component, side: Sequence[Node], target: Sequence[Node]) -> Node:
+        """Component of one side, measured from the references of the target state."""
         total: Node | None = None
         for rest, below in c.below():
             value = self.of_component(below, side)
             for r in rest:
-                value = op("multiply", op("subtract", self.point(r, side), self.point(r, whole)), value)
+                value = op("multiply", op("subtract", self.point(r, side), self.point(r, target)), value)
             total = value if total is None else op("add", total, value)
         assert total is not None
         if c.exponent is None:
@@ -336,11 +334,11 @@ class OnlineReduction:
         extreme = self.extreme(r, side)
         if self.running_reference:
             distance = op(
-                "subtract", self._exponent_reference(c.exponent, side), self._exponent_reference(c.exponent, whole)
+                "subtract", self._exponent_reference(c.exponent, side), self._exponent_reference(c.exponent, target)
             )
             moved = op(as_power_of_two(c.exponent)[1], distance)
         else:
-            moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, whole)), whole)
+            moved = self._exponential(c.exponent, op("subtract", self.point(r, side), self.point(r, target)), target)
         none = op("equal", extreme, self._no_extreme(r, side), dtype=BOOL)
         return op("multiply", pick(none, constant(1.0, c.dtype), moved), total)
 
@@ -350,11 +348,11 @@ class OnlineReduction:
         """Sum of weight * exp(scale (u + shift)) * product of (v + its shift) over the whole axis."""
         state = self.state()
         total: Node | None = None
-        for chosen in range(1 << len(c.powers)):
-            kept = [r for k, r in enumerate(c.powers) if chosen >> k & 1]
-            value = self.of_component(c.with_powers(kept), state)
+        for subset in range(1 << len(c.powers)):
+            remaining = [r for k, r in enumerate(c.powers) if subset >> k & 1]
+            value = self.of_component(c.with_powers(remaining), state)
             for k, r in enumerate(c.powers):
-                if not chosen >> k & 1:
+                if not subset >> k & 1:
                     value = op("multiply", total_of([self.point(r, state), *shifts[k]]), value)
             total = value if total is None else op("add", total, value)
         assert total is not None
@@ -364,7 +362,7 @@ class OnlineReduction:
         return op("multiply", self._exponential(c.exponent, moved, state), total)
 
     def is_empty(self, c: Component) -> Node:
-        """Whether no element has the reference of this exponent."""
+        """Whether no element contributed to the extremum of this exponent."""
         assert c.exponent is not None
         state, r = self.state(), c.exponent.reference
         return op("equal", self.extreme(r, state), self._no_extreme(r, state), dtype=BOOL)
@@ -377,8 +375,6 @@ class OnlineReduction:
         """The extremum of no elements."""
         d = r.value.type.dtype
         own = extremum_identity(r.kind, d)
-        return (
-            own
-            if r.sign is None
-            else by_sign(self.of_factor(r.sign, state), own, extremum_identity(OPPOSITE[r.kind], d))
-        )
+        if r.sign is None:
+            return own
+        return by_sign(self.of_factor(r.sign, state), own, extremum_identity(OPPOSITE[r.kind], d))

@@ -13,13 +13,13 @@ from .online_reduction import OnlineReduction
 NAMELESS: Mapping[tuple[str, int], str] = MappingProxyType({})
 
 
-def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
+def show(reduction: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELESS) -> str:
     """Text of an online reduction: its folds, references and results.
 
     `arrays` are names of arrays, by kind and number.
     """
     names: dict[Node, str] = {}
-    loads = [n for n in walk([*stream.folds, *(f for f, _ in stream.finish)]) if n.op == "load"]
+    loads = [n for n in walk([*reduction.folds, *(f for f, _ in reduction.finish)]) if n.op == "load"]
     for n in loads:
         if (name := arrays.get((n.attr[0].kind, n.attr[0].index))) is not None:
             names[n] = name
@@ -27,20 +27,23 @@ def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELE
     def text(n: Node) -> str:
         return format_scalar(n, names)
 
-    for k, s in enumerate(stream.state()):
+    for k, s in enumerate(reduction.state()):
         names[s] = f"%{k}"
-    along = ", ".join(map(str, stream.stream))
-    lines = [f"stream over {along}" + (f" for each {', '.join(sorted(map(str, stream.rows)))}" if stream.rows else "")]
-    point = {r: names[stream.of_mean(r, stream.state())] for r in stream.means}
-    for f in stream.folds:
-        held = stream.of_fold(f, stream.state())
-        lines.append(f"  {', '.join(names[s] for s in held)} = {f.attr[0]} of {text(f.args[0])}")
-        for r in stream.references:
-            if r.kind != "mean" and f in (folds := extrema(r, stream.stream)):
-                places = [names[stream.of_fold(other, stream.state())[0]] for other in folds]
-                point[r] = places[0] if len(places) == 1 else f"({' or '.join(places)})"
-    lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in stream.means]
-    for c in stream.components:
+    along = ", ".join(map(str, reduction.axes))
+    lines = [
+        f"online reduction over {along}"
+        + (f" for each {', '.join(sorted(map(str, reduction.rows)))}" if reduction.rows else "")
+    ]
+    point = {r: names[reduction.of_mean(r, reduction.state())] for r in reduction.means}
+    for f in reduction.folds:
+        fold_state = reduction.of_fold(f, reduction.state())
+        lines.append(f"  {', '.join(names[s] for s in fold_state)} = {f.attr[0]} of {text(f.args[0])}")
+        for r in reduction.references:
+            if r.kind != "mean" and f in (folds := extrema(r, reduction.axes)):
+                names_of_folds = [names[reduction.of_fold(other, reduction.state())[0]] for other in folds]
+                point[r] = names_of_folds[0] if len(names_of_folds) == 1 else f"({' or '.join(names_of_folds)})"
+    lines += [f"  {point[r]} = mean of {text(r.value)}{_if(r.guard, text)}" for r in reduction.means]
+    for c in reduction.components:
         factors = [] if c.weight is None else [_bracketed(text(c.weight))]
         if c.exponent:
             r, one = c.exponent.reference, constant(1.0, c.dtype)
@@ -49,21 +52,21 @@ def show(stream: OnlineReduction, arrays: Mapping[tuple[str, int], str] = NAMELE
             inner = inner if scale == "1" else f"{_bracketed(scale)} * ({inner})"
             factors.append(f"{c.exponent.base}({inner})")
         factors += [f"({_bracketed(text(r.value))} - {point[r]})" for r in c.powers]
-        axes = _own_axes(stream, c)
-        own = f" for each {', '.join(axes)}" if axes else ""
-        slot = names[stream.of_component(c, stream.state())]
-        counted = " where the exponential is not 0" if c.vanishes else ""
-        lines.append(f"  {slot} = sum of {' * '.join(factors) or '1'}{_if(c.guard, text)}{counted}{own}")
-    for f, value in stream.finish:
+        own_axes = _own_axes(reduction, c)
+        output_axes = f" for each {', '.join(own_axes)}" if own_axes else ""
+        slot = names[reduction.of_component(c, reduction.state())]
+        nonzero = " where the exponential is not 0" if c.vanishes else ""
+        lines.append(f"  {slot} = sum of {' * '.join(factors) or '1'}{_if(c.guard, text)}{nonzero}{output_axes}")
+    for f, value in reduction.finish:
         lines.append(f"  {f.attr[0]} of {text(f.args[0])} = {text(value)}")
         names[f] = f.attr[0]
     return "\n".join(lines)
 
 
-def _own_axes(stream: OnlineReduction, c: Component) -> list[str]:
+def _own_axes(reduction: OnlineReduction, c: Component) -> list[str]:
     if c.weight is None:
         return []
-    return sorted(str(a) for a in free_axes([c.weight])[c.weight] - stream.rows - set(stream.stream))
+    return sorted(str(a) for a in free_axes([c.weight])[c.weight] - reduction.rows - set(reduction.axes))
 
 
 def _if(guard: Node | None, text) -> str:
@@ -74,23 +77,25 @@ def _bracketed(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def check(stream: OnlineReduction) -> None:
+def check(reduction: OnlineReduction) -> None:
     """AssertionError if an online reduction breaks an invariant."""
-    results = {f for f, _ in stream.finish}
-    known = set(stream.state()) | set(stream.identity)
-    for r in stream.references:
+    results = {f for f, _ in reduction.finish}
+    known = set(reduction.state()) | set(reduction.identity)
+    for r in reduction.references:
         assert r.kind in ("max", "min", "mean"), f"no kind of reference: {r.kind}"
         if r.kind == "mean":
-            assert Component(r.value.type.dtype.compute, guard=r.guard) in stream.components, "a mean needs its count"
+            assert Component(r.value.type.dtype.compute, guard=r.guard) in reduction.components, (
+                "a mean needs its count"
+            )
         else:
-            folds = extrema(r, stream.stream)
-            assert set(folds) <= set(stream.folds), f"a {r.kind} is measured from, but not folded"
-    for c in stream.components:
+            folds = extrema(r, reduction.axes)
+            assert set(folds) <= set(reduction.folds), f"a {r.kind} is measured from, but not folded"
+    for c in reduction.components:
         for _, below in c.below():
-            assert below in stream.components, f"moving a reference of {c} needs {below}"
+            assert below in reduction.components, f"moving a reference of {c} needs {below}"
         read = [x for x in (c.weight, c.guard, *(r.value for r in c.references())) if x is not None]
         assert not results & set(walk(read)), "a component depends on a result of its own pass"
-    for f, value in stream.finish:
+    for f, value in reduction.finish:
         for n in walk([value]):
             assert n.op != "state" or n in known, f"{n!r} is no value of the state"
-        assert f.op == "fold" and set(f.attr[1]) == set(stream.stream), f"{f!r} is no fold over the stream"
+        assert f.op == "fold" and set(f.attr[1]) == set(reduction.axes), f"{f!r} is no fold over the reduction"

@@ -1,4 +1,4 @@
-"""Reference executor of online reductions on NumPy: any split of the axis, combined in any order."""
+"""Reference executor of online reductions on NumPy: splits the axis anywhere and combines the parts in any order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Leaves = Callable[[Node, slice], np.ndarray]
 
 
 def scalars(roots: Sequence[Node], known: Mapping[Node, np.ndarray]) -> list[np.ndarray]:
-    """Values of scalar nodes for arrays of elements, in their compute dtypes; `known` are the leaves' values."""
+    """Values of scalar nodes for arrays of elements, in compute dtypes; `known` holds the values of leaves."""
     values: Values = {}
 
     def value(n: Node) -> np.ndarray:
@@ -35,43 +35,43 @@ def _computed(n: Node, args: list[np.ndarray]) -> np.ndarray:
 
 
 def execute(
-    stream: OnlineReduction,
+    reduction: OnlineReduction,
     leaves: Leaves,
     rows: Mapping[Node, np.ndarray],
     parts: Sequence[slice],
     order: Sequence[int],
 ) -> Values:
-    """The results of a stream fold whose stream is cut in parts, of which neighbours are merged in this order.
+    """Results of an online reduction whose axis is cut into `parts`, combined pairwise in the given order.
 
-    `leaves(node, part)` are the values of a load, a position or an inner contraction (a fold that has a value per
-    element) for some elements, along axis 1 of (rows, elements) and the components' own axes behind; `rows` are row
-    values that the pass is given. `order` names, merge by merge, the left one of two neighbours.
+    `leaves(node, part)` returns the elements of a load, a position or an inner contraction, along axis 1 of (rows,
+    elements, axes of components). `rows` holds row values from outside the pass. `order` gives, for each step, the left
+    one of the two neighbours to combine.
     """
     with np.errstate(all="ignore"):
-        states = [_lifted(stream, leaves, rows, part) for part in parts]
+        states = [_lifted(reduction, leaves, rows, part) for part in parts]
         for left in order:
-            states[left : left + 2] = [_merged(stream, *states[left : left + 2])]
-        (whole,) = states
-        known = dict(rows) | dict(zip(stream.state(), whole))
-        for f, value in stream.finish:
+            states[left : left + 2] = [_merged(reduction, *states[left : left + 2])]
+        (total,) = states
+        known = dict(rows) | dict(zip(reduction.state(), total))
+        for f, value in reduction.finish:
             (known[f],) = scalars([value], known)
-    return {f: known[f] for f, _ in stream.finish}
+    return {f: known[f] for f, _ in reduction.finish}
 
 
-def _lifted(stream: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
+def _lifted(reduction: OnlineReduction, leaves: Leaves, rows, part: slice) -> list[np.ndarray]:
     """State of one part."""
-    first, points, second, state = stream.lift()
+    first, points, second, state = reduction.lift()
     known: Values = dict(rows)
     for lift in (*first, *second):
         known |= {n: leaves(n, part) for n in _leaves(lift.value, known)}
     count = part.stop - part.start
-    place = node("position", (), stream.stream[0], Type(INT64))
-    known.setdefault(place, np.arange(part.start, part.stop)[None])
+    position = node("position", (), reduction.axes[0], Type(INT64))
+    known.setdefault(position, np.arange(part.start, part.stop)[None])
     for lift in first:
-        _fold(lift, known, count, place)
+        _fold(lift, known, count, position)
     known |= dict(zip(points, scalars(points, known)))
     for lift in second:
-        _fold(lift, known, count, place)
+        _fold(lift, known, count, position)
     return scalars(state, known)
 
 
@@ -91,11 +91,11 @@ def _leaves(root: Node, known: Values) -> list[Node]:
     return list(leaves)
 
 
-def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
+def _fold(lift: TileReduction, known: Values, count: int, position: Node) -> None:
     """Reduce the elements of a part pairwise into the slots."""
     fold = FOLDS[lift.fold]
     dtype = lift.value.type.dtype.compute
-    lifted = scalars(fold.lift(lift.value, place if fold.positional else None), known)
+    lifted = scalars(fold.lift(lift.value, position if fold.positional else None), known)
     identity = scalars(fold.identity(dtype), {})
     if count:
         state = list(np.broadcast_arrays(*lifted, np.empty((1, count) + (1,) * (max(x.ndim for x in lifted) - 2))))[:-1]
@@ -111,5 +111,5 @@ def _fold(lift: TileReduction, known: Values, count: int, place: Node) -> None:
     known |= dict(zip(lift.slots, state))
 
 
-def _merged(stream: OnlineReduction, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
-    return scalars(stream.combine(), dict(zip((*stream.state("a"), *stream.state("b")), (*a, *b))))
+def _merged(reduction: OnlineReduction, a: list[np.ndarray], b: list[np.ndarray]) -> list[np.ndarray]:
+    return scalars(reduction.combine(), dict(zip((*reduction.state("a"), *reduction.state("b")), (*a, *b))))

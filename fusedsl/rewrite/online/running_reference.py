@@ -1,7 +1,7 @@
 """Running references: powers are rewritten to powers of values whose extremum is a reference of the pass.
 
-A power is measured from a reference near its values, so that little cancels. A mean serves any value if each part of
-the axis has its own. A running extremum serves if the row values that are added to the value contain it already.
+A power must be measured from a reference near its values, or digits cancel. A mean is near if each tile has its own. A
+running extremum is near if the row values added to the power contain it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ MOST_PARTS = 8  # addends of a power of a sum
 Power = tuple[Node, tuple[Node, ...]]
 
 
-def measure_from_running_reference(terms: Terms, stream: tuple) -> Terms | None:
-    """Terms with powers of such values only; powers of sums are expanded. None if impossible."""
+def measure_from_running_reference(terms: Terms, axes: tuple) -> Terms | None:
+    """The terms with powers of such values only; None if impossible. Powers of sums are expanded."""
     expanded: list[ProductTerm] = []
     for t in terms:
-        ways = [_addends(t, power, stream) for power in t.powers]
+        ways = [_addends(t, power, axes) for power in t.powers]
         if None in ways:
             return None
         for chosen in product(*(way for way in ways if way is not None)):
@@ -35,10 +35,10 @@ def measure_from_running_reference(terms: Terms, stream: tuple) -> Terms | None:
     return tuple(expanded) if len(expanded) <= MOST_TERMS else None
 
 
-def _addends(t: ProductTerm, power: Power, stream: tuple) -> list[tuple[float, Power]] | None:
-    """A power as a sum of such powers."""
+def _addends(t: ProductTerm, power: Power, axes: tuple) -> list[tuple[float, Power]] | None:
+    """A power of a sum as signed powers of its addends."""
     element, rows = power
-    if _is_measured(t, power, stream):
+    if _is_measured(t, power, axes):
         return [(1.0, power)]
     parts = list(islice(_parts(element), MOST_PARTS + 1))
     if len(parts) > MOST_PARTS:
@@ -46,24 +46,24 @@ def _addends(t: ProductTerm, power: Power, stream: tuple) -> list[tuple[float, P
     own: list[list[Node]] = [[] for _ in parts]
     for row in rows:
         below = set(walk([row]))
-        holders = [k for k, (_, part) in enumerate(parts) if below.issuperset(_extremum(part, stream))]
+        holders = [k for k, (_, part) in enumerate(parts) if below.issuperset(_extremum(part, axes))]
         own[holders[0] if holders else 0].append(row)
     powers = [
         (sign, (part, tuple(mine if sign > 0 else _negative(mine) for mine in added)))
         for (sign, part), added in zip(parts, own)
     ]
-    return powers if all(_is_measured(t, p, stream) for _, p in powers) else None
+    return powers if all(_is_measured(t, p, axes) for _, p in powers) else None
 
 
-def _is_measured(t: ProductTerm, power: Power, stream: tuple) -> bool:
+def _is_measured(t: ProductTerm, power: Power, axes: tuple) -> bool:
     element, rows = power
     if t.exponential is not None and unwidened(t.exponential.element) is unwidened(element):
         return True
-    return set(walk(rows)).issuperset(_extremum(element, stream))
+    return set(walk(rows)).issuperset(_extremum(element, axes))
 
 
-def _extremum(element: Node, stream: tuple) -> list[Node]:
-    return extrema(Reference(unwidened(element), "max"), stream)
+def _extremum(element: Node, axes: tuple) -> list[Node]:
+    return extrema(Reference(unwidened(element), "max"), axes)
 
 
 def _parts(element: Node) -> Iterable[tuple[float, Node]]:
