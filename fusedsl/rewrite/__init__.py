@@ -1,1 +1,1 @@
-"""Layer 3: laws of arithmetic, and the pass that applies them."""
+"""Layer 3: laws of arithmetic, online reductions, interval analysis."""

@@ -34,7 +34,7 @@ def rule(*ops: str, law: str) -> Callable[[Law], Law]:
 
 
 def rewrite(graph: Graph, observe: Callable[[Rule, Node, Node], None] | None = None) -> Graph:
-    """The graph after all rules are applied until none matches; `observe` sees each step."""
+    """The graph with all rules applied until none matches; `observe` sees each step."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         current = node(old.op, args, old.attr, old.type)

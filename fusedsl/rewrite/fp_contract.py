@@ -1,11 +1,11 @@
-"""Which products are rounded before they are added to, so that a value is one number wherever it is computed.
+"""FMA contraction: marks the products that are rounded before they are added, so that a value is equal wherever
+computed.
 
-A product that one sum alone reads may enter it unrounded, as a multiply-add. One that something else reads too is
-rounded for both: x * c - max(x * c) is 0 at the maximum. A sum that several operations read is computed once for each
-kernel or phase that needs it, with other instructions around it: it must come out alike. So of its products that one
-is contracted which is computed for each of its elements, and never moved out of a loop; the others are rounded. What a
-mask is added to is no sum, for kernels make a choice of it (masks.py): s + where(c, 0, -inf) is s, or -inf. Products of
-numbers of 16 bits are exact in float32, and left alone.
+A product that only one sum reads may be contracted with it into a fused multiply-add. A product with another reader is
+rounded for both: x * c - max(x * c) must be 0 at the maximum. A sum with several readers is recomputed in each kernel
+or phase, and must be equal in all of them: only the product that is computed per element, and never hoisted out of a
+loop, is contracted; the others are rounded. An addition of a mask is no sum, because it becomes a select (masks.py): s
++ where(c, 0, -inf) is s or -inf. Products of 16-bit numbers are exact in float32 and stay unmarked.
 """
 
 from __future__ import annotations
@@ -44,42 +44,42 @@ def _rounded(results: Sequence[Node]) -> set[Node]:
     for n in reversed(order):
         shared[n] |= uses[n] > 1
         for k, a in enumerate(n.args):
-            through = _passes(n, k)
+            through = _returns_operand(n, k)
             uses[a] += min(uses[n], 2) if through else 1
-            summed[a] |= summed[n] if through else _sums(n)
+            summed[a] |= summed[n] if through else _is_sum(n)
             shared[a] |= shared[n] and (n.op in OPS or through)
     marked = {n for n in order if _is_product(n) and not _is_exact(n) and uses[n] > 1 and summed[n]}
     for n in order:
         if n.op in SUMS and n.type.dtype.kind == "f" and shared[n] and not any(map(_is_mask, n.args)):
-            marked |= set(_beside_the_first(n))
+            marked |= set(_products_to_round(n))
     return marked
 
 
-def _beside_the_first(total: Node) -> Iterator[Node]:
-    """Products that a sum reads, except the first one with as many elements and without a select.
+def _products_to_round(total: Node) -> Iterator[Node]:
+    """Products that a sum reads, except the first one, if it has as many elements and no select.
 
-    A loop over a value that a condition does not depend on would otherwise be two loops.
+    A select whose condition is constant in a loop would otherwise need two loops.
     """
     first_seen = False
     for k in range(2):
         products = dict(_products(total, k))
-        alike = not first_seen and all(
-            p.type.shape == total.type.shape and not picked for p, picked in products.items()
+        contractible = not first_seen and all(
+            p.type.shape == total.type.shape and not selected for p, selected in products.items()
         )
-        first_seen |= bool(products) and alike
-        yield from () if alike else products
+        first_seen |= bool(products) and contractible
+        yield from () if contractible else products
 
 
 def _products(n: Node, k: int) -> Iterator[tuple[Node, bool]]:
-    """Products that operand k is, up to sign, selects and views, and whether a select picks them."""
+    """(product, whether a select chooses it) that operand k is, up to sign, selects and views."""
     stack, seen = [(n.args[k], False)], set[Node]()
     while stack:
-        a, picked = stack.pop()
+        a, selected = stack.pop()
         if a not in seen:
             seen.add(a)
             if _is_product(a) and not _is_exact(a):
-                yield a, picked
-            stack += [(b, picked or a.op == "where") for j, b in enumerate(a.args) if _passes(a, j)]
+                yield a, selected
+            stack += [(b, selected or a.op == "where") for j, b in enumerate(a.args) if _returns_operand(a, j)]
 
 
 def _is_product(n: Node) -> bool:
@@ -87,7 +87,7 @@ def _is_product(n: Node) -> bool:
 
 
 def _is_exact(product: Node) -> bool:
-    """Whether both factors have so few bits that the product is exact: they are loaded or cast in 16 bits or fewer."""
+    """Whether both factors are loaded or cast in 16 bits or fewer, so that the product is exact."""
     return all(map(_is_short, product.args)) and product.type.dtype.compute is FLOAT32
 
 
@@ -97,12 +97,12 @@ def _is_short(n: Node) -> bool:
     return n.op in ("param", "gather", "cast") and n.type.dtype.kind == "f" and n.type.dtype.bits <= 16
 
 
-def _sums(n: Node) -> bool:
+def _is_sum(n: Node) -> bool:
     return n.op in SUMS or (n.op in ("reduce", "scan") and n.attr[0] == "sum")
 
 
-def _passes(n: Node, k: int) -> bool:
-    """Whether an operation returns operand k, possibly negated: a compiler looks through it."""
+def _returns_operand(n: Node, k: int) -> bool:
+    """Whether an operation returns operand k, possibly negated: a compiler contracts through it."""
     match n.op:
         case "negative" | "gather":
             return k == 0
@@ -116,7 +116,7 @@ def _passes(n: Node, k: int) -> bool:
 
 
 def _is_mask(n: Node) -> bool:
-    """Whether a value is 0 or an infinity, by conditions only."""
+    """Whether a value is 0 or infinite by conditions only."""
     stack, seen = [n], set[Node]()
     while stack:
         a = stack.pop()

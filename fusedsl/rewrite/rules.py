@@ -209,7 +209,8 @@ def scaled_bits(n: Node) -> Node | None:
 
 
 def _scaled_bits(x: Node) -> tuple[Node | None, float]:
-    """(k, s), if `x` is s times the upper bits of a word, in a float that holds all of them and the products."""
+    """(k, s) if `x` is s * k: k is the upper bits of a word, in a float that represents them and the products
+    exactly."""
     for y, s in (x.args, x.args[::-1]) if x.op == "multiply" and x.type.dtype in DIGITS else ():
         k = y.args[0] if y.op in CASTS else y
         if s.op != "const" or k.op != "right_shift" or k.type.dtype.kind != "u" or k.args[1].op != "const":

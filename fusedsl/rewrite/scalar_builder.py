@@ -34,9 +34,9 @@ def bound_axes(n: Node) -> frozenset:
 
 
 def kept_axes(n: Node) -> frozenset:
-    """Axes that a node binds and its value still has: of a scan, and of sorted elements."""
-    along = n.attr[1:2] if n.op == "scan" or (n.op == "ranked" and not isinstance(n.attr[1], int)) else ()
-    return frozenset(along)
+    """Axes that a node binds and its value still depends on: of a scan, and of sorted elements."""
+    axes = n.attr[1:2] if n.op == "scan" or (n.op == "ranked" and not isinstance(n.attr[1], int)) else ()
+    return frozenset(axes)
 
 
 def scalar_op(name: str, *args: Node, dtype: DType | None = None) -> Node:
@@ -77,7 +77,7 @@ def scaled(value: Node, scale: float, factor: Node | None) -> Node:
 
 
 def positive_factor(value: Node) -> tuple[Node | None, Node]:
-    """(positive factor or None, the rest) of a product, or of a product that a condition makes infinite."""
+    """(positive factor or None, the other factor) of a product, or of a product masked with an infinity."""
     if value.op == "multiply" and value.type.dtype.kind == "f":
         for factor, rest in (value.args, value.args[::-1]):
             if is_positive(factor):
@@ -85,10 +85,10 @@ def positive_factor(value: Node) -> tuple[Node | None, Node]:
     if value.op == "where":
         condition, yes, no = value.args
         for infinite, other in ((yes, no), (no, yes)):
-            found, rest = positive_factor(other)
-            if found is not None and infinite.op == "const" and isinf(value_of(infinite)):
+            factor_of_other, rest = positive_factor(other)
+            if factor_of_other is not None and infinite.op == "const" and isinf(value_of(infinite)):
                 sides = (infinite, rest) if infinite is yes else (rest, infinite)
-                return found, scalar_op("where", condition, *sides)
+                return factor_of_other, scalar_op("where", condition, *sides)
     return None, value
 
 
@@ -102,7 +102,7 @@ def is_positive(n: Node) -> bool:
 
 
 def scaled_factor(value: Node, scale: float) -> Node:
-    """scale * value, with the scale folded into a positive factor that the value has already."""
+    """scale * value, with the scale folded into a positive factor that the value already has."""
     factor, rest = positive_factor(value)
     if factor is None:
         return scaled(value, scale, None)
@@ -125,7 +125,7 @@ def replace_nodes(roots: Sequence[Node], done: Mapping[Node, Node]) -> dict[Node
 
 
 def format_scalar(root: Node, names: Mapping[Node, str]) -> str:
-    """A scalar as a formula; `names` are values that have a name."""
+    """A scalar as a formula; `names` replaces values by names."""
     texts: dict[Node, str] = {}
     for n in walk([root]):
         args = [texts[a] for a in n.args]

@@ -1,8 +1,8 @@
 """Selects between a value and a literal (masks), and their propagation through operations.
 
-A function of a select is the select of the function's values: logistic(where(c, x, -inf)) is where(c, logistic(x), 0).
-A value plus a masking infinity, or times a masking 0, is masked too: s + where(c, 0, -inf) is where(c, s, -inf), and w
-* c is where(c, w, 0), although s or w may be infinite or NaN.
+A function of a select is a select of the function's values: logistic(where(c, x, -inf)) is where(c, logistic(x), 0). A
+sum with a masking infinity, and a product with a masking 0, are masked too: s + where(c, 0, -inf) is where(c, s, -inf)
+and w * c is where(c, w, 0), even if s or w is infinite or NaN.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .intervals.three_valued_logic import both, either, invert
 from .scalar_builder import is_positive
 from .scalar_builder import scalar_op as op
 
-RISING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum", "maximum", "where")
+PROPAGATING = (*CASTS, "add", "subtract", "multiply", "divide", "negative", "minimum", "maximum", "where")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Select:
         """The select with this number as the literal, if one side is this number."""
         if is_number(self.other, number):
             return self
-        turned = Select(negation(self.condition), self.other, self.value)
-        return turned if is_number(self.value, number) else None
+        inverted = Select(negation(self.condition), self.other, self.value)
+        return inverted if is_number(self.value, number) else None
 
     @property
     def infinite(self) -> Select | None:
@@ -61,8 +61,8 @@ def select_node(c: Select) -> Node:
 class SelectAnalysis:
     """Values as selects between a value and a literal.
 
-    `apart(n)` says that a value may be NaN or infinite for a whole row, as folds of a row may: masks are not hoisted
-    from values computed with it, so that these stay NaN or infinite.
+    `apart(n)` tells which values may be NaN or infinite for a whole row, such as folds: masks are not hoisted from
+    values computed with them, so that NaN and infinities propagate.
     """
 
     def __init__(self, apart: Callable[[Node], bool]):
@@ -70,11 +70,11 @@ class SelectAnalysis:
         self._known: dict[Node, Select | None] = {}
 
     def of(self, root: Node) -> Select | None:
-        """The select that a value is by its operation, or None."""
+        """The select that a value computes, or None."""
         return resolve(self._known, root, lambda n: n.args if n.op in OPS or n.op in CASTS else (), self._analyse)
 
     def condition(self, c: Node) -> Node:
-        """A condition as logic of conditions, if it is a select of literals."""
+        """A condition without selects of literals."""
         select = self.of(c)
         if select is None:
             return simplify_comparison(c)
@@ -83,7 +83,7 @@ class SelectAnalysis:
         return either(negation(select.condition), select.value)
 
     def alike(self, n: Node) -> Select | None:
-        """The exact select that an operation of selects by one condition, and of literals, is."""
+        """An operation on selects of one condition and on literals, as one exact select."""
         args = [literal(a) for a in n.args]
         selects = [self.of(a) for a in args]
         conditions = {c.condition for c in selects if c is not None}
@@ -98,14 +98,14 @@ class SelectAnalysis:
         return None if value is other else Select(conditions.pop(), value, other)
 
     def may_be_infinite(self, n: Node) -> bool:
-        """Whether a mask may make a value infinite: 0 times it, or its difference with an infinity, is NaN."""
+        """Whether a mask may make a value infinite, so that 0 times it, or its difference with an infinity, is NaN."""
         stack, seen = [(n, False)], set[tuple[Node, bool]]()
         while stack:
-            place = stack.pop()
-            if place in seen:
+            visit = stack.pop()
+            if visit in seen:
                 continue
-            seen.add(place)
-            x, under = place
+            seen.add(visit)
+            x, under = visit
             select = self.of(x)
             if select is not None:
                 if select.with_other(0.0) if under else not isfinite(value_of(select.other)):
@@ -113,12 +113,12 @@ class SelectAnalysis:
                 stack.append((select.value, under))
             elif (x := literal(x)).op == "const" and (value_of(x) == 0 if under else not isfinite(value_of(x))):
                 return True
-            elif x.op in RISING:
+            elif x.op in PROPAGATING:
                 stack += [(a, under != (k == 1 and x.op == "divide")) for k, a in enumerate(x.args)]
         return False
 
     def finite(self, n: Node) -> bool:
-        """Whether a value counts as finite where a mask excludes it, whatever memory holds."""
+        """Whether a value may be treated as finite where a mask excludes it."""
         return not self.apart(n) and not self.may_be_infinite(n)
 
     def _analyse(self, n: Node) -> Select | None:
@@ -166,69 +166,73 @@ def _folded(n: Node, args: tuple[Node, ...]) -> Node | None:
     return None if value is None else constant(value, n.type.dtype)
 
 
-# -- a rule for each operation whose operands are not all choices by one condition
+# -- rules for operations whose operands are not all selects of one condition
 
 
-def _where(choices: SelectAnalysis, n: Node) -> Select | None:
-    """An explicit select, and one between selects with the same literal, or with a value."""
-    c, yes, no = choices.condition(n.args[0]), *map(literal, n.args[1:])
+def _where(analysis: SelectAnalysis, n: Node) -> Select | None:
+    """An explicit select, or one between selects with the same literal."""
+    c, yes, no = analysis.condition(n.args[0]), *map(literal, n.args[1:])
     if yes.op == no.op == "const":
         return Select(c, yes, no) if not isinf(value_of(yes)) or isinf(value_of(no)) else Select(negation(c), no, yes)
     if yes.op == "const":
         c, yes, no = negation(c), no, yes
-    inner = choices.of(yes)
+    yes_select = analysis.of(yes)
     if no.op == "const":
-        same = inner is not None and inner.with_other(value_of(no))
-        return Select(both(c, same.condition), same.value, no) if same else Select(c, yes, no)
-    outer = choices.of(no)
-    if inner is None and outer is None:
+        matching = yes_select is not None and yes_select.with_other(value_of(no))
+        return Select(both(c, matching.condition), matching.value, no) if matching else Select(c, yes, no)
+    no_select = analysis.of(no)
+    if yes_select is None and no_select is None:
         return None
-    if inner is None or outer is None:
-        return _nested_select(c, yes, no, inner, outer)
-    same = outer.with_other(value_of(inner.other))
-    if same is None:
+    if yes_select is None or no_select is None:
+        return _nested_select(c, yes, no, yes_select, no_select)
+    matching = no_select.with_other(value_of(yes_select.other))
+    if matching is None:
         return None
-    return Select(_either_way(c, inner.condition, same.condition), _chosen(c, inner.value, same.value), inner.other)
+    return Select(
+        _select_of_conditions(c, yes_select.condition, matching.condition),
+        _pick_unless_equal(c, yes_select.value, matching.value),
+        yes_select.other,
+    )
 
 
 def _nested_select(c: Node, yes: Node, no: Node, inner: Select | None, outer: Select | None) -> Select:
-    """A select on one side of another one."""
+    """A select one side of which is another select."""
     if inner is None:
         assert outer is not None
-        return Select(either(c, outer.condition), _chosen(c, yes, outer.value), outer.other)
-    return Select(either(negation(c), inner.condition), _chosen(c, inner.value, no), inner.other)
+        return Select(either(c, outer.condition), _pick_unless_equal(c, yes, outer.value), outer.other)
+    return Select(either(negation(c), inner.condition), _pick_unless_equal(c, inner.value, no), inner.other)
 
 
-def _either_way(c: Node, yes: Node, no: Node) -> Node:
+def _select_of_conditions(c: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else either(both(c, yes), both(negation(c), no))
 
 
-def _chosen(c: Node, yes: Node, no: Node) -> Node:
+def _pick_unless_equal(c: Node, yes: Node, no: Node) -> Node:
     return yes if yes is no else pick(c, yes, no)
 
 
-def _sum(choices: SelectAnalysis, n: Node) -> Select | None:
+def _sum(analysis: SelectAnalysis, n: Node) -> Select | None:
     """A sum with an infinite addend is infinite."""
-    sides = [choices.of(a) for a in n.args]
+    sides = [analysis.of(a) for a in n.args]
     sides = [None if c is None else c.infinite for c in sides]
     for k, select in enumerate(sides):
         if select is None:
             continue
         other = select.other if k == 0 or n.op == "add" else constant(-value_of(select.other), n.type.dtype)
-        rest, condition = n.args[1 - k], select.condition
-        beside = sides[1 - k]
-        if beside is not None:
-            if not is_number(beside.other, value_of(other) if n.op == "add" else -value_of(other)):
+        addend, condition = n.args[1 - k], select.condition
+        other_side = sides[1 - k]
+        if other_side is not None:
+            if not is_number(other_side.other, value_of(other) if n.op == "add" else -value_of(other)):
                 return None
-            rest, condition = beside.value, both(condition, beside.condition)
-        if not choices.finite(rest) or choices.may_be_infinite(select.value):
+            addend, condition = other_side.value, both(condition, other_side.condition)
+        if not analysis.finite(addend) or analysis.may_be_infinite(select.value):
             return None
-        values = (select.value, rest) if k == 0 else (rest, select.value)
-        return Select(condition, _added(n, *values), other)
+        values = (select.value, addend) if k == 0 else (addend, select.value)
+        return Select(condition, _sum_without_zero(n, *values), other)
     return None
 
 
-def _added(n: Node, x: Node, y: Node) -> Node:
+def _sum_without_zero(n: Node, x: Node, y: Node) -> Node:
     """A sum; an addend of 0 is dropped."""
     if is_number(y, 0.0) and x.type == n.type:
         return x
@@ -237,36 +241,36 @@ def _added(n: Node, x: Node, y: Node) -> Node:
     return node(n.op, (x, y), n.attr, n.type)
 
 
-def _least(choices: SelectAnalysis, n: Node) -> Select | None:
-    """No value is below -inf, none above inf."""
+def _least(analysis: SelectAnalysis, n: Node) -> Select | None:
+    """A minimum with -inf is -inf, a maximum with inf is inf."""
     number = -inf if n.op in ("minimum", "fmin") else inf
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
-        one = choices.of(x)
-        select = None if one is None else one.with_other(number)
-        if select is not None and choices.finite(y):
-            value = y if is_number(select.value, -number) else _of_two(n, k, select.value, y)
+        operand = analysis.of(x)
+        select = None if operand is None else operand.with_other(number)
+        if select is not None and analysis.finite(y):
+            value = y if is_number(select.value, -number) else _binary(n, k, select.value, y)
             return Select(select.condition, value, select.other)
     return None
 
 
-def _product(choices: SelectAnalysis, n: Node) -> Select | None:
-    """A product with 0 is 0, 0 divided is 0, infinity times a positive number is infinite."""
+def _product(analysis: SelectAnalysis, n: Node) -> Select | None:
+    """0 times a value is 0, 0 divided by it is 0, an infinity times a positive number is infinite."""
     if n.type.dtype.kind != "f":
         return None
     for k, (x, y) in enumerate((n.args, n.args[::-1])):
-        one = choices.of(x) if k == 0 or n.op == "multiply" else None
-        if one is None:
+        operand = analysis.of(x) if k == 0 or n.op == "multiply" else None
+        if operand is None:
             continue
-        select = one.infinite if is_positive(y) else None
-        if select is None and choices.finite(y):
-            select = one.with_other(0.0)
+        select = operand.infinite if is_positive(y) else None
+        if select is None and analysis.finite(y):
+            select = operand.with_other(0.0)
         if select is not None:
-            alone = n.op == "multiply" and is_number(select.value, 1.0) and y.type == n.type
-            return Select(select.condition, y if alone else _of_two(n, k, select.value, y), select.other)
+            is_mask = n.op == "multiply" and is_number(select.value, 1.0) and y.type == n.type
+            return Select(select.condition, y if is_mask else _binary(n, k, select.value, y), select.other)
     return None
 
 
-def _of_two(n: Node, k: int, x: Node, y: Node) -> Node:
+def _binary(n: Node, k: int, x: Node, y: Node) -> Node:
     """A binary operation, with x as operand k."""
     return node(n.op, (y, x) if k else (x, y), n.attr, n.type)
 

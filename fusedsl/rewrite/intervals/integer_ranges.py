@@ -12,7 +12,7 @@ from .three_valued_logic import all_hold
 from .value_ranges import Bounds
 
 Range = tuple[int, int]
-POSITIONS: Range = (0, 1 << 47)  # on an axis: bytes of an address space
+POSITIONS: Range = (0, 1 << 47)  # indices on an axis: at most the bytes of an address space
 
 
 class Ranges:
@@ -38,14 +38,12 @@ class Ranges:
         return limits if exact is None or not _within(exact, limits) else exact
 
     def _exact(self, n: Node) -> Range | None:
-        """Range of the result without a width; None if unknown."""
+        """Range of the mathematical result, whatever its dtype holds; None if unknown."""
         if n.op == "const":
             return (int(value_of(n)),) * 2
         if n.op in ("position", "size"):
             return POSITIONS
-        if (
-            n.op == "convert" and n.args[0].op == "position"
-        ):  # indices fit every integer dtype that they are computed in
+        if n.op == "convert" and n.args[0].op == "position":  # a call computes indices in a dtype that holds them
             return 0, min(POSITIONS[1], dtype_range(n.type.dtype)[1])
         rule = RULES.get(n.op)
         if rule is None or any(a.type.dtype.kind == "f" for a in n.args):
@@ -108,11 +106,11 @@ RULES: dict[str, Callable[..., Range | None]] = {
 }
 
 
-# -- what a kernel asks of the bounds of the operands, where one of them may be any number
+# -- conditions that a kernel evaluates, for operands that may be any number
 
 
 def wraps_nowhere(n: Node, args: list[Bounds]) -> Node:
-    """Condition that the results at the ends of the operands' bounds, and so all between, fit the dtype."""
+    """Condition that results at the ends of the operands' bounds fit the dtype; those between then fit too."""
     d = n.type.dtype
     match n.op:
         case "add":
@@ -121,9 +119,8 @@ def wraps_nowhere(n: Node, args: list[Bounds]) -> Node:
             return all_hold(_difference_fits(x, y) for x, y in zip(args[0], args[1][::-1]))
         case "multiply":
             return all_hold(_product_fits(x, y, d) for x in dict.fromkeys(args[0]) for y in dict.fromkeys(args[1]))
-    return op(
-        "not_equal", args[0][0], constant(dtype_range(d)[0], d), dtype=BOOL
-    )  # -x and |x| fit for all but the least value
+    least = constant(dtype_range(d)[0], d)  # the only value whose -x and |x| do not fit
+    return op("not_equal", args[0][0], least, dtype=BOOL)
 
 
 def _sum_fits(x: Node, y: Node) -> Node:

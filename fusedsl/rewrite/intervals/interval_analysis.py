@@ -11,7 +11,7 @@ from .integer_ranges import Ranges, wraps_nowhere
 from .three_valued_logic import AND, LOGIC, NOT, OR, UNKNOWN, YES, Truth, all_hold, both, either, invert, is_logic
 from .value_ranges import ARITHMETIC, COMPARISONS, RULES, Bounds, divisor_of, without_nan
 
-PARTED = (*AND, *OR, *NOT, *CASTS)
+DERIVED = (*AND, *OR, *NOT, *CASTS)
 STEPS = ("add", "subtract", "negative", "convert")
 SUMS = (*STEPS, "cast")
 EXTREMES = ("least", "greatest")
@@ -19,11 +19,10 @@ RUN = 16  # consecutive key indices that every tile holds, except the last one
 
 
 class Intervals:
-    """Bounds of values on a tile; `ends` are the first and last index on each of its axes.
+    """Bounds of values on a tile; `ends` maps each axis of the tile to its first and last index.
 
-    `free` gives the axes that a value depends on; along axes of `runs` a tile has at least RUN indices. For an integer
-    or a condition that depends on only one tile axis and has no other bounds, the kernel computes the extremes itself:
-    these are in `extremes`.
+    `free` gives the axes that a value depends on. Along axes of `runs`, a tile has at least RUN indices. If an integer
+    or condition depends on one tile axis only and has no derived bounds, the kernel computes its extremes: `extremes`.
     """
 
     def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):
@@ -41,7 +40,7 @@ class Intervals:
         return self.free(n) & self.ends.keys()
 
     def truth(self, root: Node) -> Truth:
-        """(whether a condition may hold somewhere on the tile, whether it holds everywhere)."""
+        """(whether a condition may hold somewhere on the tile, whether it holds everywhere on it)."""
         bounds = resolve(self._known, root, self._needed, self._bounds_of)
         assert bounds is not None
         return bounds
@@ -51,7 +50,7 @@ class Intervals:
         return resolve(self._known, root, self._needed, self._bounds_of)
 
     def obstacle(self, condition: Node) -> Node:
-        """The first value that prevents a condition from being known per tile: itself, or one of its operands."""
+        """The innermost value that has no bounds, because of which a condition is unknown per tile."""
         n = condition
         while True:
             below = [a for a in self._needed(n) if self.bounds(a) in (None, UNKNOWN)]
@@ -60,7 +59,7 @@ class Intervals:
             n = below[0]
 
     def _needed(self, n: Node) -> tuple[Node, ...]:
-        """Values that a condition's truth, or a number's bounds, follow from."""
+        """Operands that determine a condition's truth, or a number's bounds."""
         if not self.varies(n):
             return ()
         if is_logic(n):
@@ -75,14 +74,14 @@ class Intervals:
         return self._truth(n) if n.type.dtype is BOOL else self._bound(n)
 
     def _truth(self, n: Node) -> Truth:
-        joined = self._joined(n)
-        if len(self.varies(n)) == 1 and (joined is None or (n.op not in PARTED and self._asks_twice(n, joined))):
+        derived = self._derived(n)
+        if len(self.varies(n)) == 1 and (derived is None or (n.op not in DERIVED and self._reads_extremes(n, derived))):
             low, high = self._extreme(n)
             return high, low
-        return UNKNOWN if joined is None else joined
+        return UNKNOWN if derived is None else derived
 
-    def _joined(self, n: Node) -> Truth | None:
-        """Truth of a condition from its operands."""
+    def _derived(self, n: Node) -> Truth | None:
+        """Truth of a condition derived from its operands."""
         args: list = [self._known.get(a) for a in n.args]
         if is_logic(n):
             return LOGIC[n.op](*args)
@@ -96,11 +95,12 @@ class Intervals:
         return either(some, invert(certain)), both(every, certain)
 
     def _certainty(self, n: Node) -> Node:
-        """Condition under which the bounds of a value's operands hold."""
+        """Condition under which the bounds of the operands hold."""
         return all_hold(self._certain.get(a, YES) for a in n.args)
 
-    def _asks_twice(self, n: Node, answers: Truth) -> bool:
-        """Whether answers about conditions are made of what the kernel finds, which it may as well find of theirs."""
+    def _reads_extremes(self, n: Node, answers: Truth) -> bool:
+        """Whether the truth of a logical operation reads extremes: the kernel may as well compute those of the
+        operation."""
         return is_logic(n) and any(m.op == "state" and m.attr[0] in EXTREMES for m in walk(answers))
 
     def _bound(self, n: Node) -> Bounds | None:
@@ -116,15 +116,14 @@ class Intervals:
             self._certain[n] = self._certainty(n)
             if bounds is not None and n.op in ARITHMETIC and n.type.dtype.kind in "iu" and self._ranges.may_wrap(n):
                 self._certain[n] = both(self._certain[n], wraps_nowhere(n, args))
-        whole = n.type.dtype.kind in "iu"
-        return self._extreme(n) if bounds is None and whole and len(self.varies(n)) == 1 else bounds
+        is_integer = n.type.dtype.kind in "iu"
+        return self._extreme(n) if bounds is None and is_integer and len(self.varies(n)) == 1 else bounds
 
     def steps(self, root: Node) -> frozenset:
-        """The axes of `runs` along which a value rises or falls by one from position to position."""
+        """Axes of `runs` along which a value changes by one from index to index."""
         return resolve(self._stepped, root, lambda n: n.args if n.op in STEPS else (), self._steps)
 
     def _steps(self, n: Node) -> frozenset:
-        """Axes of `runs` along which a value changes by one from index to index."""
         if n.op == "position":
             return self.runs & {n.attr}
         if n.op not in STEPS or n.type.dtype.kind != "i":
@@ -133,24 +132,24 @@ class Intervals:
         return frozenset(axis for axis in axes if sum(axis in self.varies(a) for a in n.args) == 1)
 
     def _may_wrap(self, n: Node) -> bool:
-        """Whether integers that come from memory are computed with: they may be as large as their type allows."""
+        """Whether an operation reads integers from memory, which may be as large as their dtype allows."""
         return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
 
     def _reads(self, root: Node, user: Node) -> bool:
-        """Whether a value is computed from memory, in integers as wide as its user's: sums of narrower ones do not
+        """Whether a value is computed from memory in integers as wide as its user's; sums of narrower ones do not
         wrap."""
         stack, seen = [(root, user)], set[tuple[Node, Node]]()
         while stack:
-            place = stack.pop()
-            if place in seen:
+            visit = stack.pop()
+            if visit in seen:
                 continue
-            seen.add(place)
-            n, above = place
+            seen.add(visit)
+            n, parent = visit
             if n.op in ("load", "fetch") and self.varies(n):
                 return True
             narrow = n.type.dtype.kind in "iu" and 2 * n.type.dtype.bits <= user.type.dtype.bits
-            if not narrow or above.op not in SUMS:
-                stack += [(a, above if above.op not in SUMS else n) for a in n.args]
+            if not narrow or parent.op not in SUMS:
+                stack += [(a, parent if parent.op not in SUMS else n) for a in n.args]
         return False
 
     def _extreme(self, n: Node) -> Bounds:

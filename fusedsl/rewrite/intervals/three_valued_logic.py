@@ -65,7 +65,7 @@ def difference(a: Truth, b: Truth) -> Truth:
 
 
 def choice(c: Truth, a: Truth, b: Truth) -> Truth:
-    """a if c holds, else b."""
+    """a where c holds, else b."""
     for side, other, here, elsewhere in ((a, b, c, opposite(c)), (b, a, opposite(c), c)):
         if side in (ALWAYS, NEVER):
             return disjunction(here, other) if side == ALWAYS else conjunction(elsewhere, other)

@@ -30,14 +30,14 @@ def _compared(name: str, x: Node, y: Node) -> Node:
 
 
 def _may(name: str, x: Node, y: Node) -> Node:
-    """A comparison that is true for NaN too, which bounds of floats may be (inf - inf)."""
+    """A comparison that is also true for NaN, which bounds of floats may be (inf - inf)."""
     if x.type.dtype.kind != "f":
         return _compared(name, x, y)
     return invert(_compared(CONTRARY[name], x, y))
 
 
 def _ordered(name: str) -> Callable[[Bounds, Bounds], Truth]:
-    """An order comparison: at best least with greatest, at worst the other way round."""
+    """An order comparison: it may hold for (least, greatest), and holds everywhere for (greatest, least)."""
     low = int(name.startswith("greater"))
 
     def rule(a: Bounds, b: Bounds) -> Truth:
@@ -179,7 +179,7 @@ def _select_bound(condition: Node, yes: Node, no: Node) -> Node:
 
 
 def without_nan(n: Node, bounds: Bounds) -> Bounds:
-    """Bounds of an arithmetic result, NaN if it may be NaN inside finite bounds (0 * inf, inf - inf)."""
+    """Bounds of an arithmetic result; NaN if the result may be NaN inside finite bounds (0 * inf, inf - inf)."""
     if n.type.dtype.kind != "f" or n.op not in ARITHMETIC or all(_is_finite(a) for a in n.args):
         return bounds
     finite = both(*(op("isfinite", x, dtype=BOOL) for x in bounds))

@@ -25,8 +25,8 @@ Masked = tuple[Node, float]  # (value, its identity)
 class Masks:
     """Masks of a program's elements; `masked` are the values that have one, as selects."""
 
-    def __init__(self, choices: SelectAnalysis):
-        self.choices = choices
+    def __init__(self, analysis: SelectAnalysis):
+        self.analysis = analysis
         self.masked: dict[Node, Node] = {}
 
     def hoist_masks(self, value: Node, fold: str) -> Node:
@@ -51,19 +51,19 @@ class Masks:
             seen.add(masked)
             replacements = self._at(*masked)
             new |= replacements or {}
-            if replacements is None and not (masked[1] == 0 and self.choices.may_be_infinite(masked[0])):
+            if replacements is None and not (masked[1] == 0 and self.analysis.may_be_infinite(masked[0])):
                 stack += _masked_operands(*masked)
         return new
 
     def _at(self, n: Node, identity: float) -> dict[Node, Node] | None:
         """Replacement of a value whose mask can be hoisted; None if there is none."""
-        choices = self.choices
+        analysis = self.analysis
         if n.op == "where" and any(is_number(a, identity) for a in n.args[1:]):
-            args = (choices.condition(n.args[0]), *map(literal, n.args[1:]))
+            args = (analysis.condition(n.args[0]), *map(literal, n.args[1:]))
             return None if args == n.args else {n: pick(*args)}
         if n.args and n.args[0].type.dtype.kind == "f" and (n.op == "convert" or (n.op == "cast" and identity == 0)):
             return None  # remains an exponent, or a factor
-        select = self._factor(n) if n.op == "multiply" and identity == 0 else choices.of(n)
+        select = self._factor(n) if n.op == "multiply" and identity == 0 else analysis.of(n)
         select = None if select is None else select.with_other(identity)
         drawn = select is not None and is_number(select.value, 1.0) and _is_random_mask(select.condition)
         if select is None or select.condition.op == "const" or drawn:
@@ -72,15 +72,15 @@ class Masks:
 
     def _factor(self, n: Node) -> Select | None:
         """A product as a select, if its factors select alike or one factor is a 0/1 condition."""
-        alike = self.choices.alike(n)
+        alike = self.analysis.alike(n)
         if alike is not None:
             return alike
         for x, y in (n.args, n.args[::-1]):
-            factor = self.choices.of(y)
+            factor = self.analysis.of(y)
             select = None if factor is None else factor.with_other(0.0)
             if select is None or not is_number(select.value, 1.0) or _is_random_mask(select.condition):
                 continue
-            if x.type == n.type and self.choices.finite(x):
+            if x.type == n.type and self.analysis.finite(x):
                 return replace(select, value=x)
         return None
 
