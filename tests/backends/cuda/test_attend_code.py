@@ -24,10 +24,10 @@ def source(text, width=128):
 
 def test_dear_values_of_scores_are_computed_before_masks_and_no_others():
     capped = source(f"softmax(where({CAUSAL}, 30 * tanh(s / 30), -inf)) @ v")
-    assert capped.count(" = early_0(score_0") == 2  # of the first tile, and in the loop
+    assert capped.count(" = hoisted_0(score_0") == 2  # of the first tile, and in the loop
     assert capped.count("= tanh(") == 3  # there, and twice where rows are summed again
-    assert "early_0" not in source(f"softmax(where({CAUSAL}, s, -inf)) @ v")
-    assert "early_0" not in source(
+    assert "hoisted_0" not in source(f"softmax(where({CAUSAL}, s, -inf)) @ v")
+    assert "hoisted_0" not in source(
         f"softmax(where({CAUSAL}, where(s > 0, tanh(s), s), -inf)) @ v"
     )  # scores are read too
 
@@ -40,7 +40,7 @@ def test_wide_rows_keep_dear_values_where_they_are_used():
 
 def test_what_is_the_same_for_all_elements_keeps_no_dear_value_from_standing_before_masks():
     made = source(f"where({CAUSAL}, sigmoid(s - log(1.0 * size(s, -1))), 0) @ v", 64)
-    assert made.count(" = early_0(score_0") == 2
+    assert made.count(" = hoisted_0(score_0") == 2
     assert made.count("= logistic(") == 2  # there, and where rows are summed again
 
 
@@ -58,7 +58,7 @@ def test_a_value_that_stands_for_the_scores_is_not_computed_again():
     ]
     made = kernel.source(*arrays, device="cuda")
     assert "def partial_1(where_0, " in made
-    assert "def whole_1(add_" in made
+    assert "def full_1(add_" in made
 
 
 @pytest.mark.parametrize(

@@ -42,19 +42,19 @@ class BlockMaskBits:
         values = self.values
         lines = ["tile = word * 32 + (thread_idx() & 31)"]
         if in_smem and self.kv_bounds:
-            lines.append(f"place = minimum(tile, int32(({self.n} - 1) // {self.columns}))")
+            lines.append(f"position = minimum(tile, int32(({self.n} - 1) // {self.columns}))")
         with values.collected() as evaluation:
             self._begin(kv=True, rows=True)
             if in_smem:
                 self._load_smem_bounds()
             else:
                 self._emit_bounds(self.mask.bounds, spread=False)
-            any_active, all_active = values.apply("asked", self.mask.body, Domain.SCALAR)
+            any_active, all_active = values.apply("tile_mask", self.mask.body, Domain.SCALAR)
         full = f"{all_active} & (first + {self.columns} <= {self.n})"
         lines += [*evaluation, f"here = first < {self.n}", f"return ballot(here & {any_active}), ballot(here & {full})"]
         types = self._outer_types() | {"row_from": "int32", "row_end": "int32"}
         if in_smem:
-            types |= {"extremes_at": "int32"}
+            types |= {"bounds_at": "int32"}
             types |= {v.name: v.dtype.name for x in self.row_bounds for v in (x.lower, x.upper)}
         used = set(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
         given = [name for name in types if name in used]
@@ -66,7 +66,7 @@ class BlockMaskBits:
     def _load_smem_bounds(self) -> None:
         for k, bounds in enumerate(self.kv_bounds):
             for j, value in enumerate((bounds.lower, bounds.upper)):
-                word = f"ld_shared(extremes_at + place * {8 * len(self.kv_bounds)} + {8 * k + 4 * j})"
+                word = f"ld_shared(bounds_at + position * {8 * len(self.kv_bounds)} + {8 * k + 4 * j})"
                 shown = f"{word} != 0" if value.dtype is BOOL else f"{value.dtype.name}({word})"
                 self.values.emit(f"{value.name} = {shown}")
 
@@ -89,7 +89,7 @@ class BlockMaskBits:
             with values.collected() as tile:
                 values.emit(*self._tile_ends(kv=True))
                 self._emit_bounds([x for x in self.mask.bounds if x not in self.row_bounds], spread=True)
-                any_active, all_active = values.apply("asked", self.mask.body, Domain.SCALAR)
+                any_active, all_active = values.apply("tile_mask", self.mask.body, Domain.SCALAR)
                 full = f"{all_active} & (first + {self.columns} <= {self.n})"
                 values.emit(
                     f"any_active, all_active = int32({any_active}), int32({full})",
@@ -123,15 +123,15 @@ class BlockMaskBits:
                 for j, value in enumerate((bounds.lower, bounds.upper)):
                     address = f"{self._smem_bounds} + entry * {size} + {8 * k + 4 * j}"
                     values.emit(f"    st_shared({address}, int32({value.name}))")
-        coordinates, rest = [], "place"
+        coordinates, rest = [], "position"
         for a in reversed(self.kv_bounds_axes):
-            coordinates += [f"further = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - further * n{a})"]
-            rest = "further"
+            coordinates += [f"rest = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - rest * n{a})"]
+            rest = "rest"
         return [
             f"entry, tiles = int32(thread_idx() >> 5), int32(({self.n} + {self.columns - 1}) // {self.columns})",
             f"while entry < tiles * {' * '.join(f'n{a}' for a in self.kv_bounds_axes) or '1'}:",
-            "    place = udiv(entry, tiles)",
-            "    tile = int32(entry - place * tiles)",
+            "    position = udiv(entry, tiles)",
+            "    tile = int32(entry - position * tiles)",
             *indented([*coordinates, *tile]),
             f"    entry = int32(entry + {self.warps})",
         ]
@@ -151,7 +151,7 @@ class BlockMaskBits:
             place = f"({place}) * n{a} + c{a}"
         tiles = f"(({self.n} + {self.columns - 1}) // {self.columns})"
         offset = f"({place}) * {tiles} * {8 * len(self.kv_bounds)}"
-        return [*lines, f"extremes_at = int32({self._smem_bounds} + {offset})"]
+        return [*lines, f"bounds_at = int32({self._smem_bounds} + {offset})"]
 
     @property
     def _smem_bounds(self) -> str:
@@ -223,8 +223,8 @@ class BlockMaskBits:
             reduction = f'reduction("{bounds.lower.dtype.name}", combine_{name}, identity_{name})'
             source.functions += ["", "", f"def identity_{name}():", f"    return {identity}"]
             source.functions += ["", "", f"def combine_{name}(a, b):", f"    return {operator.format('a', 'b')}"]
-            source.functions += ["", "", f"share_{name} = ThreadGroup(threads=32).all_reduce({reduction})"]
-            source.emit(f"{name} = share_{name}({name})")
+            source.functions += ["", "", f"all_reduce_{name} = ThreadGroup(threads=32).all_reduce({reduction})"]
+            source.emit(f"{name} = all_reduce_{name}({name})")
 
 
 def _identities(bounds: TileBounds) -> tuple[str, str]:

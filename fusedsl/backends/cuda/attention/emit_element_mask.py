@@ -30,9 +30,9 @@ class ElementMask:
         indices = {p.value.name for p in values.kernel.positions if p.axis == self.facts.kv_axis}
         if (computed | wanted) & indices:
             values.emit("column = columns_from(column_from)")
-        values.in_bounds = "there" if bounded else "True"
+        values.in_bounds = "valid" if bounded else "True"
         if bounded:
-            values.emit(f"there = in_bounds(column_from, {n})")
+            values.emit(f"valid = in_bounds(column_from, {n})")
             if computed & indices:
                 clamped = ["return minimum(j, n - 1)"]
                 values.define("clamp_columns", Domain.COLUMN, "int64, int64 -> int64", "j, n", clamped)
@@ -43,8 +43,8 @@ class ElementMask:
         values = self.values
         for v in self.body.paged.valid if self.body.paged else ():
             if v.name in wanted:
-                values.define_top("line_flags = score_fragment.flags()")
-                values.emit(f"{v.name} = line_flags({v.name}_words)")
+                values.define_top("valid_flags = score_fragment.flags()")
+                values.emit(f"{v.name} = valid_flags({v.name}_words)")
                 values.domain[v.name] = Domain.COLUMN
         for body in self.body.mask_inputs:
             if body.results[0].name not in wanted:
@@ -79,7 +79,7 @@ class ElementMask:
             return
         values.load_leaves(v.name for v in body.args)
         if not self._emit_random_mask(body):
-            values.call(f"draw_{result.name}", body, Domain.INDEX_MASK)
+            values.call(f"evaluate_{result.name}", body, Domain.INDEX_MASK)
         if not is_random_mask(body):
             self._unpack_bits(body, "unpack_bits", "")
 
@@ -101,16 +101,16 @@ class ElementMask:
         others = [v for v in condition.args if v.name != fetch.name]
         if len(columns) != 1 or not self._is_counter_of_column(counter, columns[0], fetch.given, others):
             return False
-        name, number = f"draw_{result.name}", Value(fetch.name, fetch.stored.compute)
-        if values.function_name(("by four", body), name) == name:
+        name, number = f"evaluate_{result.name}", Value(fetch.name, fetch.stored.compute)
+        if values.function_name(("random mask", body), name) == name:
             counter_types = signature((v.dtype for v in counter.args), (v.dtype for v in counter.results))
             types = signature((v.dtype for v in (number, *others)), (result.dtype,))
             values.define_lines(
                 name,
-                f"def place_{result.name}({_listed(counter.args)}):",
+                f"def counter_{result.name}({_listed(counter.args)}):",
                 *indented([*counter.lines, f"return {_listed(counter.results)}"]),
                 *("", ""),
-                f'@philox_mask(score_fragment, place_{result.name}, "{counter_types}", {columns[0]}, "{types}")',
+                f'@philox_mask(score_fragment, counter_{result.name}, "{counter_types}", {columns[0]}, "{types}")',
                 f"def {name}({_listed((number, *others))}):",
                 *indented([*values.body_lines(condition), f"return {result.name}"]),
             )

@@ -30,12 +30,12 @@ class Epilogue:
         for name, label in self.softmax.late_reductions().items():
             values.emit(f"{name} = all_reduce_{label}({name})")
         if self.body.row_epilogue:
-            values.apply("finish_row", self.body.row_epilogue, Domain.ROW)
+            values.apply("row_epilogue", self.body.row_epilogue, Domain.ROW)
         for number, store in enumerate(self.body.row_outputs):
             self._emit_row_store(number, store)
         if self.body.epilogues:
             values.domain[facts.output] = Domain.OUTPUT
-            values.source.top.append("own_steps = output_fragment.column_offsets()")
+            values.source.top.append("output_offsets = output_fragment.column_offsets()")
         finite = "finite" if facts.has_output and facts.weighted_sum.is_active else ""
         with values.source.if_(finite), values.scope():
             for number, epilogue in enumerate(self.body.epilogues):
@@ -75,24 +75,24 @@ class Epilogue:
         read = [v for v in body.args if v.name in loads and domains[v.name] in outputs]
         rest = [v for v in body.args if v not in read]
         if any(domains[v.name] is Domain.OUTPUT_COLUMN for v in rest):
-            values.source.top.append('own_columns = output_fragment.column_index("int64")')
+            values.source.top.append('output_columns = output_fragment.column_index("int64")')
             clamped = ["return minimum(c, n - 1)"]
-            values.define("clamp_own", Domain.OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", clamped)
-            values.emit(f"own_column = clamp_own(own_columns(0), n{self.facts.value_axis})")
+            values.define("clamp_output", Domain.OUTPUT_COLUMN, "int64, int64 -> int64", "c, n", clamped)
+            values.emit(f"output_column = clamp_output(output_columns(0), n{self.facts.value_axis})")
         values.load_leaves(v.name for v in rest)
         if read:
-            self._call_in_chunks(f"end_{number}", body, {v: loads[v.name] for v in read}, rest)
+            self._call_in_chunks(f"epilogue_{number}", body, {v: loads[v.name] for v in read}, rest)
         else:
-            values.call(f"end_{number}", body, Domain.OUTPUT)
+            values.call(f"epilogue_{number}", body, Domain.OUTPUT)
 
     def _call_in_chunks(self, name: str, body: Body, read: Mapping[Value, int], rest: list[Value]) -> None:
         """Call a body that loads operands chunk by chunk: `read` are the loaded values, `rest` its other arguments."""
         values = self.values
-        lines = [f"there = c < {self.facts.tiling.head_dim_v} - first"]
-        parameters, arguments = {"c": "int64", "first": "int64"}, ["own_steps()", "first_column()"]
+        lines = [f"valid = c < {self.facts.tiling.head_dim_v} - first"]
+        parameters, arguments = {"c": "int64", "first": "int64"}, ["output_offsets()", "first_column()"]
         for v, k in read.items():
             dtype, step = self.kernel.operands[k].dtype, self.facts.byte_step(k, self.facts.value_axis)
-            lines.append(f"{v.name} = fetch_{dtype}(at_{v.name} + c * step_{v.name}, there)")
+            lines.append(f"{v.name} = fetch_{dtype}(at_{v.name} + c * step_{v.name}, valid)")
             parameters |= {f"at_{v.name}": "int64", f"step_{v.name}": "int64"}
             rowwise = values.leaf_domain(v.name) is Domain.OUTPUT
             values.emit(f"at_{v.name} = {values.row_address(k) if rowwise else self.facts.base_address(k)}")

@@ -141,7 +141,7 @@ class AttentionFacts:
 
     def outer_coordinates(self) -> list[str]:
         """Lines that split index `other` into coordinates on the outer axes."""
-        lines, rest = [], "other"
+        lines, rest = [], "outer"
         for a in reversed(self.outer[1:]):
             lines += [f"q{a} = udiv({rest}, int32(n{a}))", f"c{a} = int32({rest} - q{a} * n{a})"]
             rest = f"q{a}"

@@ -32,14 +32,13 @@ class Domain(Enum):
     OUTPUT = "output_fragment.elementwise"
     OUTPUT_COLUMN = "output_fragment.columnwise"
     OUTPUT_IN_CHUNKS = "output_fragment.in_chunks"
-    OUTPUT_ROW = "own_row.elementwise"  # an output row across a warp
-    QK_ROW = "score_row.elementwise"  # a row of q or k across a warp
+    OUTPUT_ROW = "output_row.elementwise"  # an output row across a warp
+    QK_ROW = "qk_row.elementwise"  # a row of q or k across a warp
     PAGED_ROW = "lookup.elementwise"  # paged rows, one or two a lane
 
     @property
     def label(self) -> str:
-        names = {"OUTPUT": "own", "OUTPUT_COLUMN": "own_column", "OUTPUT_ROW": "line", "PAGED_ROW": "found"}
-        return names.get(self.name, self.name.lower())
+        return self.name.lower()
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def tile_space(facts: AttentionFacts) -> IndexSpace:
             return Domain.ELEMENT if has_row else Domain.COLUMN
         return Domain.ROW if has_row else Domain.SCALAR
 
-    return IndexSpace({query: "row", kv: "column", value: "own_column", group: "row_above"}, domain)
+    return IndexSpace({query: "row", kv: "column", value: "output_column", group: "row_head"}, domain)
 
 
 class FragmentEmitter:
@@ -168,7 +167,7 @@ class FragmentEmitter:
     def _load_columns(self, load: Load, domain: Domain) -> None:
         """Load the elements of a tile at row addresses plus column offsets, which are constants for stride 1."""
         name, k, dtype = load.value.name, load.operand, self.kernel.operands[load.operand].dtype
-        self.define_top("column_steps = score_fragment.column_offsets()")
+        self.define_top("column_offsets = score_fragment.column_offsets()")
         step = self.facts.byte_step(k, self.facts.kv_axis)
         first = f"(column_from + first_column()) * {step}"
         if domain is Domain.ELEMENT:
@@ -179,10 +178,10 @@ class FragmentEmitter:
         read = f"read_{name}_{domain.label}"
         types, lines = (
             f"int64, int64, int64, bool -> {load.value.dtype}",
-            [f"return fetch_{dtype}(at + c * step, there)"],
+            [f"return fetch_{dtype}(at + c * step, valid)"],
         )
-        self.define(read, domain, types, "at, c, step, there", lines)
-        self.emit(f"{name} = {read}(at_{name}, column_steps(), {step}, {self.in_bounds})")
+        self.define(read, domain, types, "at, c, step, valid", lines)
+        self.emit(f"{name} = {read}(at_{name}, column_offsets(), {step}, {self.in_bounds})")
 
     def forget_columns(self) -> None:
         """Forget the key indices of the tile before."""
@@ -199,21 +198,21 @@ class FragmentEmitter:
         self.source.assign("rows", f"rows_from(row_from + warpgroup * {ROWS})")
         self.source.assign("row", f"clamp_rows(rows, {facts.row_limit})")
         if group is not None:
-            lines = ["above = udiv(i, n)", "return above, i - above * n"]
-            self.define("part_rows", Domain.ROW, "int64, int64 -> int64, int64", "i, n", lines)
-            self.source.assign("row_above, row", f"part_rows(row, n{facts.query_axis})")
+            lines = ["head = udiv(i, n)", "return head, i - head * n"]
+            self.define("split_rows", Domain.ROW, "int64, int64 -> int64, int64", "i, n", lines)
+            self.source.assign("row_head, row", f"split_rows(row, n{facts.query_axis})")
 
     def row_address(self, k: int) -> str:
         """The addresses of an operand at both rows of a thread."""
         facts, group = self.facts, self.facts.packed_gqa_axis
-        self.define("line", Domain.ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
-        address = f"line({facts.base_address(k)}, row, {facts.byte_step(k, facts.query_axis)})"
-        return address if group is None else f"line({address}, row_above, {facts.byte_step(k, group)})"
+        self.define("address_rows", Domain.ROW, "int64, int64, int64 -> int64", "at, i, step", ["return at + i * step"])
+        address = f"address_rows({facts.base_address(k)}, row, {facts.byte_step(k, facts.query_axis)})"
+        return address if group is None else f"address_rows({address}, row_head, {facts.byte_step(k, group)})"
 
     def offset_rows(self, address: str, offset: str) -> str:
         """Row addresses plus an offset in bytes."""
-        self.define("ahead", Domain.ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
-        return f"ahead({address}, {offset})"
+        self.define("offset_rows", Domain.ROW, "int64, int64 -> int64", "at, bytes", ["return at + bytes"])
+        return f"offset_rows({address}, {offset})"
 
     # -- functions
 

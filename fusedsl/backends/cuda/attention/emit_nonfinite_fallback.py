@@ -2,7 +2,7 @@
 
 Tensor cores multiply masked elements by 0, so that NaN and infinities of masked elements reach the sums. In the
 fallback, the elements of a row lie across the 32 lanes of a warp; row values are uniform, and names of values of one
-row end in `_one`.
+row end in `_row`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .sm90_schedule import ROWS, WARP_ROWS
 def row_space(facts: AttentionFacts) -> IndexSpace:
     """The index space of one query row and one key, whose output elements lie across a warp."""
     indices = {
-        facts.query_axis: "row_one",
+        facts.query_axis: "query_row",
         facts.kv_axis: "step",
-        facts.value_axis: "column_one",
-        facts.packed_gqa_axis: "above_one",
+        facts.value_axis: "column_row",
+        facts.packed_gqa_axis: "head_row",
     }
-    return IndexSpace(indices, lambda axes: Domain.OUTPUT_ROW if facts.value_axis in axes else Domain.SCALAR, "_one")
+    return IndexSpace(indices, lambda axes: Domain.OUTPUT_ROW if facts.value_axis in axes else Domain.SCALAR, "_row")
 
 
 class NonfiniteFallback:
@@ -55,36 +55,39 @@ class NonfiniteFallback:
             f"n{self.facts.query_axis}",
         )
         source.top += [
-            f"score_row, own_row = WarpRow({facts.tiling.head_dim}), WarpRow({facts.tiling.head_dim_v})",
-            f'multiply_row = score_row.product("{facts.score.value.dtype}")',
+            f"qk_row, output_row = WarpRow({facts.tiling.head_dim}), WarpRow({facts.tiling.head_dim_v})",
+            f'multiply_row = qk_row.product("{facts.score.value.dtype}")',
         ]
         warp = f"warpgroup * {ROWS} + (reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1}) * {WARP_ROWS}"
-        source.emit(f"again_from, again = int32(row_from + {warp}), int32(0)")
-        with source.while_(f"(again < {WARP_ROWS}) & (again_from + again < {facts.row_limit})"), self.values.scope():
-            source.emit("row_one = int64(again_from + again)")
+        source.emit(f"warp_from, warp_row = int32(row_from + {warp}), int32(0)")
+        with (
+            source.while_(f"(warp_row < {WARP_ROWS}) & (warp_from + warp_row < {facts.row_limit})"),
+            self.values.scope(),
+        ):
+            source.emit("query_row = int64(warp_from + warp_row)")
             if group is not None:
-                source.emit(f"above_one = udiv(row_one, {n})", f"row_one = row_one - above_one * {n}")
+                source.emit(f"head_row = udiv(query_row, {n})", f"query_row = query_row - head_row * {n}")
             self._emit_row()
-            source.emit("again = int32(again + 1)")
+            source.emit("warp_row = int32(warp_row + 1)")
 
     def _emit_row(self) -> None:
         """One row: its sums over the keys, and its epilogue."""
         values, facts, dtype = self.values, self.facts, self.facts.weighted_sum.state.dtype
         self._emit_state()
         for body in self.body.row_inputs:
-            values.apply(f"read_{body.results[0].name}_one", body, Domain.SCALAR)
+            values.apply(f"read_{body.results[0].name}_row", body, Domain.SCALAR)
         for phase in self.body.tile_phases:
             if phase.row:
-                values.apply("row_again", phase.row, Domain.SCALAR)
-        values.define("no_line", Domain.OUTPUT_ROW, f"{dtype} -> {dtype}", "x", ["return x"])
-        q = self._load_row("score_row", facts.operands.q, facts.score.axis, facts.query_axis, facts.packed_gqa_axis)
-        values.emit(f"left_one = {q}", f"{self.output} = no_line({dtype}(0))", "step = int64(0)")
+                values.apply("fallback_row", phase.row, Domain.SCALAR)
+        values.define("splat_output_row", Domain.OUTPUT_ROW, f"{dtype} -> {dtype}", "x", ["return x"])
+        q = self._load_row("qk_row", facts.operands.q, facts.score.axis, facts.query_axis, facts.packed_gqa_axis)
+        values.emit(f"q_row = {q}", f"{self.output} = splat_output_row({dtype}(0))", "step = int64(0)")
         with values.source.while_(f"step < n{facts.kv_axis}"), values.scope():
             self._emit_key()
             values.source.emit("step += 1")
         values.domain[facts.output] = Domain.OUTPUT_ROW
         if self.body.row_epilogue:
-            values.apply("finish_again", self.body.row_epilogue, Domain.SCALAR)
+            values.apply("fallback_row_epilogue", self.body.row_epilogue, Domain.SCALAR)
         for number, epilogue in enumerate(self.body.epilogues):
             self._emit_outputs(number, epilogue)
 
@@ -93,7 +96,7 @@ class NonfiniteFallback:
         values, state, late = self.values, self.body.state, self.softmax.late_reductions()
         for v in state.accumulators:
             reduced = f"all_reduce_{late[v.name]}({v.name})" if v.name in late else v.name
-            values.emit(f"{values.named(v.name)} = row_of({reduced}, again)")
+            values.emit(f"{values.named(v.name)} = row_of({reduced}, warp_row)")
         maxima = self.body.update_row_max.results if self.body.update_row_max else ()
         for v, accumulator, _ in zip(state.inputs, state.accumulators, maxima):
             values.emit(f"{values.named(v.name)} = {values.named(accumulator.name)}")
@@ -104,19 +107,19 @@ class NonfiniteFallback:
         values, facts, pv = self.values, self.facts, self.facts.weighted_sum
         assert pv.is_active is not None
         if self.body.paged is not None:
-            values.apply("look_up_one", self.body.paged.body, Domain.SCALAR)
-        k, score = self._load_key_row("k", "score_row", facts.score.axis), facts.score.value.name
-        values.emit(f"{values.named(score)} = multiply_row(left_one, {k})")
+            values.apply("look_up_row", self.body.paged.body, Domain.SCALAR)
+        k, score = self._load_key_row("k", "qk_row", facts.score.axis), facts.score.value.name
+        values.emit(f"{values.named(score)} = multiply_row(q_row, {k})")
         values.domain[score] = Domain.SCALAR
         bodies = (*self.body.mask_inputs, *(phase.element for phase in self.body.tile_phases), pv.is_active)
         for number, body in enumerate(bodies):
-            values.apply(f"again_{number}", body, Domain.SCALAR)
-        v, p, active = self._load_key_row("v", "own_row", pv.axis), pv.p, pv.is_active.results[0].name
+            values.apply(f"fallback_{number}", body, Domain.SCALAR)
+        v, p, active = self._load_key_row("v", "output_row", pv.axis), pv.p, pv.is_active.results[0].name
         types = f"{pv.state.dtype}, {p.dtype}, bool, {pv.state.dtype} -> {pv.state.dtype}"
-        add = ["return select(kept, fma(w, x, sums), sums)"]
-        values.define("add_kept", Domain.OUTPUT_ROW, types, "sums, w, kept, x", add)
+        add = ["return select(active, fma(p, x, sums), sums)"]
+        values.define("accumulate", Domain.OUTPUT_ROW, types, "sums, p, active, x", add)
         added = f"{self.output}, {values.named(p.name)}, {values.named(active)}, {v}"
-        values.emit(f"{self.output} = add_kept({added})")
+        values.emit(f"{self.output} = accumulate({added})")
 
     def _load_row(self, row: str, k: int, inner: int, *axes: int | None) -> str:
         """The load of an operand's row along axis `inner`, at the indices on other axes."""
@@ -130,14 +133,14 @@ class NonfiniteFallback:
         if paged is None:
             k = self.facts.operands.k if name == "k" else self.facts.operands.v
             return self._load_row(row, k, inner, self.facts.kv_axis)
-        values.source.top.append(f"load_{name}_line = {row}.load({self._form(paged.operand, inner)})")
+        values.source.top.append(f"load_{name}_row = {row}.load({self._form(paged.operand, inner)})")
         dtype = self.kernel.operands[paged.operand].dtype.compute.name
         domain = Domain.QK_ROW if name == "k" else Domain.OUTPUT_ROW
-        values.define(f"no_{name}_line", domain, f"{dtype} -> {dtype}", "x", ["return x"])
-        load = f"{name}_line = load_{name}_line({values.named(paged.address.name)}, int64(1))"
-        values.emit(f"{name}_line = no_{name}_line({dtype}(0))")
+        values.define(f"splat_{name}_row", domain, f"{dtype} -> {dtype}", "x", ["return x"])
+        load = f"{name}_row = load_{name}_row({values.named(paged.address.name)}, int64(1))"
+        values.emit(f"{name}_row = splat_{name}_row({dtype}(0))")
         values.emit(*either(values.named(paged.predicate.name), [load], []))
-        return f"{name}_line"
+        return f"{name}_row"
 
     def _form(self, k: int, axis: int) -> str:
         """The type of an operand, and how its elements lie along an axis."""
@@ -154,12 +157,12 @@ class NonfiniteFallback:
         values, facts = self.values, self.facts
         if any(values.leaf_domain(v.name) is Domain.OUTPUT_ROW for v in epilogue.body.args):
             clamped = ["return minimum(c, n - 1)"]
-            values.define("clamp_line", Domain.OUTPUT_ROW, "int64, int64 -> int64", "c, n", clamped)
-            values.source.top.append("own_row_places = own_row.places()")
-            values.emit(f"column_one = clamp_line(own_row_places(), n{facts.value_axis})")
-        values.apply(f"end_again_{number}", epilogue.body, Domain.OUTPUT_ROW)
+            values.define("clamp_output_row", Domain.OUTPUT_ROW, "int64, int64 -> int64", "c, n", clamped)
+            values.source.top.append("output_row_columns = output_row.places()")
+            values.emit(f"column_row = clamp_output_row(output_row_columns(), n{facts.value_axis})")
+        values.apply(f"fallback_epilogue_{number}", epilogue.body, Domain.OUTPUT_ROW)
         for store in epilogue.stores:
-            k, name = store.operand, f"store_one_{facts.names.operand(store.operand)}"
-            values.source.top.append(f"{name} = own_row.store({self._form(k, epilogue.axis)})")
+            k, name = store.operand, f"fallback_store_{facts.names.operand(store.operand)}"
+            values.source.top.append(f"{name} = output_row.store({self._form(k, epilogue.axis)})")
             address = self._address(k, facts.query_axis, facts.packed_gqa_axis)
             values.emit(f"{name}({address}, {values.named(store.value)}, {facts.step(k, epilogue.axis)})")

@@ -73,7 +73,7 @@ class OnlineSoftmax:
             return
         with self.values.scope():
             names = dict(self.body.block_mask.full_names)
-            self._emit_phases("whole", self.body.block_mask.full_phases, False, names)
+            self._emit_phases("full", self.body.block_mask.full_phases, False, names)
 
     def emit_hoisted(self) -> None:
         """Emit the phases that partial and full tiles share, before the branch."""
@@ -82,7 +82,7 @@ class OnlineSoftmax:
         values.domain[self.facts.score.value.name] = Domain.ELEMENT
         self.masks.emit_columns({v.name for phase in phases for v in phase.element.args}, False)
         for number, phase in enumerate(phases):
-            values.apply(f"early_{number}", phase.element, Domain.ELEMENT)
+            values.apply(f"hoisted_{number}", phase.element, Domain.ELEMENT)
 
     @cached_property
     def _hoisted_count(self) -> int:
@@ -125,13 +125,13 @@ class OnlineSoftmax:
         body, values, row_maxima = self.body, self.values, self.facts.row_maxima
         if body.update_row_max is None or not body.update_row_max.results:
             return
-        results = values.call("join", body.update_row_max, Domain.ROW, row_maxima)
+        results = values.call("update_row_max", body.update_row_max, Domain.ROW, row_maxima)
         references = [v.name for v in body.state.inputs[: len(results)]]
         values.emit(*(f"{name} = {result}" for name, result in zip(references, results)))
         if row_maxima and body.choose_reference is not None:
             values.domain |= dict.fromkeys(references, Domain.ROW)
             values.emit(*(f"{row_maxima[v.name]} = {x}" for v, x in zip(body.state.accumulators, references)))
-            results = values.call("rise", body.choose_reference, Domain.ROW)
+            results = values.call("choose_reference", body.choose_reference, Domain.ROW)
             values.emit(*(f"{name} = {result}" for name, result in zip(references, results)))
 
     def _emit_row_reduction(self, fold: Reduction, bounded: bool) -> None:
@@ -145,7 +145,7 @@ class OnlineSoftmax:
         self.row_reductions[fold.accumulators[0].name] = label
         elements = [v.name for v in fold.inputs]
         if bounded:
-            elements = [f"{name}_there" for name in elements]
+            elements = [f"{name}_valid" for name in elements]
             for name, value, identity in zip(elements, fold.inputs, fold.identity):
                 self._mask_out(name, value, identity)
         call = f"fold_{label}({', '.join(elements)})"
@@ -172,10 +172,10 @@ class OnlineSoftmax:
     def _mask_out(self, target: str, value: Value, identity: str) -> None:
         """Emit an element's value if it is in bounds, else the identity."""
         dtype = value.dtype.name
-        name = self.values.function_name(("hide", dtype, identity), f"hide_{len(self.values.function_names)}")
-        lines = [f"return select(there, x, {identity})"]
-        self.values.define(name, Domain.ELEMENT, f"bool, {dtype} -> {dtype}", "there, x", lines)
-        self.values.emit(f"{target} = {name}(there, {value.name})")
+        name = self.values.function_name(("mask_out", dtype, identity), f"mask_out_{len(self.values.function_names)}")
+        lines = [f"return select(valid, x, {identity})"]
+        self.values.define(name, Domain.ELEMENT, f"bool, {dtype} -> {dtype}", "valid, x", lines)
+        self.values.emit(f"{target} = {name}(valid, {value.name})")
         self.values.domain[target] = Domain.ELEMENT
 
     # -- state
@@ -184,7 +184,7 @@ class OnlineSoftmax:
         """Emit the state combined with that of the tile; the factors that rescale sums stay for afterwards."""
         state = self.body.state
         if state.accumulators:
-            results = self.values.apply("merge", state.combine, Domain.ROW)
+            results = self.values.apply("combine_tile", state.combine, Domain.ROW)
             self.values.emit(*(f"{v.name} = {name}" for name, v in zip(results, state.accumulators)))
 
     def emit_final_rescale(self) -> None:
@@ -213,5 +213,5 @@ class OnlineSoftmax:
         values, output = self.values, self.facts.output
         with values.scope():
             values.domain |= {output: Domain.OUTPUT} | dict.fromkeys(self.rescale_factors, Domain.ROW)
-            (result,) = values.call("move", self.facts.weighted_sum.combine_tile, Domain.OUTPUT)
+            (result,) = values.call("rescale_output", self.facts.weighted_sum.combine_tile, Domain.OUTPUT)
             values.source.assign(output, result)

@@ -31,20 +31,20 @@ class SplitCombiner:
         dtypes, width = ", ".join(v.dtype.name for v in rows.accumulators), -(-self.schedule.head_dim_v // 16) * 16
         shape = f'"{dtypes}", "{output.dtype.name}", {width}, {self.schedule.block_threads}'
         source.top += [f"{how}_state = {how}_partial_state({shape})" for how in ("store", "load")]
-        source.top.append("comes_last = is_last_block")
+        source.top.append("is_last = is_last_block")
         size = partial_state_bytes(self.schedule, self.values.kernel)
         source.emit(
-            f"states_at, step = workspace + int64(work_tile) * parts * {size}, int64({size})",
-            "counter, more = int64(work_tile) * parts, True",
+            f"partials_at, step = workspace + int64(work_tile) * num_splits * {size}, int64({size})",
+            "semaphore, more = int64(work_tile) * num_splits, True",
         )
         with source.while_("more"):
             state = ", ".join(v.name for v in (*rows.accumulators, output))
             source.emit(
-                f"store_state(states_at + part * step, {state})",
-                f"groups = int32((parts + {COMBINE_FAN_IN - 1}) >> {FAN_IN_BITS})",
-                f"part = int32(part >> {FAN_IN_BITS})",
-                f"count = int32(minimum({COMBINE_FAN_IN}, parts - part * {COMBINE_FAN_IN}))",
-                "more = comes_last(semaphores, counter + part, count)",
+                f"store_state(partials_at + split * step, {state})",
+                f"num_groups = int32((num_splits + {COMBINE_FAN_IN - 1}) >> {FAN_IN_BITS})",
+                f"split = int32(split >> {FAN_IN_BITS})",
+                f"count = int32(minimum({COMBINE_FAN_IN}, num_splits - split * {COMBINE_FAN_IN}))",
+                "more = is_last(semaphores, semaphore + split, count)",
             )
             with source.if_("more"):
                 self._emit_level()
@@ -56,13 +56,13 @@ class SplitCombiner:
         source.emit(f"{self.output.name} = zero_output()", "k = int32(0)")
         with source.while_("k < count"), self.values.scope():
             theirs = ", ".join(v.name for v in (*rows.inputs, self._split_output))
-            source.assign(theirs, f"load_state(states_at + (part * {COMBINE_FAN_IN} + k) * step)")
+            source.assign(theirs, f"load_state(partials_at + (split * {COMBINE_FAN_IN} + k) * step)")
             source.emit("k = int32(k + 1)")
             self._emit_combine()
         source.emit(
-            f"counter, step, parts = int64(counter + groups), int64(step * {COMBINE_FAN_IN}), groups",
+            f"semaphore, step, num_splits = int64(semaphore + num_groups), int64(step * {COMBINE_FAN_IN}), num_groups",
         )
-        with source.if_("groups == 1"), self.values.scope():
+        with source.if_("num_groups == 1"), self.values.scope():
             source.emit("more = False")
             self.epilogue()
 
@@ -71,8 +71,8 @@ class SplitCombiner:
         values, rows, output = self.values, self.rows, self.output
         values.domain |= {v.name: Domain.ROW for v in (*rows.accumulators, *rows.inputs)}
         values.domain |= {output.name: Domain.OUTPUT, self._split_output.name: Domain.OUTPUT}
-        states = values.call("merge_rows", rows.combine, Domain.ROW)[: len(rows.accumulators)]
-        (sums,) = values.call("merge_sums", self.combine_output, Domain.OUTPUT)
+        states = values.call("combine_rows", rows.combine, Domain.ROW)[: len(rows.accumulators)]
+        (sums,) = values.call("combine_outputs", self.combine_output, Domain.OUTPUT)
         for v, result in zip((*rows.accumulators, output), (*states, sums)):
             values.source.assign(v.name, result)
 

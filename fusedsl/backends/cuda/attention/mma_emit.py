@@ -68,7 +68,7 @@ class MmaEmitter:
             SplitCombiner(self.values, s, self._emit_epilogue).emit()
         else:
             self._emit_epilogue()
-        comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
+        comment = f"Query tiles of {s.rows} rows, key tiles of {s.columns}."
         return self.source.text(header(facts.kernel, s.reason.partition(":")[0], ""), comment)
 
     def _emit_epilogue(self) -> None:
@@ -102,7 +102,9 @@ class MmaEmitter:
     def _init_smem(self) -> None:
         """Emit the shared memory addresses, the work tile's coordinates and its block mask."""
         s, memory = self.schedule, f"dynamic_smem({SWIZZLE_BYTES})"
-        self.source.top.append(f"memory, sent = {memory}, wait_group(0)" if any(s.cp_async) else f"memory = {memory}")
+        self.source.top.append(
+            f"memory, wait_copies = {memory}, wait_group(0)" if any(s.cp_async) else f"memory = {memory}"
+        )
         used = {"k_at"} | ({"v_at"} if self.facts.has_output else set())
         used |= {"p_at"} if self.facts.has_output and not s.tensor_cores else set()
         used |= {"block_mask_at"} if self.facts.kernel.kv_bounds else set()
@@ -120,7 +122,7 @@ class MmaEmitter:
         first, is_async = f"tile * {s.columns}", any(s.cp_async)
         paged = PagedLookups(self.values, facts.body.paged) if facts.body.paged else None
         load_k = [*(paged.lookup(first) if paged else []), *self.tiles.load("k", first), *["commit_group()"] * is_async]
-        wait = [*["sent()"] * is_async, "barrier()"]
+        wait = [*["wait_copies()"] * is_async, "barrier()"]
         load_v = [*self.tiles.load("v", "column_from"), *["commit_group()"] * is_async] if facts.has_output else []
         source.emit(*self.tiles.load("q", "row_from"), "k = int32(0)", *self.scheduler.next_kv_block(), *load_k)
         full = (
@@ -129,7 +131,7 @@ class MmaEmitter:
             else "(full >> (tile & 31)) & 1"
         )
         with source.while_("k < count"):
-            source.emit(f"column_from = {first}", f"entire = {full}")
+            source.emit(f"column_from = {first}", f"is_full = {full}")
             source.emit(*(paged.keep_validity() if paged else []), *wait, *load_v)
             if s.tensor_cores:
                 source.assign(score, "compute_qk(q_at, k_at)")
@@ -140,7 +142,7 @@ class MmaEmitter:
             source.emit(*wait, "k = int32(k + 1)")
             with source.if_("k < count"):
                 source.emit(*self.scheduler.next_kv_block(), *load_k)
-            self.softmax.emit_tile("entire" if facts.full_phases or not facts.has_block_mask else "", bounded=True)
+            self.softmax.emit_tile("is_full" if facts.full_phases or not facts.has_block_mask else "", bounded=True)
             self.softmax.emit_rescale()
             source.emit(*(self._accumulate_pv() if facts.has_output else []))
 
@@ -176,21 +178,21 @@ class MmaTileScheduler:
         ]
         if self.schedule.is_split_kv:
             lines += [
-                "parts, part = udiv(grid_dim(), work_tiles), udiv(work_tile, work_tiles)",
-                "work_tile = int32(work_tile - part * work_tiles)",
+                "num_splits, split = udiv(grid_dim(), work_tiles), udiv(work_tile, work_tiles)",
+                "work_tile = int32(work_tile - split * work_tiles)",
             ]
         if self.block_mask:
             lines += [
-                "others = udiv(work_tiles, row_tiles)",
-                "rest = udiv(work_tile, others)",
-                "other = int32(work_tile - rest * others)",
-                f"row_from = int32((row_tiles - 1 - rest) * {rows})",
+                "outer_size = udiv(work_tiles, row_tiles)",
+                "query_tile = udiv(work_tile, outer_size)",
+                "outer = int32(work_tile - query_tile * outer_size)",
+                f"row_from = int32((row_tiles - 1 - query_tile) * {rows})",
             ]
         else:
             lines += [
-                "other = udiv(work_tile, row_tiles)",
-                "rest = int32(work_tile - other * row_tiles)",
-                f"row_from = int32(rest * {rows})",
+                "outer = udiv(work_tile, row_tiles)",
+                "query_tile = int32(work_tile - outer * row_tiles)",
+                f"row_from = int32(query_tile * {rows})",
             ]
         return lines + facts.outer_coordinates()
 
@@ -218,28 +220,28 @@ class MmaTileScheduler:
     def _split_range(self) -> list[str]:
         """Lines that restrict the key blocks to the split of this block, `count` of them."""
         lines = [
-            "before = int32(udiv(int64(count) * part, int64(parts)))",
-            "count = int32(udiv(int64(count) * (part + 1), int64(parts)) - before)",
+            "first_block = int32(udiv(int64(count) * split, int64(num_splits)))",
+            "count = int32(udiv(int64(count) * (split + 1), int64(num_splits)) - first_block)",
         ]
         if not self.block_mask:
             return lines
         return [
             *lines,
-            "passed = int32(0)",
+            "skipped = int32(0)",
             "while (left == 0) & (word > 0):",
             "    word = int32(word - 1)",
             f"    left, full = {self._mask_bits('word')}",
-            "    if passed + popc(left) <= before:",
-            "        passed, left = int32(passed + popc(left)), int32(0)",
-            "while passed < before:",
-            "    passed, left = int32(passed + 1), int32(left ^ (1 << find_leading_one(left)))",
+            "    if skipped + popc(left) <= first_block:",
+            "        skipped, left = int32(skipped + popc(left)), int32(0)",
+            "while skipped < first_block:",
+            "    skipped, left = int32(skipped + 1), int32(left ^ (1 << find_leading_one(left)))",
         ]
 
     def next_kv_block(self) -> list[str]:
         """Lines that find the next active key block, from the last one on: the last block is often partial, and the
         first iteration has the masked code."""
         if not self.block_mask:
-            return [f"tile = int32({'before + ' * self.schedule.is_split_kv}count - 1 - k)"]
+            return [f"tile = int32({'first_block + ' * self.schedule.is_split_kv}count - 1 - k)"]
         return [
             "while left == 0:",
             "    word = int32(word - 1)",

@@ -33,7 +33,7 @@ class SmemTiles:
         copied = f"{width * size}, {s.row_bytes(width)}, {s.block_threads}"
         if facts.paged_row(name) is not None:
             self.values.define_top(f"copy_{name} = lookup.copy({copied})")
-            return [f"copy_{name}({name}_at, {name}_lines)"]
+            return [f"copy_{name}({name}_at, {name}_rows)"]
         source = f"{name}_at, {facts.base_address(k)}, {step} * {size}, {first}"
         if is_q and facts.packed_gqa_axis is not None:
             self.values.define_top(f"copy_q = copy_rows({rows}, {copied}, True)")
@@ -50,33 +50,33 @@ class SmemTiles:
         transposed = operand.strides[axes[0]] == "1"
         for definition in (
             f'P = Tile(width=1, vectors={ELEMENTS_PER_LOAD}, step=1, checks="{"." * ELEMENTS_PER_LOAD}")',
-            f"{name}_places = row_addresses({rows}, {columns}, {s.block_threads}, {transposed})",
-            f'put_{name} = put_rows("{s.smem_dtype}", {rows}, {columns})',
+            f"{name}_elements = row_addresses({rows}, {columns}, {s.block_threads}, {transposed})",
+            f'store_{name} = put_rows("{s.smem_dtype}", {rows}, {columns})',
         ):
             self.values.define_top(definition)
-        at = f"at + ((first + line) * step + column * further) * {operand.dtype.itemsize}"
+        address = f"at + ((first + row) * row_step + column * column_step) * {operand.dtype.itemsize}"
         self.values.define_lines(
             f"read_{name}",
             f'@P.elementwise("{", ".join(["int64"] * 8)} -> {operand.dtype.compute.name}")',
-            f"def read_{name}(line, column, at, first, step, further, lines, columns):",
-            "    wanted = (first + line < lines) & (column < columns)",
-            f"    return fetch_{operand.dtype.name}({at}, wanted)",
+            f"def read_{name}(row, column, at, first, row_step, column_step, rows, columns):",
+            "    wanted = (first + row < rows) & (column < columns)",
+            f"    return fetch_{operand.dtype.name}({address}, wanted)",
         )
         return [
-            "piece = int32(0)",
-            f"while piece < {rows * columns}:",
-            f"    lines_here, columns_here = {name}_places(piece)",
-            f"    elements = read_{name}(lines_here, columns_here, "
+            "element = int32(0)",
+            f"while element < {rows * columns}:",
+            f"    rows_here, columns_here = {name}_elements(element)",
+            f"    elements = read_{name}(rows_here, columns_here, "
             f"{facts.base_address(k)}, int64({first}), {row_steps}, {limits})",
-            f"    put_{name}({name}_at, lines_here, columns_here, elements)",
-            f"    piece = int32(piece + {ELEMENTS_PER_LOAD * s.block_threads})",
+            f"    store_{name}({name}_at, rows_here, columns_here, elements)",
+            f"    element = int32(element + {ELEMENTS_PER_LOAD * s.block_threads})",
         ]
 
 
 def paged_space(facts: AttentionFacts) -> IndexSpace:
     """The index space of the paged rows of a key tile."""
     kv = facts.kv_axis
-    return IndexSpace({kv: "place_ahead"}, lambda axes: Domain.PAGED_ROW if kv in axes else Domain.SCALAR, "_ahead")
+    return IndexSpace({kv: "kv_row_next"}, lambda axes: Domain.PAGED_ROW if kv in axes else Domain.SCALAR, "_next")
 
 
 class PagedLookups:
@@ -91,23 +91,23 @@ class PagedLookups:
         values, n = self.values, f"n{self.facts.kv_axis}"
         values.source.top += [
             f"lookup = PagedLookup({self.facts.tiling.columns})",
-            "places_ahead, line_words = lookup.places(), lookup.words()",
+            "paged_rows, valid_words = lookup.places(), lookup.words()",
         ]
-        values.define("clamp_places", Domain.PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
+        values.define("clamp_kv_rows", Domain.PAGED_ROW, "int64, int64 -> int64", "j, n", ["return minimum(j, n - 1)"])
         with values.collected() as lines:
-            values.source.assign("places", f"places_ahead({first})")
-            values.source.assign("place_ahead", f"clamp_places(places, {n})")
+            values.source.assign("kv_rows", f"paged_rows({first})")
+            values.source.assign("kv_row_next", f"clamp_kv_rows(kv_rows, {n})")
             values.apply("look_up", self.paged.body, Domain.PAGED_ROW)
             types, row = "int64, bool, int64, int64 -> int64", ["return select(wanted & (j < n), at, int64(0))"]
-            values.define("begin_line", Domain.PAGED_ROW, types, "at, wanted, j, n", row)
+            values.define("row_start", Domain.PAGED_ROW, types, "at, wanted, j, n", row)
             for name in ("k", "v"):
                 if paged := self.facts.paged_row(name):
                     address, predicate = values.named(paged.address.name), values.named(paged.predicate.name)
-                    values.source.assign(f"{name}_lines", f"begin_line({address}, {predicate}, places, {n})")
+                    values.source.assign(f"{name}_rows", f"row_start({address}, {predicate}, kv_rows, {n})")
             for v in self.paged.valid:
-                values.source.assign(f"{v.name}_ahead_words", f"line_words({values.named(v.name)})")
+                values.source.assign(f"{v.name}_next_words", f"valid_words({values.named(v.name)})")
         return lines
 
     def keep_validity(self) -> list[str]:
         """Lines that keep the validity words of a tile before the next one is looked up."""
-        return [f"{v.name}_words = {v.name}_ahead_words" for v in self.paged.valid]
+        return [f"{v.name}_words = {v.name}_next_words" for v in self.paged.valid]

@@ -70,7 +70,7 @@ class Sm90Emitter:
                 self._emit_consumer()
             with producer:
                 source.emit("lower_registers()", *self.producer.warps())
-        comment = f"Tiles of {s.rows} rows; scores of {s.columns} of the stream at a time."
+        comment = f"Query tiles of {s.rows} rows, key tiles of {s.columns}."
         opening = [
             *header(self.facts.kernel, s.reason.partition(":")[0], ""),
             "",
@@ -208,24 +208,24 @@ class Sm90Emitter:
         box = facts.kernel.tma_boxes[number]
         dtype, step = facts.kernel.operands[box.operand].dtype, facts.byte_step(box.operand, facts.query_axis)
         self.source.top += [
-            f'put_results = output_fragment.store_smem("{dtype}", {s.rows})',
-            f"write_results = store_rows({s.rows}, {2 * s.head_dim_v})",
+            f'stage_output = output_fragment.store_smem("{dtype}", {s.rows})',
+            f"store_tail = store_rows({s.rows}, {2 * s.head_dim_v})",
         ]
-        outer = ["row_from + strip" if a == facts.query_axis else f"c{a}" for a in box.axes[1:]]
+        outer = ["row_from + warp_offset" if a == facts.query_axis else f"c{a}" for a in box.axes[1:]]
         corner = ", ".join([f"panel * {SWIZZLE_ELEMENTS}", *outer])
-        smem = f"results_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + strip * {SWIZZLE_ROW_BYTES}"
-        to = f"{facts.base_address(box.operand)} + int64(row_from + strip) * {step}"
+        smem = f"output_at + panel * {s.rows * SWIZZLE_ROW_BYTES} + warp_offset * {SWIZZLE_ROW_BYTES}"
+        to = f"{facts.base_address(box.operand)} + int64(row_from + warp_offset) * {step}"
         warp = f"(reread_thread_idx() >> 5 & {ROWS // WARP_ROWS - 1})"
         self.source.emit(
             "tma_store_wait()",
-            f"put_results(results_at + warpgroup * {ROWS * SWIZZLE_ROW_BYTES}, {shown})",
+            f"stage_output(output_at + warpgroup * {ROWS * SWIZZLE_ROW_BYTES}, {shown})",
             "fence_proxy_async()",
-            f"strip = warp_uniform(warpgroup * {ROWS} + {warp} * {WARP_ROWS})",
-            f"if row_from + strip + {WARP_ROWS} <= row_end:",
+            f"warp_offset = warp_uniform(warpgroup * {ROWS} + {warp} * {WARP_ROWS})",
+            f"if row_from + warp_offset + {WARP_ROWS} <= row_end:",
             "    if (reread_thread_idx() & 31) == 0:",
             f"        for panel in range({self.pipelines.v.panels}):",
             f"            tma_store{number}({smem}, map{number}(), {corner})",
             "        tma_store_commit()",
             "else:",
-            f"    write_results(results_at, strip, {to}, {step}, row_end - row_from - strip)",
+            f"    store_tail(output_at, warp_offset, {to}, {step}, row_end - row_from - warp_offset)",
         )

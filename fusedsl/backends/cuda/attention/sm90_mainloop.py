@@ -16,7 +16,7 @@ from .sm90_schedule import ROWS, SWIZZLE_ELEMENTS, Sm90AttentionSchedule, bias_o
 from .sm90_tile_scheduler import Sm90TileScheduler
 from .sm90_tile_shape import is_index_mask
 
-NEXT_SCORES = "first_scores"  # of the next work tile
+NEXT_SCORES = "next_scores"  # of the next work tile
 # pipeline states: work tiles and key tiles so far, modulo the stages
 WORK_ITER, KV_ITER = "(tile_info >> 3 & 3)", "(tile_info >> 5 & 7)"
 KV_ITER_BEFORE, KV_ITER_AFTER = "((tile_info >> 5) + 7 & 7)", "((tile_info >> 5) + 1 & 7)"
@@ -33,7 +33,7 @@ def sm90_facts(kernel: AttentionKernel, schedule: Sm90AttentionSchedule) -> Atte
         schedule,
         row_limit="row_end",
         clamped_row="int64(minimum(int32(i), int32(n - 1)))",  # so that masks compare 32 bits
-        row_maxima={v.name: f"extreme_{v.name}" for v in accumulators},
+        row_maxima={v.name: f"row_max_{v.name}" for v in accumulators},
         # in wider heads registers do not hold all elements of a row: softcap takes 3 % longer if hoisted
         hoists_common=hoists,
         masks_before_branch=True,
@@ -68,7 +68,7 @@ class Sm90Mainloop:
         """The loop, and the last p·v: q·k of a tile starts before p·v of the previous one."""
         source, facts, p = self.source, self.facts, self.pipelines
         output, score, factor = facts.output, facts.score.value.name, self._rescale_factor
-        pack, (wait, arrive) = f"weights = pack({facts.weighted_sum.p.name})", self._pingpong()
+        pack, (wait, arrive) = f"p_tile = pack({facts.weighted_sum.p.name})", self._pingpong()
         source.emit(f"{score} = {NEXT_SCORES}", *self._release_k(), *self._load_bias())
         self._emit_bias()
         self._emit_first_tile()
@@ -125,7 +125,7 @@ class Sm90Mainloop:
 
     def _start_pv(self, kv_iter: str) -> str:
         output = self.facts.output
-        return f"{output} = start_pv({output}, weights, v_descriptor({self.pipelines.v.tile(kv_iter)}))"
+        return f"{output} = start_pv({output}, p_tile, v_descriptor({self.pipelines.v.tile(kv_iter)}))"
 
     def _release_k(self) -> list[str]:
         """Lines that release the k stage, and the q stage after the last key tile."""
@@ -190,8 +190,8 @@ class Sm90Mainloop:
         (wait, arrive), row_end = self._pingpong(), 4 * self.scheduler.info_words.index("row_end")
         skip = [*wait, *arrive, *elect_one(p.k.release(KV_ITER)), p.v.wait_full(KV_ITER)]
         return [
-            f"strip_from = int32(ld_shared({info}) + warpgroup * {ROWS})",
-            f"strip_end = ld_shared({info} + {row_end})",
+            f"warpgroup_from = int32(ld_shared({info}) + warpgroup * {ROWS})",
+            f"warpgroup_end = ld_shared({info} + {row_end})",
             f"while {self._tile_is_inactive()}:",
             *indented([*skip, *elect_one(p.v.release(KV_ITER)), *self._wait_tile()]),
         ]
@@ -206,19 +206,25 @@ class Sm90Mainloop:
             f"n{self.facts.kv_axis}",
         )
         scalars = {v.name: v.dtype.name for v in facts.kernel.scalars}
-        types, lines, active = {"tile_info": "int32", "strip_from": "int32", "strip_end": "int32"}, list[str](), ""
-        last_row = f"int64(minimum(strip_from + {ROWS}, strip_end) - 1)"
-        ranges = {facts.kv_axis: ("first", "last"), facts.query_axis: ("int64(strip_from)", last_row)}
+        types, lines, active = (
+            {"tile_info": "int32", "warpgroup_from": "int32", "warpgroup_end": "int32"},
+            list[str](),
+            "",
+        )
+        last_row = f"int64(minimum(warpgroup_from + {ROWS}, warpgroup_end) - 1)"
+        ranges = {facts.kv_axis: ("first", "last"), facts.query_axis: ("int64(warpgroup_from)", last_row)}
         ends = {v.name: x for axis, *pair in mask.ranges for v, x in zip(pair, ranges.get(axis, ()))} if mask else {}
         if mask and all(v.name in ends or v.name in scalars for v in mask.body.args):
             with self.values.collected() as evaluation:
-                active = f" & {self.values.call('asked', mask.body, Domain.SCALAR)[0]}"
+                active = f" & {self.values.call('tile_mask', mask.body, Domain.SCALAR)[0]}"
             lines += [f"first = int64((tile_info >> 8) * {columns})", f"last = minimum(first + {columns - 1}, {n} - 1)"]
             lines += [*(f"{name} = {end}" for name, end in ends.items()), *evaluation]
             types |= {n: "int64"} | {v.name: scalars[v.name] for v in mask.body.args if v.name in scalars}
-        lines.append(f"return (tile_info & 1 == 0) & (((strip_from < strip_end){active}) == False)")
-        self.values.define("nothing", Domain.SCALAR, f"{', '.join(types.values())} -> bool", ", ".join(types), lines)
-        return f"nothing({', '.join(types)})"
+        lines.append(f"return (tile_info & 1 == 0) & (((warpgroup_from < warpgroup_end){active}) == False)")
+        self.values.define(
+            "is_inactive", Domain.SCALAR, f"{', '.join(types.values())} -> bool", ", ".join(types), lines
+        )
+        return f"is_inactive({', '.join(types)})"
 
 
 def elect_one(*lines: str) -> list[str]:

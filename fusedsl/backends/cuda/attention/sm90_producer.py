@@ -87,7 +87,7 @@ class Sm90Producer:
             *self.scheduler.decode_work_tile(),
             *self.scheduler.count_kv_blocks(),
             "work_tile = int32(work_tile + grid_dim())",
-            "counted = count << 1 | int32(work_tile >= work_tiles)",
+            "packed_count = count << 1 | int32(work_tile >= work_tiles)",
             "mbarrier_wait_parity(work_empty, (work_iter & 1) ^ 1)",
             "if elected:",
             *indented(self.scheduler.store_info()),
@@ -103,16 +103,16 @@ class Sm90Producer:
         loads = [
             *scheduler.first_kv_block(),
             "k = int32(0)",
-            "while k < counted >> 1:",
+            "while k < packed_count >> 1:",
             *indented(self._load_kv_block()),
         ]
         start = ["elected = thread_idx() == 0", "kv_iter, work_iter = int32(0), int32(0)"]
         if not self.schedule.persistent_blocks:
-            info = [*scheduler.decode_work_tile(), *scheduler.count_kv_blocks(), "counted = count << 1 | 1"]
+            info = [*scheduler.decode_work_tile(), *scheduler.count_kv_blocks(), "packed_count = count << 1 | 1"]
             info += ["if elected:", *indented(scheduler.store_info())]
             return [*start, "work_tile = block_idx()", *info, *loads]
         info = ["mbarrier_wait_parity(work_full, work_iter & 1)", *scheduler.load_info(WORK_INFO_SLOT)]
-        loop = [*info, *loads, "more, work_iter = counted & 1 == 0, int32(work_iter + 1)"]
+        loop = [*info, *loads, "more, work_iter = packed_count & 1 == 0, int32(work_iter + 1)"]
         return [*start, "more = True", "while more:", *indented(loop)]
 
     def _load_kv_block(self) -> list[str]:
@@ -126,12 +126,14 @@ class Sm90Producer:
             "tile << 8",
             "(kv_iter & 7) << 5",
             f"{WORK_INFO_SLOT} << 3",
-            "(counted & 1) << 2",
-            "int32(k == (counted >> 1) - 1)",
+            "(packed_count & 1) << 2",
+            "int32(k == (packed_count >> 1) - 1)",
             *(["(full >> bit & 1) << 1"] if self.facts.has_block_mask else []),
         ]
         # reloaded, so that LLVM does not unroll the loop: registers are few here
-        counted = f"ld_shared({scheduler.info_address(WORK_INFO_SLOT)} + {4 * scheduler.info_words.index('counted')})"
+        counted = (
+            f"ld_shared({scheduler.info_address(WORK_INFO_SLOT)} + {4 * scheduler.info_words.index('packed_count')})"
+        )
         return [
             *scheduler.next_kv_block(),
             f"column_from = tile * {self.schedule.columns}",
@@ -147,7 +149,7 @@ class Sm90Producer:
             *(self._load_elected(p.bias) if p.bias.stages else []),
             *self._load_elected(p.v),
             "kv_iter, k = int32(kv_iter + 1), int32(k + 1)",
-            *([f"counted = {counted}"] if persistent else []),
+            *([f"packed_count = {counted}"] if persistent else []),
         ]
 
     def _load_elected(self, pipeline: TmaPipeline) -> list[str]:

@@ -189,7 +189,7 @@ def schedule_sm90(
         return None
     reason = (
         f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; a producer "
-        f"warpgroup loads {stages} tiles ahead, {groups} take turns at products and exponentials"
+        f"warpgroup loads {stages} tiles offset_rows, {groups} take turns at products and exponentials"
         f"{'; outputs are stored by TMA' if made.tma_store else ''}"
     )
     return replace(made, reason=reason, registers=hardware.registers // made.block_threads // 8 * 8)
@@ -246,7 +246,7 @@ def smem_offsets(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> di
         "k_at": s.kv_stages * s.tile_bytes(s.columns, s.head_dim),
         "v_at": s.kv_stages * s.tile_bytes(s.columns, s.head_dim_v),
         "bias_at": s.bias_stages * s.tile_bytes(s.rows, s.columns),
-        "results_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0,
+        "output_at": s.tile_bytes(s.rows, s.head_dim_v) if s.tma_store else 0,
     }
     for name, stages in {"q": s.q_stages, "bias": s.bias_stages, "work": 1, "k": s.kv_stages, "v": s.kv_stages}.items():
         sizes |= dict.fromkeys((f"{name}_full", f"{name}_empty"), MBARRIER_BYTES * stages)

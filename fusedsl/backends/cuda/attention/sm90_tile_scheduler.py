@@ -22,7 +22,7 @@ class Sm90TileScheduler:
     def __init__(self, facts: AttentionFacts, schedule: Sm90AttentionSchedule, block_mask: BlockMaskBits | None):
         self.facts, self.schedule, self.block_mask = facts, schedule, block_mask
         # the words of a work info: rows, outer coordinates, twice the key blocks plus 1 for the last work tile
-        self.info_words = ["row_from", *(f"c{a}" for a in facts.outer), "row_end", "counted"]
+        self.info_words = ["row_from", *(f"c{a}" for a in facts.outer), "row_end", "packed_count"]
 
     def init(self) -> list[str]:
         """Lines of one thread that store the scheduler's state: registers are scarce in the loops."""
@@ -31,17 +31,17 @@ class Sm90TileScheduler:
         outer = " * ".join(f"n{a}" for a in facts.outer) or "1"
         kv_outer = " * ".join(f"n{a}" for a in facts.outer if any(strides[a] != "0" for strides in kv_strides)) or "1"
         bytes_each = f"n{facts.kv_axis} * {2 * (s.head_dim + s.head_dim_v)}"
-        words = ["row_tiles * others", "row_tiles", "l2_group"]
+        words = ["row_tiles * outer_size", "row_tiles", "l2_group"]
         words += [f"(n{facts.kv_axis} + {columns - 1}) // {columns}"] if self.block_mask else []
         # one outer coordinate at a time, if all work tiles are equal
         single = [f"if row_tiles * {s.rows} == n{facts.query_axis}:", "    l2_group = int64(1)"]
         return [
             f"row_tiles = (n{facts.query_axis} + {s.rows - 1}) // {s.rows}",
-            f"others = int64({outer})",
-            f"near = {L2_GROUP_BYTES} // ({bytes_each}) * (others // ({kv_outer}))",
-            "l2_group = minimum(others, maximum(near, 1))",
-            "l2_groups = (others + l2_group - 1) // l2_group",
-            "l2_group = (others + l2_groups - 1) // l2_groups",
+            f"outer_size = int64({outer})",
+            f"group_size = {L2_GROUP_BYTES} // ({bytes_each}) * (outer_size // ({kv_outer}))",
+            "l2_group = minimum(outer_size, maximum(group_size, 1))",
+            "l2_groups = (outer_size + l2_group - 1) // l2_group",
+            "l2_group = (outer_size + l2_groups - 1) // l2_groups",
             *([] if self.block_mask else single),
             *(f"st_shared(scheduler_at + {4 * k}, {word})" for k, word in enumerate(words)),
         ]
@@ -52,19 +52,22 @@ class Sm90TileScheduler:
         """Lines that decode a work tile: its rows from `row_from` to `row_end`, and its outer coordinates."""
         rows = self.schedule.rows
         # the last group begins with the longest
-        downwards = ["if udiv(onward - 1, l2_group) & 1 == 0:", "    rest = int32(row_tiles - 1 - rest)"]
+        downwards = [
+            "if udiv(outer_left - 1, l2_group) & 1 == 0:",
+            "    query_tile = int32(row_tiles - 1 - query_tile)",
+        ]
         return [
             "work_tiles, row_tiles = ld_shared(scheduler_at), ld_shared(scheduler_at + 4)",
             "l2_group = ld_shared(scheduler_at + 8)",
-            "turn = udiv(work_tile, l2_group * row_tiles)",
-            "passed = int32(turn * l2_group)",
-            "onward = int32(udiv(work_tiles, row_tiles) - passed)",
-            "near = minimum(l2_group, onward)",
-            "inner = int32(work_tile - passed * row_tiles)",
-            "rest = udiv(inner, near)",
-            "other = int32(passed + inner - rest * near)",
+            "group = udiv(work_tile, l2_group * row_tiles)",
+            "group_from = int32(group * l2_group)",
+            "outer_left = int32(udiv(work_tiles, row_tiles) - group_from)",
+            "group_size = minimum(l2_group, outer_left)",
+            "index_in_group = int32(work_tile - group_from * row_tiles)",
+            "query_tile = udiv(index_in_group, group_size)",
+            "outer = int32(group_from + index_in_group - query_tile * group_size)",
             *(downwards if self.block_mask else []),
-            f"row_end = int32(n{self.facts.query_axis} - (row_tiles - 1 - rest) * {rows})",
+            f"row_end = int32(n{self.facts.query_axis} - (row_tiles - 1 - query_tile) * {rows})",
             f"row_from = maximum(int32(row_end - {rows}), int32(0))",
             *self.facts.outer_coordinates(),
         ]
@@ -116,7 +119,7 @@ class Sm90TileScheduler:
     def next_kv_block(self) -> list[str]:
         """Lines that find the next active key block, from the last one on: the first may reach beyond the keys."""
         if not self.block_mask:
-            return ["tile = int32((counted >> 1) - 1 - k)"]
+            return ["tile = int32((packed_count >> 1) - 1 - k)"]
         return [
             "while (left == 0) & (word > 0):",
             "    word = int32(word - 1)",
