@@ -8,7 +8,6 @@ Compilers for Modern Architectures, section 5.5).
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import gcd, lcm
@@ -16,9 +15,7 @@ from math import gcd, lcm
 from ...ir.types import DTYPES
 
 MAX_PERIOD = 8  # elements of one iteration: it is unrolled so that divisions by literals are affine
-ACCESS = re.compile(r"(load|at)\d+|\w+_get")  # memory accesses other than by a computed address
 NANS = {"float16": 0x7E00, "bfloat16": 0x7FC0, "float32": 0x7FC00000, "float64": 0x7FF8 << 48}  # bits of a NaN
-FETCH = re.compile(r"fetch_(\w+)")
 
 
 @dataclass(frozen=True)
@@ -97,6 +94,7 @@ class LoopAnalysis:
     split_points: dict[str, tuple[str, ...]] = field(default_factory=dict)  # iterations until the line is not affine
     slopes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # assignments of slopes that differ between parts
     conditions: set[str] = field(default_factory=set)  # invariant names that select between other values
+    invariant_fetches: set[str] = field(default_factory=set)
     preferred_period: int = 1  # a divisor of the period that makes more values affine
     max_period: int = MAX_PERIOD
 
@@ -104,8 +102,8 @@ class LoopAnalysis:
         """Analyse the line `code`, an assignment of `value` to `name`."""
         self.code[name], self.split_points[name], self.slopes[name] = code, (), ()
         called = value.func.id if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) else ""
-        if fetch := FETCH.fullmatch(called):
-            self.values[name] = self._fetch(name, fetch[1], *value.args)  # type: ignore[attr-defined]
+        if called.startswith("fetch_"):
+            self.values[name] = self._fetch(name, called.removeprefix("fetch_"), *value.args)  # type: ignore[attr-defined]
         elif called == "select" and (read := self._chosen(name, *value.args)):  # type: ignore[attr-defined]
             self.reads[name], self.values[name] = read, None
         else:
@@ -116,6 +114,7 @@ class LoopAnalysis:
         if at is None or there is None or not there.is_invariant:
             return None
         if at.is_invariant:
+            self.invariant_fetches.add(name)
             return INVARIANT
         where, whether = ast.unparse(address), ast.unparse(wanted)
         self.reads[name] = AffineRead(dtype, f"origin({where}, {whether})", whether, at.slope)
@@ -158,7 +157,7 @@ class LoopAnalysis:
                 return self._binary(name, type(op), left, right)
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return self._compare(name, type(op), left, right)
-            case ast.Call(func=ast.Name(id=word), args=args) if not ACCESS.fullmatch(word):
+            case ast.Call(func=ast.Name(id=word), args=args) if not _is_access(word):
                 return self._call(name, word, args)
         return None
 
@@ -268,6 +267,11 @@ class LoopAnalysis:
                 return None
         self.split_points[name] += (f"until_wrap(int64(remainder({x}, {y})), int64({y}), {slope.text})",)
         return of if rest else INVARIANT
+
+
+def _is_access(word: str) -> bool:
+    """Whether a function accesses memory, other than by a computed address."""
+    return word.endswith("_get") or any(word.removeprefix(stem).isdigit() for stem in ("load", "at"))
 
 
 def _constant(value: ast.expr, dtype: str) -> str | None:

@@ -14,7 +14,8 @@ from . import loop_splitting, reduce, scan
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, counted_loop, extents, free
 from .schedule import MIN_STRIP, STRIP_MULTIPLE
-from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line, times
+from .source_text import address, decode, header, indented, load_line, parameters, store_line, times
+from .statements import renamed, target_of
 
 BLOCK = 64  # columns that are merged serially
 STATE_BYTES = 1 << 14  # bytes at most of the states of a strip: a third of a current L1 cache
@@ -163,7 +164,7 @@ class StripEmitter:
         """The loop over the rows of the strip, for several columns, which are merged in order."""
         folds, starts, inner = self.kernel.phases[p].folds, [], []
         first, each = self.column_start(p), self.element(p)
-        defined = {line.partition(" = ")[0] for line in first}
+        defined = set(filter(None, map(target_of, first)))
         for f in folds:
             inner += [
                 f"{name}_next = {text}"

@@ -7,30 +7,28 @@ are short enough for the hardware prefetcher to load the next one meanwhile.
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Collection
 
 from .source_text import indented
+from .statements import code_of, parsed
 
-ARGUMENT = r"\w+(?:\([^()]*\))?"  # a name, or a typed literal
-CALL = re.compile(rf"\b(sin|cos|tan|power|fmod)\(({ARGUMENT}(?:, {ARGUMENT})?)\)")
 BEYOND = {"sin": "beyond", "cos": "beyond", "tan": "beyond", "power": "power_beyond", "fmod": "fmod_beyond"}
 BLOCK = 256  # elements of a block
-LITERAL = re.compile(r"float(32|64)\(")
 
 
 def loop(
     lines: list[str], loaded: Collection[str], index: str = "i", first: str = "0", end: str = "count"
 ) -> list[str]:
     """The loop over a chunk, or a part of it; `loaded` are the names of floats that are loads or scalars."""
-    code = [line.partition("#")[0] for line in lines]  # comments repeat the text
-    calls = [call for line in code for call in CALL.finditer(line) if _has_near_form(call, loaded)]
-    if not calls:
+    code = list(map(code_of, lines))
+    calls = [_calls(line, loaded) for line in code]
+    if not any(calls):
         span = end if first == "0" else f"{first}, {end}"
         return [f"for {index} in range({span}):", *indented(lines)]
-    near = [CALL.sub(lambda call: _near(call, loaded), line) for line in code]
+    near = list(map(_near, code, calls))
     look = [line for line in near if not line.startswith("store")]
-    look += [f"far = far | {test}" for test in dict.fromkeys(f"{BEYOND[call[1]]}({call[2]})" for call in calls)]
+    look += dict.fromkeys(f"far = far | {_test(call)}" for line in calls for call in line)
     begin, span = ("", end) if first == "0" else (f"{first} + ", f"{end} - {first}")
     block = [f"start = {begin}block * {BLOCK}", f"stop = smaller(start + {BLOCK}, {end})", "far = False"]
     block += _each(look, index)
@@ -42,11 +40,33 @@ def _each(lines: list[str], index: str) -> list[str]:
     return [f"for {index} in range(start, stop):", *indented(lines)]
 
 
-def _has_near_form(call: re.Match, loaded: Collection[str]) -> bool:
+def _calls(line: str, loaded: Collection[str]) -> list[ast.Call]:
+    """The calls of a statement that have a fast version, in order."""
+    statement = parsed(line)
+    calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)] if statement else []
+    return sorted((call for call in calls if _has_near_form(call, loaded)), key=lambda call: call.col_offset)
+
+
+def _has_near_form(call: ast.Call, loaded: Collection[str]) -> bool:
     """True if a call has a fast version: not powers of computed values, which the range test would compute twice."""
-    names = call[2].split(", ")
-    return call[1] != "power" or all(name in loaded or LITERAL.match(name) for name in names)
+    name = _function(call)
+    return name in BEYOND and (name != "power" or all(_is_literal(a) or ast.unparse(a) in loaded for a in call.args))
 
 
-def _near(call: re.Match, loaded: Collection[str]) -> str:
-    return f"{call[1]}_near({call[2]})" if _has_near_form(call, loaded) else call[0]
+def _is_literal(x: ast.expr) -> bool:
+    return isinstance(x, ast.Call) and _function(x) in ("float32", "float64")
+
+
+def _function(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _test(call: ast.Call) -> str:
+    return f"{BEYOND[_function(call)]}({', '.join(map(ast.unparse, call.args))})"
+
+
+def _near(line: str, calls: list[ast.Call]) -> str:
+    for call in reversed(calls):
+        end = call.func.end_col_offset
+        line = f"{line[:end]}_near{line[end:]}"
+    return line

@@ -13,7 +13,8 @@ from dataclasses import replace
 from ...ir.types import DTYPES
 from ...kernel_ir.kernel import KernelIR
 from .affine import MAX_PERIOD, AffineRead, LoopAnalysis
-from .source_text import WORD, indented, renamed
+from .source_text import indented
+from .statements import code_of, names_in, parsed, renamed
 
 CONSTANT_BYTES = 1 << 12  # bytes of zeros (or NaNs) on each side of the address of masked loads
 Innermost = Callable[[list[str], str, str, str], list[str]]  # lines, index, first, end
@@ -41,9 +42,9 @@ def _analyse(lines: Sequence[str], index: str, constants: Mapping[str, int]) -> 
     """(analysis, lines without a result); None if no load is affine, or a line is not a simple statement."""
     statements = []
     for line in lines:
-        if line.startswith(" ") or line.endswith(":"):
+        statement = parsed(code_of(line))
+        if statement is None:
             return None
-        (statement,) = ast.parse(line).body
         statements.append((statement, ast.unparse(statement)))
     analysis = LoopAnalysis(index, 1, constants)
     while True:
@@ -62,22 +63,14 @@ def _analyse(lines: Sequence[str], index: str, constants: Mapping[str, int]) -> 
         analysis = LoopAnalysis(
             index, 1 if too_many else analysis.preferred_period, constants, max_period=1 if too_many else MAX_PERIOD
         )
-    return (analysis, sinks) if analysis.reads or _invariant_fetches(analysis) else None
-
-
-def _invariant_fetches(analysis: LoopAnalysis) -> list[str]:
-    return [n for n, code in analysis.code.items() if f"{n} = fetch_" in code and analysis.values[n] is not None]
-
-
-def _words(texts: Iterable[str]) -> set[str]:
-    return {word for text in texts for word in WORD.findall(text)}
+    return (analysis, sinks) if analysis.reads or analysis.invariant_fetches else None
 
 
 class _SplitLoop:
     """Emits one loop in parts."""
 
     def __init__(self, analysis: LoopAnalysis, sinks: list[str], after: Sequence[str], end: str, innermost: Innermost):
-        self.analysis, self.sinks, self.after = analysis, sinks, [line.partition("#")[0].rstrip() for line in after]
+        self.analysis, self.sinks, self.after = analysis, sinks, list(map(code_of, after))
         self.end, self.innermost, self.period = end, innermost, analysis.period
         self.once = dict.fromkeys(self._once())
         self.names: dict[tuple[int, bool], dict[str, str]] = {}  # by (element of the unrolled body, whether hoisted)
@@ -87,20 +80,20 @@ class _SplitLoop:
     def _once(self) -> list[str]:
         """The names that are hoisted, in order: addresses, conditions, and all that they depend on."""
         analysis = self.analysis
-        needed = _words(text for read in analysis.reads.values() for text in (read.base, read.wanted))
-        needed |= {*_invariant_fetches(analysis), *analysis.conditions}
+        needed = names_in(text for read in analysis.reads.values() for text in (read.base, read.wanted))
+        needed |= analysis.invariant_fetches | analysis.conditions
         for name in reversed(analysis.code):
             if name in needed:
-                needed |= _words([analysis.code[name], *analysis.split_points[name], *analysis.slopes[name]])
+                needed |= names_in([analysis.code[name], *analysis.split_points[name], *analysis.slopes[name]])
         return [name for name in analysis.code if name in needed]
 
     def _in_loop(self) -> list[str]:
         """The names that are computed, or loaded, for each element, in order."""
-        needed, names = _words([*self.sinks, *self.after]), []
+        needed, names = names_in([*self.sinks, *self.after]), []
         for name in reversed(self.analysis.code):
             if name in needed and not self._is_hoisted(name):
                 names.append(name)
-                needed |= set() if name in self.analysis.reads else _words([self.analysis.code[name]])
+                needed |= set() if name in self.analysis.reads else names_in([self.analysis.code[name]])
         return names[::-1]
 
     def _is_hoisted(self, name: str) -> bool:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import ast
 from collections.abc import Sequence
 
 from ...kernel_ir.kernel import KernelIR
-
-LOAD = re.compile(r"(\w+) = (?:load(\d+)\((\w+), (\w+)\)|element_(\w+)\((\w+), (\w+)(?: - at)?\))$")
-STORE = re.compile(r"store(\d+)\((\w+), (\w+), (\w+)\)$")
+from .statements import code_of, parsed
 
 
 def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
@@ -16,18 +14,29 @@ def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str
 
     Loads at addresses (loop_splitting.py) are indexed from `first`, those of operands from 0.
     """
-    code = [line.partition("#")[0].rstrip() for line in lines]
-    loads = {load[1]: load for line in code if (load := LOAD.match(line))}
-    stores = [store for line in code if (store := STORE.match(line))]
-    if len(loads) + len(stores) < len(code) or {store[4] for store in stores} != set(loads):
+    sources: dict[str, tuple[str, str]] = {}  # of loads: dtype, address of the first element
+    stores = []
+    for line in lines:
+        match parsed(code_of(line)):
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=word), args=[ast.Name(id=base), place])
+            ) if ast.unparse(place) in (index, f"{index} - at"):
+                if word.removeprefix("load").isdigit():
+                    k = int(word.removeprefix("load"))
+                    sources[name] = kernel.operands[k].dtype.name, f"at{k}({base}, {first})"
+                elif word.startswith("element_"):
+                    sources[name] = word.removeprefix("element_"), f"place({base})"
+            case ast.Expr(
+                value=ast.Call(func=ast.Name(id=word), args=[ast.Name(id=base), ast.Name(id=place), ast.Name(id=value)])
+            ) if place == index and word.startswith("store"):
+                stores.append((int(word.removeprefix("store")), base, value))
+    if len(sources) + len(stores) < len(lines) or {value for *_, value in stores} != set(sources):
         return None
     count = end if first == "0" else end.removeprefix(f"{first} + ")
     calls: list[str] = []
-    for store in stores:
-        load, (to, target, place) = loads[store[4]], store.groups()[:3]
-        dtype = kernel.operands[int(load[2])].dtype.name if load[2] else load[5]
-        if dtype != kernel.operands[int(to)].dtype.name or place != index or (load[4] or load[7]) != index:
+    for k, base, value in stores:
+        dtype, source = sources[value]
+        if dtype != kernel.operands[k].dtype.name:
             return None
-        source = f"at{load[2]}({load[3]}, {first})" if load[2] else f"place({load[6]})"
-        calls.append(f"move{to}(at{to}({target}, {first}), {source}, {count})")
+        calls.append(f"move{k}(at{k}({base}, {first}), {source}, {count})")
     return calls

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...kernel_ir.phase import Reduction
 from .roles import ScratchArray, reassociable_merge
-from .source_text import indented, renamed
+from .source_text import indented
 
 LANES = 64
 LEVELS = 48  # levels of the pairwise tree: enough for any number of segments
@@ -23,7 +23,7 @@ def merge(fold: Reduction, first: list[str], second: list[str], into: list[str])
     """into = merge(first, second), with the merge body inlined."""
     names = unique_names(fold)
     lines = [f"{names[value.name]} = {text}" for value, text in zip(fold.combine.args, first + second)]
-    lines += renamed(fold.combine.lines, names)
+    lines += [str(i.renamed(names)) for i in fold.combine.instructions]
     return [*lines, *(f"{name} = {names[value.name]}" for name, value in zip(into, fold.combine.results))]
 
 

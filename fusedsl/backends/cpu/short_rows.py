@@ -12,7 +12,8 @@ from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Reduction
 from . import common_arguments, loop_splitting, reduce, scan
 from .schedule import CHUNK, ShortRows
-from .source_text import address, decode, header, indented, load_line, parameters, renamed, store_line
+from .source_text import address, decode, header, indented, load_line, parameters, store_line
+from .statements import code_of, renamed
 
 Column = tuple[int, ...]  # indices along the unrolled axes
 
@@ -107,8 +108,7 @@ class _ShortRowsEmitter:
         """Lines, renamed for a column."""
         if not number:
             return list(lines)
-        code = [line.partition("#")[0].rstrip() for line in lines]
-        return _suffixed(code, self.column_names, f"_c{number}")
+        return _suffixed(map(code_of, lines), self.column_names, f"_c{number}")
 
     def row_body(self) -> list[str]:
         """The body of one row."""
@@ -139,8 +139,7 @@ class _ShortRowsEmitter:
             lifted = self.for_column([v.name for v in f.inputs], number)
             after = [name if number == last else f"{name}_with{number}" for name in reduce.state_names(f)]
             merged = reduce.merge(f, before, lifted, after)
-            defined = {line.partition(" = ")[0] for line in merged} - set(after)
-            lines += _suffixed(merged, defined, f"_c{number}")
+            lines += _suffixed(merged, set(reduce.unique_names(f).values()), f"_c{number}")
             before = after
         return lines
 

@@ -5,24 +5,17 @@ Names of values end in an underscore and a number, so the skeletons' own names n
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from ...kernel_ir.kernel import KernelIR, Load
 from ...kernel_ir.parameters import kernel_params
 from ...kernel_ir.phase import Store
 
 INDENT = "    "
-WORD = re.compile(r"(?<![\w.])[A-Za-z_]\w*")  # a name, not an attribute of one
 
 
 def indented(lines: Iterable[str], levels: int = 1) -> list[str]:
     return [INDENT * levels + line for line in lines]
-
-
-def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
-    """Replace names in lines."""
-    return [WORD.sub(lambda word: names.get(word[0], word[0]), line) for line in lines]
 
 
 def header(kernel: KernelIR, schedule: str) -> list[str]:
