@@ -37,8 +37,6 @@ COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 CYCLES = {
     "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",
     "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
-    "kernel_ir.build.attention kernel_ir.build.attention_merge kernel_ir.build.block_mask "
-    "kernel_ir.build.mask_inputs kernel_ir.build.paged_operands",
     "backends.cuda.rows.emit backends.cuda.rows.emit_chunked_epilogue backends.cuda.rows.emit_index "
     "backends.cuda.rows.emit_memory backends.cuda.rows.emit_prefetch backends.cuda.rows.emit_smem "
     "backends.cuda.rows.emit_unaligned backends.cuda.scan_sort.scan_emit backends.cuda.scan_sort.sort_emit",

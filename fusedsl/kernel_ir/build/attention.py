@@ -6,33 +6,24 @@ import dataclasses
 from collections.abc import Sequence
 
 from ... import debug
-from ...fusion.coordinates import Axis
-from ...fusion.scalar_program import ScalarStore
-from ...fusion.online.find_attention import AttentionPattern
-from ...ir.folds import FOLDS
-from ...ir.graph import Node, node, rebuild
-from ...rewrite.scalar_builder import free_axes, positive_factor, replace_nodes, scalar_op
-from ...rewrite.online.online_reduction import TileReduction
+from ...ir.graph import Node
 from ...rewrite.online.printer import check, show
+from ...rewrite.scalar_builder import free_axes
+from ..attention import AttentionBody, OutputEpilogue, PagedOperands, PagedRow, Score
 from ..phase import Body, Phase, Store
 from ..plan import KernelPlan
-from ..attention import OutputEpilogue, Score, AttentionBody
-from .mask_inputs import computed, mask_inputs
-from .hoisting import TileLeaves, hoistable
-from .fold_bodies import build_reduction
-from .kernel_frame import position, stored
-from .paged_operands import paged_operands, with_paged_operands, find_paged_loads, weight_if_valid
-from .rematerialization import RECOMPUTE_BELOW, recompute_cost
+from .attention_frame import AttentionFrame
 from .attention_merge import StateCombiner, live_ins
-from .node_map import map_nodes, all_nodes
-from .phases import PhaseBuilder
 from .block_mask import PhaseNodes, block_mask
+from .hoisting import TileLeaves, hoistable
+from .mask_inputs import computed, mask_inputs
+from .paged_operands import PagedLoad, PagedLoads
+from .rematerialization import RECOMPUTE_BELOW, recompute_cost
 
 
-class AttentionBuilder(PhaseBuilder):
+class AttentionBuilder(AttentionFrame):
     """Builds the plan of a group with an attention pattern."""
 
-    pattern: AttentionPattern
     phase_nodes: list[PhaseNodes]
 
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
@@ -41,81 +32,6 @@ class AttentionBuilder(PhaseBuilder):
         names = {(use.kind, use.index): use.name for use in frame.arrays}
         debug.say(debug.DECISIONS, "attention", show(self.pattern.reduction, names))
         return dataclasses.replace(frame, attention=self._attention_body())
-
-    # -- inputs
-
-    def _row_axes(self) -> tuple[Axis, ...]:
-        """The row axes. If each row has keys of its own, an axis of extent 1 is added for the query tile to lie along."""
-        assert self.group.attention is not None
-        rows = self.group.rows
-        self.query_axes = self.group.attention.query_axes or (Axis(1, 1 + max((a.tag for a in rows), default=0)),)
-        return rows if self.group.attention.query_axes else (*rows, *self.query_axes)
-
-    def _columns(self) -> tuple[Axis, ...]:
-        assert self.group.attention is not None
-        one = self.group.attention
-        return tuple(dict.fromkeys((*self.group.columns, *one.value_axes, *one.qk_axes)))
-
-    def _import(self) -> None:
-        g, one = self.group, self.group.attention
-        assert one is not None
-        places = find_paged_loads(one)
-        one, moved = with_paged_operands(one, places, [r.value for r in g.all_stores], g.imports)
-        roots = [*one.folds, *one.values, *all_nodes(one), *places.nodes, *(moved[r.value] for r in g.all_stores)]
-        new = rebuild(
-            roots, lambda old, args: g.imports.get(old) or (node(old.op, args, old.attr, old.type) if args else old)
-        )
-        self.pattern, self.paged = map_nodes(one, new.__getitem__), places.mapped(new)
-        self.folds, self.cross = list(self.pattern.folds), []
-        self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
-        self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.value_axis_stores]
-        self.stores = self.rank_stores = self.cross_stores = []
-        self._state()
-
-    def _state(self) -> None:
-        """Set the reductions of a tile, and replace the results of the pattern by the final state."""
-        stream = self.pattern.reduction
-        first, points, second, self.tile_state = stream.lift()
-        slots = {stream.of_component(w.component, self.tile_state): w for w in self.pattern.value_products}
-        kept = [[lift for lift in lifts if lift.slots[0] not in slots] for lifts in (first, second)]
-        self.scaled_extrema: dict[Node, Node] = {}
-        self.lifts: tuple[list[TileReduction], list[TileReduction]] = (list(map(self._unscaled_lift, kept[0])), kept[1])
-        self.points = points
-        weighted, places = self.pattern.value_products, self.paged
-        self.weights = {w: weight_if_valid(w, stream.element(w.p, self.tile_state), places) for w in weighted}
-        done: dict[Node, Node] = {}
-        for f, value in stream.finish:
-            done[f] = replace_nodes([value], done)[value]
-        values = [v for _, v in self.row_stores + self.own_stores]
-        final = replace_nodes(values, done)
-        self.row_stores = [(r, final[v]) for r, v in self.row_stores]
-        self.own_stores = [(r, final[v]) for r, v in self.own_stores]
-
-    def _unscaled_lift(self, lift: TileReduction) -> TileReduction:
-        """Extremum of products with a positive number: reduce without the factor, multiply the result by it."""
-        factor, rest = positive_factor(lift.value)
-        if not self.pattern.reduction.running_reference or lift.fold not in ("max", "min") or factor is None:
-            return lift
-        (slot,) = lift.slots
-        raw = node("state", (), ("raw", *slot.attr), slot.type)
-        self.scaled_extrema[slot] = scalar_op("multiply", raw, factor)
-        return TileReduction(lift.fold, rest, (raw,))
-
-    def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
-        return self.row_stores + self.own_stores
-
-    def _roots(self) -> list[Node]:
-        """All computed values, with the scores as leaves: their operands are read by the products."""
-        one = self.pattern
-        found = [n for p in one.score_products for n in (p.q, p.k)] + [w.v for w in one.value_products]
-        found += [lift.value for lifts in self.lifts for lift in lifts] + [*self.points, *self.weights.values()]
-        found += [n for n in self.tile_state if n.op != "state"] + [v for _, v in self._all_stores()]
-        found += [k for w in one.value_products if (k := w.p.active_condition()) is not None] + self.paged.nodes
-        if any(FOLDS[f.attr[0]].positional for f in one.reduction.folds):
-            found.append(position(one.reduction.axes[0]))
-        self.values = found
-        leaves = {p.fold: node("score", (), k, p.fold.type) for k, p in enumerate(one.score_products)}
-        return list(replace_nodes(found, leaves).values())
 
     # -- attention body
 
@@ -133,10 +49,12 @@ class AttentionBuilder(PhaseBuilder):
         lanes = tuple(self.axes.index(a) for a in self.query_axes)
         asked, told = block_mask(self, self.phase_nodes)
         read = tuple(tuple(self.builder.body((), [n], self.known()) for n in found) for found in self.inputs)
-        join, rise = (merging.update_row_max(), merging.choose_reference()) if one.reduction.running_reference else (None, None)
+        join, rise = (
+            (merging.update_row_max(), merging.choose_reference()) if one.reduction.running_reference else (None, None)
+        )
         inputs, row_inputs = read
         found = (lanes, scores, tile, state, weighings, row, row_stores, endings, asked)
-        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, paged_operands(self), told)
+        return AttentionBody(*found, inputs, row_inputs, join, rise, parts, self._paged_operands(), told)
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
@@ -201,13 +119,9 @@ class AttentionBuilder(PhaseBuilder):
         one = self.pattern
         scores = frozenset(p.fold for p in one.score_products)
         known = frozenset(self.leaves) - scores
-        return hoistable(roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.axes), frozenset(self.query_axes)))
-
-    @property
-    def leaves(self) -> list[Node]:
-        """Leaves of a tile's elements: loads, index masks, validity of paged rows, and scores."""
-        scores = [p.fold for p in self.pattern.score_products]
-        return [*dict.fromkeys([*self.known(), *self.inputs[0], *self.inputs[1], *self.paged.valid]), *scores]
+        return hoistable(
+            roots, TileLeaves(scores, known, self.free, frozenset(one.reduction.axes), frozenset(self.query_axes))
+        )
 
     def _output_slots(self) -> list[Node]:
         stream = self.pattern.reduction
@@ -231,18 +145,23 @@ class AttentionBuilder(PhaseBuilder):
         rest = [m for m in known if m not in scores]
         return self.pattern.reduction.running_reference and scores.isdisjoint(computed(after, {*rest, n}))
 
-    def elements(self, lifts: Sequence[TileReduction], others: Sequence[Node], known: Sequence[Node]) -> Phase:
-        """A phase with reductions over a tile's elements, and with other element values as results."""
-        lifted = [self.lifted(lift.fold, lift.value) for lift in lifts]
-        results = list(dict.fromkeys([*(x for state in lifted for x in state), *others]))
-        body = self.builder.body((), results, known)
-        names = {n: value.name for n, value in zip(results, body.results)}
-        self.builder.names |= {n: names[n] for n in others if n.op == "const"}  # a weight that all elements have
-        uses = []
-        for lift, state in zip(lifts, lifted):
-            states = tuple(map(self.builder.value, lift.slots))
-            uses.append(build_reduction(lift.fold, lift.value.type.dtype.compute, [names[x] for x in state], states))
-        return Phase(body, (), tuple(uses))
+    def _paged_operands(self) -> PagedOperands | None:
+        """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
+        places, builder = self.paged, self.builder
+        if places == PagedLoads():
+            return None
+        results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
+        results = list(dict.fromkeys([*results, *places.valid]))
+        body = builder.body((), results, self.known())
+        values = dict(zip(results, body.results))
+
+        def line(place: PagedLoad | None) -> PagedRow | None:
+            if place is None:
+                return None
+            number = next(k for k, p in enumerate(self.pointers) if p.attr[0] == place.fetch.attr[0])
+            return PagedRow(len(self.loads) + number, place.inner_axis, values[place.address], values[place.predicate])
+
+        return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))
 
     # -- results
 

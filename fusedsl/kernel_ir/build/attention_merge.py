@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ...fusion.cost_model import computed_nodes
 from ...fusion.online.find_attention import ValueProduct
 from ...ir.graph import Node, value_of, walk
 from ...rewrite.scalar_builder import replace_nodes
-from ..phase import Body, Reduction, Value
 from ..attention import WeightedSum
+from ..phase import Body, Reduction, Value
+from .attention_frame import AttentionFrame
 from .body_builder import literal
 from .paged_operands import is_nan_if_invalid
 
-if TYPE_CHECKING:
-    from .attention import AttentionBuilder
-
 
 class StateCombiner:
-    """Builds combine bodies with the names of an AttentionBuilder."""
+    """Builds combine bodies with the names of an AttentionFrame."""
 
-    def __init__(self, emitter: AttentionBuilder):
+    def __init__(self, emitter: AttentionFrame):
         self.attention = emitter
         self.builder = emitter.builder
         self.stream = emitter.pattern.reduction
@@ -59,7 +56,7 @@ class StateCombiner:
     def _combine(
         self, name: str, a: Sequence[Node], b: Sequence[Node], merged: Sequence[Node]
     ) -> tuple[Reduction, dict[int, Body]]:
-        """(the reduction of the row states and the row values that weighted sums are rescaled by, bodies of the sums)"""
+        """(the reduction of row states and of row values that weighted sums are rescaled by, bodies of the sums)"""
         stream, own = self.stream, self.outputs
         plain = [k for k in range(len(a)) if k not in own]
         sides = {side for k in own for side in (a[k], b[k])}
@@ -91,7 +88,7 @@ class StateCombiner:
         return self.builder.body([], results, known)
 
     def choose_reference(self) -> Body:
-        """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by the threshold."""
+        """The reference that a tile is measured from: the old one, unless the row maximum exceeds it by a threshold."""
         stream = self.stream
         before, tile = stream.state("a"), stream.state("b")
         own = dict(zip(tile, self.attention.tile_state))
@@ -123,7 +120,7 @@ class StateCombiner:
         )
 
     def _is_active(self, w: ValueProduct) -> Body | None:
-        """The element mask of a weighted sum; None if elements are masked by a score of -inf alone (0 * NaN is NaN then)."""
+        """The element mask of a weighted sum; None if a score of -inf alone masks elements (0 * NaN is NaN then)."""
         kept = w.p.active_condition()
         if kept is None or self._is_infinite_alone(kept):
             return None

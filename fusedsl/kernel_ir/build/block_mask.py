@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ...fusion.mask_conditions import Condition, conditions, conjuncts
 from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, walk
 from ...ir.ops import CASTS
 from ...ir.types import BOOL, INT64
 from ...rewrite.intervals.interval_analysis import Intervals
-from ...rewrite.scalar_builder import free_axes
-from ...rewrite.online.online_reduction import TileReduction
 from ...rewrite.intervals.three_valued_logic import LOGIC, NO, UNKNOWN, YES, Truth, all_hold, both, either, opposite
+from ...rewrite.online.online_reduction import TileReduction
+from ...rewrite.scalar_builder import free_axes
+from ..attention import BlockMask, TileBounds
 from ..phase import Phase
-from ..attention import TileBounds, BlockMask
+from .attention_frame import AttentionFrame
 from .block_mask_text import describe_finite_mask, describe_tiles
-
-if TYPE_CHECKING:
-    from .attention import AttentionBuilder
 
 PhaseNodes = tuple[
     Sequence[TileReduction], Sequence[Node], Sequence[Node], Phase
 ]  # (reductions, other results, live-ins, the phase)
 
 
-def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
+def block_mask(emitter: AttentionFrame, parts: Sequence[PhaseNodes]) -> tuple[BlockMask | None, str]:
     """(the block mask, None if it would save no work; its description for explain())"""
     one = emitter.pattern
     counted = conditions(one.reduction)
@@ -45,7 +42,7 @@ def block_mask(emitter: AttentionBuilder, parts: Sequence[PhaseNodes]) -> tuple[
     return replace(made, full_phases=whole, full_names=names), words
 
 
-def _mask_body(emitter: AttentionBuilder, intervals: Intervals, answers: Truth) -> BlockMask:
+def _mask_body(emitter: AttentionFrame, intervals: Intervals, answers: Truth) -> BlockMask:
     """The block mask with its ranges, bounds and body, still without full phases."""
     builder, axes = emitter.builder, emitter.axes
     named = tuple(
@@ -102,7 +99,7 @@ def _truth(intervals: Intervals, condition: Condition) -> Truth:
 
 
 def _full_tile_phases(
-    emitter: AttentionBuilder, parts: Sequence[PhaseNodes], known: dict[Node, bool]
+    emitter: AttentionFrame, parts: Sequence[PhaseNodes], known: dict[Node, bool]
 ) -> tuple[tuple[Phase, ...], tuple[tuple[str, str], ...]]:
     """(the phases of a full tile, pairs of the partial phases' value names and theirs)"""
     roots = [n for lifts, others, given, _ in parts for n in (*(x.value for x in lifts), *others, *given)]

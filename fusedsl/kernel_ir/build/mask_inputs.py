@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ...fusion import cost_model
 from ...ir.graph import Node
 from ...ir.types import BOOL
+from .attention_frame import AttentionFrame
 from .rematerialization import recompute_cost
-
-if TYPE_CHECKING:
-    from .attention import AttentionBuilder
 
 WORTH_A_LOOP = 20  # instructions of an index mask that is worth a loop of its own
 
 
-def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
+def mask_inputs(emitter: AttentionFrame) -> tuple[list[Node], list[Node]]:
     """(loads and index masks of each element of a tile, loads of each row)"""
     one, free = emitter.pattern, emitter.free
     stream, lanes = set(one.reduction.axes), set(emitter.query_axes)
@@ -29,7 +26,7 @@ def mask_inputs(emitter: AttentionBuilder) -> tuple[list[Node], list[Node]]:
     return elements + _index_masks(emitter, roots, ends), [n for n in varying if not free[n] & stream]
 
 
-def _index_masks(emitter: AttentionBuilder, roots: list[Node], scores: set[Node]) -> list[Node]:
+def _index_masks(emitter: AttentionFrame, roots: list[Node], scores: set[Node]) -> list[Node]:
     """Expensive masks of indices alone, such as dropout: one bit of each is kept, while their operands would fill
     registers."""
     stream, lanes = set(emitter.pattern.reduction.axes), set(emitter.query_axes)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
-from typing import TYPE_CHECKING
 
 from ...fusion.coordinates import Axis, ComputedIndex, Coordinate
 from ...fusion.mask_conditions import may_contribute, predicate_reads
@@ -19,20 +18,28 @@ from ...ir.folds import pick
 from ...ir.graph import Node, constant, is_literal, node, rebuild, value_of, walk
 from ...ir.types import BOOL, INT64
 from ...rewrite.scalar_builder import free_axes, replace_nodes
-from ..attention import PagedOperands, PagedRow
 from ..memory_access import ACCESS_BYTES
-from .node_map import map_nodes, all_nodes
-
-if TYPE_CHECKING:
-    from .attention import AttentionBuilder
+from .node_map import all_nodes, map_nodes
 
 # operations that propagate NaN
-NAN_PROPAGATING = ("add", "subtract", "multiply", "divide", "negative", "exp", "exp2", "tanh", "convert", "cast", "maximum")
+NAN_PROPAGATING = (
+    "add",
+    "subtract",
+    "multiply",
+    "divide",
+    "negative",
+    "exp",
+    "exp2",
+    "tanh",
+    "convert",
+    "cast",
+    "maximum",
+)
 
 
 @dataclass(frozen=True)
 class PagedLoad:
-    """Operand `fetch`, NaN unless `valid`: address of a row's first element, its predicate, and the array's row axis."""
+    """Operand `fetch`, NaN unless `valid`: address of a row's first element, its predicate, the array's row axis."""
 
     fetch: Node
     valid: Node | None
@@ -180,22 +187,3 @@ def _is_masked_nan(n: Node, weight: Node, found: set[Node]) -> bool:
     if n.op != "where" or n.args[1] not in found or n.args[2].op != "const":
         return False
     return value_of(n.args[2]) == (0.0 if n is weight else float("-inf"))
-
-
-def paged_operands(emitter: AttentionBuilder) -> PagedOperands | None:
-    """The body that computes addresses, predicates and validity of paged rows; None without paged operands."""
-    places, builder = emitter.paged, emitter.builder
-    if places == PagedLoads():
-        return None
-    results = [n for place in (places.k, places.v) if place for n in (place.address, place.predicate)]
-    results = list(dict.fromkeys([*results, *places.valid]))
-    body = builder.body((), results, emitter.known())
-    values = dict(zip(results, body.results))
-
-    def line(place: PagedLoad | None) -> PagedRow | None:
-        if place is None:
-            return None
-        number = next(k for k, p in enumerate(emitter.pointers) if p.attr[0] == place.fetch.attr[0])
-        return PagedRow(len(emitter.loads) + number, place.inner_axis, values[place.address], values[place.predicate])
-
-    return PagedOperands(body, line(places.k), line(places.v), tuple(values[n] for n in places.valid))
