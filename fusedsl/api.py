@@ -78,8 +78,8 @@ class Kernel:
                 return other(*args, out=out, **named)
             values: Sequence[Any] = args if not named else self._bind(args, named)
             if not dynamo.reads():
-                result = self._program.replay(values, out)
-                if result is not None or (result := self._program.replay_other(values, out)) is not None:
+                result = self._program.warm_call(values, out)
+                if result is not None or (result := self._program.earlier_warm_call(values, out)) is not None:
                     return result
             values = values if len(values) == self._count else self._bind(args, named)
             return self._call(values, None if out is None else self._outs(out))
@@ -87,7 +87,7 @@ class Kernel:
             raise trimmed(fault) from fault.__cause__
 
     def _call(self, values: Sequence[Any], outs: Sequence[Any] | None) -> Any:
-        """The result of a call that no replay took, or that torch traces."""
+        """The result of a call that is not warm, or that torch traces."""
         torch = sys.modules.get("torch")
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)

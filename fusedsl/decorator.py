@@ -20,7 +20,7 @@ from .runtime import dynamo
 from .runtime.arrays import ArrayFacts, Facts, describe
 from .specs import described
 from .trace import Traced, trace
-from .trace.warm_call import MISSED, Replay, missed, replay
+from .trace.warm_call import MISSED, WarmCall, build_warm_call, no_warm_call
 from .traced_calls import FusedCall, Trace, TracedSource, check_captures, repeat_call, source_of
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from .config import OptionChanges
     from .report.explain import Explanation
 
-REPLAYS = 4  # kinds of calls that are replayed
+WARM_CALLS = 4  # kinds of calls that generated code repeats
 TRACES = 32  # of one signature; the oldest are dropped, with the captured arrays that they watch
 SIGNATURES = 1024
 
@@ -51,15 +51,15 @@ class Fused(Generic[P, R]):
         self._names = _positional(function)
         self._warned: set[str] = set()  # reasons that were warned of
         self._traces: dict[Any, list[Trace]] = {}
-        self._replays: tuple[Replay, ...] = ()
+        self._warm_calls: tuple[WarmCall, ...] = ()
         self.name = dynamo.name(self)
         dynamo.watch()
 
     def __call__(self, /, *args: P.args, **keywords: P.kwargs) -> R:
         if dynamo.reads():
             return self._in_trace(args, keywords)
-        for replayed in self._replays:
-            if (result := replayed(args, keywords)) is not MISSED:
+        for warm_call in self._warm_calls:
+            if (result := warm_call(args, keywords)) is not MISSED:
                 return result
         try:
             return self._in_trace(args, keywords) if dynamo.traces() else self._run(args, keywords)
@@ -67,7 +67,7 @@ class Fused(Generic[P, R]):
             raise trimmed(fault) from fault.__cause__
 
     def _run(self, args: tuple, keywords: dict[str, Any]) -> Any:
-        """The result of a call that no replay took."""
+        """The result of a call that is not warm."""
         try:
             call = self.prepared(args, keywords)
             spent, call.trace.seconds = call.trace.seconds, 0.0
@@ -98,11 +98,13 @@ class Fused(Generic[P, R]):
             warnings.warn(f"{name} ran without fusion: {reason}", RuntimeWarning, stacklevel=caller_stacklevel())
 
     def _remember(self, call: FusedCall, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> None:
-        """Write a replay for calls like this one; none for a trace with one array in two places."""
-        if call.program.has_prepared_calls and not call.aliased and not call.trace.replayed:
-            call.trace.replayed = True
-            new = replay(call.traced, repeat_call(call), args, keywords, results)
-            self._replays = (new, *self._replays[: REPLAYS - 1]) if new is not missed else self._replays
+        """Build a warm call for calls like this one; none for a trace with one array in two places."""
+        if call.program.has_prepared_calls and not call.aliased and not call.trace.is_warm:
+            call.trace.is_warm = True
+            new = build_warm_call(call.traced, repeat_call(call), args, keywords, results)
+            self._warm_calls = (
+                (new, *self._warm_calls[: WARM_CALLS - 1]) if new is not no_warm_call else self._warm_calls
+            )
 
     def _in_trace(self, args: tuple, keywords: Mapping[str, Any]) -> Any:
         """The result of a call that torch compiles or records: one operator, or the function's operations."""

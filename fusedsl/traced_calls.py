@@ -65,7 +65,7 @@ class Trace:
     traced: Traced
     program: Program
     seconds: float  # that tracing took, until the call after it is over
-    replayed: bool = False  # whether its warm calls are short already
+    is_warm: bool = False  # whether its warm calls are short already
 
     def applies(self, extents, numbers) -> bool:
         if not self.traced.unchanged() or not self.traced.applies(extents, numbers):

@@ -23,7 +23,7 @@ from ..runtime.arrays import Facts, describe_all
 from ..runtime.host_device_copies import runs_on_other_device
 from ..runtime.outputs import library_and_device
 from ..runtime.prepared_call import PreparedCall
-from ..runtime.warm_call import Replay, no_replay, write_replay
+from ..runtime.warm_call import WarmCall, build_warm_call, no_warm_call
 
 if TYPE_CHECKING:
     from ..ir.labels import Origins
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from .plans import Plans
 
 MAX_PREPARED_CALLS = 4096  # of one program
-MAX_REPLAYS = 4  # kinds of calls that are replayed by generated code at a time
-MAX_REWRITES = 8  # replays that are written for one prepared call, each after the last one rejected a call
+MAX_WARM_CALLS = 4  # kinds of calls that generated code repeats at a time
+MAX_REWRITES = 8  # warm calls that are built for one prepared call, each after the last one missed
 
 
 _programs: WeakSet[Program] = WeakSet()
@@ -64,8 +64,8 @@ class Program:
         self.name = dynamo.name(self)
         parts = source.cache_parts()
         self.program_key = self.name if parts is None else hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
-        self.replay: Replay = no_replay  # of the last call
-        self.earlier_replays: tuple[Replay, ...] = ()  # of earlier calls
+        self.warm_call: WarmCall = no_warm_call  # of the last call
+        self.earlier_warm_calls: tuple[WarmCall, ...] = ()  # of earlier calls
         _programs.add(self)
 
     # -- the hot path
@@ -81,14 +81,14 @@ class Program:
     def again(self, values: Sequence[Any], outs: Sequence[Any] | None = None) -> list | None:
         """The results if a call of this kind was prepared before; else None, and nothing happens."""
         out = outs if outs is None else outs[0] if len(outs) == 1 else tuple(outs)
-        result = self.replay(values, out)
-        if result is None and (result := self.replay_other(values, out)) is None:
+        result = self.warm_call(values, out)
+        if result is None and (result := self.earlier_warm_call(values, out)) is None:
             return self._run_prepared(values, outs)
         return list(result) if type(result) is tuple else [result]
 
-    def replay_other(self, values: Sequence[Any], out: Any) -> Any:
-        """The result of an earlier replay: a kernel that is called in turn for several shapes stays fast."""
-        for other in self.earlier_replays:
+    def earlier_warm_call(self, values: Sequence[Any], out: Any) -> Any:
+        """The result of a warm call before the last: a kernel that is called in turn for several shapes stays fast."""
+        for other in self.earlier_warm_calls:
             result = other(values, out)
             if result is not None:
                 return result
@@ -102,16 +102,16 @@ class Program:
         if call is None or (outs is not None and not call.may_write(payloads, outs)):
             return None
         results = call(payloads, outs)
-        if results is None or (call.replay is None and not call.worth_replaying()):
+        if results is None or (call.warm_call is None and not call.worth_a_warm_call()):
             return results
-        if call.replay is None or (self.replay is call.replay and call.replays < MAX_REWRITES):
-            call.replay, call.replays = write_replay(call, values, outs, results), call.replays + 1
-        if self.replay is not call.replay:
-            replays = (self.replay, *self.earlier_replays)
-            self.earlier_replays = tuple(r for r in replays if r is not call.replay and r is not no_replay)[
-                : MAX_REPLAYS - 1
+        if call.warm_call is None or (self.warm_call is call.warm_call and call.rewrites < MAX_REWRITES):
+            call.warm_call, call.rewrites = build_warm_call(call, values, outs, results), call.rewrites + 1
+        if self.warm_call is not call.warm_call:
+            warm_calls = (self.warm_call, *self.earlier_warm_calls)
+            self.earlier_warm_calls = tuple(r for r in warm_calls if r is not call.warm_call and r is not no_warm_call)[
+                : MAX_WARM_CALLS - 1
             ]
-            self.replay = call.replay
+            self.warm_call = call.warm_call
         return results
 
     @property
@@ -174,7 +174,7 @@ class Program:
     def forget(self) -> None:
         """Drop all prepared calls; plans and binaries stay."""
         self._calls.clear()
-        self.replay, self.earlier_replays = no_replay, ()
+        self.warm_call, self.earlier_warm_calls = no_warm_call, ()
 
     # -- preparation, imported on first use
 

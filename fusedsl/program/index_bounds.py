@@ -63,7 +63,7 @@ class IndexSource:
 class CheckedCall:
     """A prepared call that runs only if the check before it passes."""
 
-    replay = None
+    warm_call = None
 
     def __init__(self, check: PreparedCall, call: PreparedCall):
         self.check = check
@@ -75,8 +75,8 @@ class CheckedCall:
         (depends,) = self.check(payloads)
         return None if depends else self.call(payloads, outs)
 
-    def worth_replaying(self) -> bool:
-        """Never: a replay is of a single prepared call."""
+    def worth_a_warm_call(self) -> bool:
+        """Never: a warm call is of a single prepared call."""
         return False
 
 

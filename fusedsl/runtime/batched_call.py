@@ -10,7 +10,7 @@ import numpy as np
 
 from ..kernel_ir.batched_calls import BLOCK_WORDS, SMALL_WORDS, BatchedCalls, choose_batched_calls
 from ..kernel_ir.launch_config import LaunchConfig
-from ..kernel_ir.parameters import kernel_params
+from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan
 from .argument_keys import address_of, addresses_of
 from .bind_shapes import BoundKernel
@@ -18,7 +18,7 @@ from .compile import CompiledKernel
 from .launch import LaunchRecord
 from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
 from .outputs import mark_written
-from .parameter_block import BlockLayout, PointerSlot, ScalarSlot
+from .parameter_packing import BlockLayout, PointerSlot, ScalarSlot
 from .prepared_call import PreparedCall
 
 MAX_GRID_BLOCKS = (1 << 31) - 1  # blocks of a launch

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..errors import FusedslError
-from ..generated_code import FunctionWriter
+from ..generated_code import FunctionBuilder
 from .argument_keys import address_of
 from .captured_graphs import CapturedGraph
 from .cuda_streams import stream_expression
@@ -64,12 +64,12 @@ def fix_arguments(
     values = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory), 0, *call.numbers]
     result = results[0] if len(results) == 1 else tuple(results)
     written = tuple(results) if call.library == "torch" else ()
-    once = FunctionWriter()
+    once = FunctionBuilder()
     _fire(call, values, once)
     once.name((memory, kept, results))  # which live as long as the function
     once.add("return None")
     fire = once.function("fire", "stream")
-    lines = FunctionWriter()
+    lines = FunctionBuilder()
     lines.add(f"stream = {stream_expression(call.stream, lines.name)}")
     if hasattr(memory, "record_stream"):  # torch's allocator must know all streams that use the memory
         known = {call.stream()}
@@ -151,7 +151,7 @@ def _record_stream(memory: Any, stream: int) -> None:
     memory.record_stream(torch.cuda.ExternalStream(stream, device=memory.device))
 
 
-def _fire(call: PreparedCall, values: Sequence[Any], lines: FunctionWriter) -> None:
+def _fire(call: PreparedCall, values: Sequence[Any], lines: FunctionBuilder) -> None:
     """Generated lines that launch a call with these payloads on `stream`."""
     words, place = [lines.name(value) for value in values], len(values) - len(call.numbers) - 1
     constants = dict(enumerate(values))

@@ -20,7 +20,7 @@ from ..kernel_ir.launch_config import LaunchConfig
 from .captured_graphs import CapturedGraph
 from .driver import CudaFunction, Driver, pointer
 from .native_entry import GUARD_FAILED, NO_WATCH, AddressSlot, Watch, available, launcher, runner
-from .parameter_block import BLOCK_BYTES, BlockLayout, Namer
+from .parameter_packing import BLOCK_BYTES, BlockLayout, Namer
 
 # measured: on CPython 3.11, two cloud cores, around a driver function that does nothing, for four pointers: 0.8 µs
 # by `fire`, 0.1 µs by a builtin.
@@ -69,7 +69,7 @@ class CodeIdentity(NamedTuple):
 class LaunchRecord:
     """One kernel on one CUDA device with its grid and block fixed.
 
-    `layout` is the parameter block (kernel_ir/parameters.py) with extents, strides and magic numbers filled in.
+    `layout` is the parameter block (kernel_ir/parameter_layout.py) with extents, strides and magic numbers filled in.
     `fire(payloads, stream)` launches without waiting; payloads are, by argument, an address or a Python number.
     `fire_overlapped` launches so that the kernel may start before the call's last launch has ended (programmatic
     dependent launch).

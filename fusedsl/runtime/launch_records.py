@@ -14,13 +14,13 @@ from ..backends.cuda.combo import combo_launch_configs
 from ..ir.dims import Symbol, evaluate
 from ..kernel_ir.fast_division import magic
 from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
-from ..kernel_ir.parameters import kernel_params
+from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import BoundKernel
 from .compile import CompiledKernel, launch_geometry
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
-from .parameter_block import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
+from .parameter_packing import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
 
 TEMPORARY_ALIGNMENT = 256  # bytes
 

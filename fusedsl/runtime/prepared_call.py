@@ -62,8 +62,8 @@ class PreparedCall:
         self.spans = tuple((k, *span) for k, span in enumerate(self.all_spans) if span is not None)
         self.allocators, self.workspace, self.tickets, self.stream, self.library = memory
         self.numbers = tuple(numbers)
-        self.replay: Any = None  # generated code that repeats the call, made at the first repetition
-        self.replays = 0  # replays generated so far
+        self.warm_call: Any = None  # generated code that repeats the call, made at the first repetition
+        self.rewrites = 0  # warm calls generated so far
         self._repeated = 0
 
     def __call__(self, payloads: list, outs: Sequence[Any] | None = None) -> list:
@@ -89,8 +89,8 @@ class PreparedCall:
                 mark_written(out)
         return results
 
-    def worth_replaying(self) -> bool:
-        """Whether to generate a replay: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it."""
+    def worth_a_warm_call(self) -> bool:
+        """Whether to generate a warm call: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it."""
         self._repeated += 1
         return native_entry.ready() or not self.on_device or self._repeated > CALLS_BEFORE_LLVM
 

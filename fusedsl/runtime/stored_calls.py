@@ -27,7 +27,7 @@ from .cuda_streams import stream_reader
 from .driver import driver
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .outputs import Allocator, allocator, library_and_device
-from .parameter_block import BlockLayout, PointerSlot, ScalarSlot
+from .parameter_packing import BlockLayout, PointerSlot, ScalarSlot
 from .prepared_call import Aliasing, CallMemory, PreparedCall
 from .specialization_quota import Acquisition, acquire_all
 

@@ -1,6 +1,6 @@
-"""Generates the replay of a prepared call: a few lines of Python that check types and layouts, then launch.
+"""Warm calls of prepared calls: a few generated lines of Python that check types and layouts, then launch.
 
-`PreparedCall` and `argument_keys` handle any call with known layouts. A replay handles one such call: types, shapes and
+`PreparedCall` and `argument_keys` handle any call with known layouts. A warm call is one such call: types, shapes and
 strides are constants, and there is no loop. It returns None for any other call, and the general path runs.
 
 The kernels are launched by builtins (native_entry.py) that share no state between calls. The first builtin also checks
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from ..generated_code import FunctionWriter
+from ..generated_code import NotRepeatable, WarmCallBuilder
 from .argument_keys import address_of, numpy_data_offset, read_word
 from .arrays import ArrayFacts
 from .cuda_streams import stream_expression
@@ -26,32 +26,28 @@ from .native_entry import NO_WATCH, Pair, Watch, watcher
 from .outputs import Allocator, version_counter
 from .prepared_call import PreparedCall
 
-Replay = Callable[[Sequence[Any], Any], Any]
+WarmCall = Callable[[Sequence[Any], Any], Any]
 """(arguments, `out`) to the result (a tuple of several); None if the call is of another kind."""
 
 MISFIT = (struct.error, OverflowError)  # a number that its parameter cannot hold
 
 
-def no_replay(values: Sequence[Any], out: Any) -> None:
-    """The replay of a program without a call so far."""
+def no_warm_call(values: Sequence[Any], out: Any) -> None:
+    """The warm call of a program without one."""
 
 
-class _NotReplayable(Exception):
-    """An argument that only the general path can handle."""
-
-
-def write_replay(
+def build_warm_call(
     call: PreparedCall, values: Sequence[Any], outs: Sequence[Any] | None, results: Sequence[Any]
-) -> Replay:
+) -> WarmCall:
     """A function that repeats `call`, which made `results`, for arguments of the same kinds and layouts as these."""
     try:
-        return _ReplayWriter(call).write(values, outs, results)
-    except _NotReplayable:
-        return no_replay
+        return ProgramWarmCall(call).build(values, outs, results)
+    except NotRepeatable:
+        return no_warm_call
 
 
-class _ReplayWriter(FunctionWriter):
-    """The text of one replay, and the constants that it names."""
+class ProgramWarmCall(WarmCallBuilder):
+    """The warm call of a prepared call."""
 
     def __init__(self, call: PreparedCall):
         super().__init__()
@@ -61,13 +57,10 @@ class _ReplayWriter(FunctionWriter):
         self.pairs: list[Pair] = []  # arrays that may not overlap
         self.arguments = 0  # number of arguments
 
-    def write(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> Replay:
+    def build(self, values: Sequence[Any], outs: Sequence[Any] | None, made: Sequence[Any]) -> WarmCall:
         arguments, results = [f"a{k}" for k in range(len(values))], [f"r{k}" for k in range(len(self.call.allocators))]
         self.arguments = len(arguments)
-        if arguments:
-            self.add("try:", f"    {', '.join(arguments)}, = values", "except ValueError:", "    return None")
-        else:
-            self._unless("values")
+        self.unpack(arguments, "values")
         given = self._outputs(outs)
         payloads = [self._take(k, name, value) for k, (name, value) in enumerate(zip(arguments, values))]
         for k, out in given.items():
@@ -83,14 +76,13 @@ class _ReplayWriter(FunctionWriter):
         if self.call.library == "torch" and given:
             self.add(f"{self.name(version_counter())}(({', '.join(f'r{k}' for k in given)},))")
         self.add(f"return {results[0] if len(results) == 1 else '(' + ', '.join(results) + ')'}")
-        return self.function("replay", "values, out")
+        return self.function("warm_call", "values, out")
 
     def _make(self, name: str, make: Callable[[], Any]) -> None:
         """Allocate; if memory is exhausted, the general path raises the error."""
         if not isinstance(make, Allocator):
-            raise _NotReplayable
-        self.add("try:", f"    {name} = {self.name(make.make)}()")
-        self.add(f"except {self.name(make.exhausted)}:", "    return None")
+            raise NotRepeatable
+        self.attempt(self.name(make.exhausted), f"{name} = {self.name(make.make)}()")
 
     def _words(self, payloads: Sequence[str], results: Sequence[str]) -> tuple[list[str], dict[int, int]]:
         """The expression of each payload, and the payloads that are constant."""
@@ -112,7 +104,7 @@ class _ReplayWriter(FunctionWriter):
             return watch
         watched = list(self.remainders)
         violated = watcher(watch.at({payload: k for k, payload in enumerate(watched)}))
-        self._unless(f"{self.name(violated)}({', '.join(words[k] for k in watched)})")
+        self.unless(f"{self.name(violated)}({', '.join(words[k] for k in watched)})")
         return NO_WATCH
 
     def _launch(self, words: Sequence[str], constants: Mapping[int, int], watch: Watch) -> None:
@@ -130,41 +122,35 @@ class _ReplayWriter(FunctionWriter):
             for k, record in enumerate(call.records)
         ]
         if packs := [line for lines, _ in generated for line in lines]:
-            self.add("try:", *(f"    {line}" for line in packs), f"except {self.name(MISFIT)}:", "    return None")
+            self.attempt(self.name(MISFIT), *packs)
         self.add(*(line for _, lines in generated for line in lines))
-
-    def _unless(self, *conditions: str) -> None:
-        self.add(f"if {' or '.join(conditions)}:", "    return None")
 
     # -- arguments and outputs
 
     def _outputs(self, outs: Sequence[Any] | None) -> dict[int, Any]:
         """Lines that name the given outputs `r0` …; these, by number."""
         if outs is None or all(out is None for out in outs):
-            self._unless("out is not None")
+            self.unless("out is not None")
             return {}
         given = {k: out for k, out in enumerate(outs) if out is not None}
         if len(outs) == 1:
             self.add("r0 = out")
             return given
-        self._unless(f"type(out) is not tuple or len(out) != {len(outs)}")
+        self.unless(f"type(out) is not tuple or len(out) != {len(outs)}")
         self.add(f"{', '.join(f'r{k}' for k in range(len(outs)))}, = out")
         missing = [f"r{k} is not None" for k in range(len(outs)) if k not in given]
         if missing:
-            self._unless(*missing)
+            self.unless(*missing)
         return given
 
     def _take(self, k: int, name: str, value: Any) -> str:
         """Lines that check that `name` is of the kind of `value`; its payload as an expression."""
         if type(value) in (bool, int, float):
-            self._unless(f"type({name}) is not {self.name(type(value))}")
+            self.unless(self.other_type(name, value))
             return name
         if type(value).__module__ == "numpy" and not getattr(value, "shape", (0,)):  # a scalar, or of rank 0
             more = f" or {name}.shape" if type(value).__name__ == "ndarray" else ""
-            kinds = (
-                f"type({name}) is not {self.name(type(value))}{more} or {name}.dtype is not {self.name(value.dtype)}"
-            )
-            self._unless(kinds)
+            self.unless(f"{self.other_type(name, value)}{more}", f"{name}.dtype is not {self.name(value.dtype)}")
             self.add(f"{name}_at = {name}.item()")
             return f"{name}_at"
         return self._take_array(k, name, value)
@@ -174,28 +160,25 @@ class _ReplayWriter(FunctionWriter):
         kind, torch, cupy = type(value), sys.modules.get("torch"), sys.modules.get("cupy")
         if torch is not None and kind in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
             if not value.shape and value.device.type == "cpu":  # passed as a number unless it is written
-                raise _NotReplayable
+                raise NotRepeatable
             self.tensors[name] = value
         elif _is_numpy(value):
-            self._unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
+            self.unless(*self._alike(name, value), f"{name}.strides != {value.strides}")
         elif cupy is not None and kind is cupy.ndarray:
             packed = getattr(value, "_c_contiguous", False)
             form = f"not {name}._c_contiguous" if packed else f"{name}.strides != {value.strides}"
             several = cupy.cuda.runtime.getDeviceCount() > 1
-            self._unless(*self._alike(name, value), form,
+            self.unless(*self._alike(name, value), form,
                          *([f"{name}.data.device_id != {value.data.device_id}"] if several else []))  # fmt: skip
         else:
-            raise _NotReplayable
+            raise NotRepeatable
         self.remainders[k] = address_of(value) & 15
         if name not in self.tensors:
             self.add(f"{name}_at = {self._address(name, value)}")
         return f"{name}_at"
 
     def _alike(self, name: str, value: Any) -> list[str]:
-        conditions = [
-            f"type({name}) is not {self.name(type(value))}",
-            f"{name}.dtype is not {self.name(value.dtype)}",
-        ]
+        conditions = [self.other_type(name, value), f"{name}.dtype is not {self.name(value.dtype)}"]
         if len(value.shape) == 1 and isinstance(getattr(value, "size", None), int):  # cheaper: makes no tuple
             return [*conditions, f"{name}.size != {value.size}", f"{name}.ndim != 1"]
         return [*conditions, f"{name}.shape != {tuple(value.shape)}"]
@@ -205,18 +188,18 @@ class _ReplayWriter(FunctionWriter):
         if not self.tensors:
             return
         torch, guards = sys.modules["torch"], tensor_guards()
-        self._unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others must see the call
+        self.unless(f"{self.name(torch._C._len_torch_dispatch_stack)}()")  # make_fx and others must see the call
         if guards is not None:
             alike = guards(*self.tensors.values(), dynamic_dims_sizes=None, dynamic_dims_strides=None).check
-            self._unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
+            self.unless(f"not {self.name(alike)}({', '.join(self.tensors)})")
             if any(value.requires_grad for value in self.tensors.values()):
-                self._unless(f"{self.name(torch.is_grad_enabled)}()")
+                self.unless(f"{self.name(torch.is_grad_enabled)}()")
         for name, value in self.tensors.items():
             if guards is None:
                 packed = value.is_contiguous()
                 form = f"not {name}.is_contiguous()" if packed else f"{name}.stride() != {value.stride()}"
                 grad = f"{name}.requires_grad and {self.name(torch.is_grad_enabled)}()"
-                self._unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
+                self.unless(*self._alike(name, value), form, grad, f"{name}.is_neg()",
                              f"{name}.device != {self.name(value.device)}")  # fmt: skip
             self.add(f"{name}_at = {self._address(name, value)}")
 
@@ -236,11 +219,11 @@ class _ReplayWriter(FunctionWriter):
         """Check that output `r` is of the kind of `out` and may be written: see PreparedCall.may_write."""
         call, name = self.call, f"r{r}"
         if (own := call.out_spans[r]) is None:
-            raise _NotReplayable
+            raise NotRepeatable
         payload = self.arguments + r
         self._take_array(payload, name, out)
         if call.library == "numpy":
-            self._unless(f"not {name}.flags.writeable")
+            self.unless(f"not {name}.flags.writeable")
         spans = [(k, k, *told) for k, *told in call.spans]
         spans += [(self.arguments + q, ~q, *told) for q, told in enumerate(call.out_spans[:r]) if told is not None]
         for other, k, first, end in spans:

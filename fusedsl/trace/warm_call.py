@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ..generated_code import FunctionWriter
+from ..generated_code import NotRepeatable, WarmCallBuilder
 from .array_library import is_array
 from .containers import attributes_of, holds_arrays, is_object
 from .function import ArgumentRef, ResultRef, Traced
 from .guards import PLAIN, AmbientState, Guard, snapshot
 
 MISSED = object()
-Replay = Callable[[tuple, dict[str, Any]], Any]
+WarmCall = Callable[[tuple, dict[str, Any]], Any]
 Repeat = Callable[[Sequence[Any], "Sequence[Any] | None"], "list | None"]
 """Repeats a prepared call with these values and outputs; None if none matches."""
 
@@ -35,27 +35,27 @@ COMPARED_BY_IDENTITY = (
 )
 
 
-def replay(traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
-    """The generated warm call for a call of these arguments and results; `missed` if it cannot be generated."""
+def build_warm_call(
+    traced: Traced, again: Repeat, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]
+) -> WarmCall:
+    """The generated warm call for a call of these arguments and results; `no_warm_call` if it cannot be generated."""
     if traced.writes and traced.captures:  # outputs may overlap captures: each call must check
-        return missed
+        return no_warm_call
     try:
-        return _ReplayBuilder(traced, again).write(args, keywords, results)
-    except _NoWarmCall:
-        return missed
+        return FunctionWarmCall(traced, again).build(args, keywords, results)
+    except NotRepeatable:
+        return no_warm_call
 
 
-def missed(args: tuple, keywords: dict[str, Any]) -> Any:
+def no_warm_call(args: tuple, keywords: dict[str, Any]) -> Any:
     """The warm call of functions that only the general path can run."""
     return MISSED
 
 
-class _NoWarmCall(Exception):
-    """Raised for an argument or result that generated code does not support."""
+class FunctionWarmCall(WarmCallBuilder):
+    """The warm call of a traced function."""
 
-
-class _ReplayBuilder(FunctionWriter):
-    """The generated source of one warm call, and the constants it names."""
+    miss = "MISSED"
 
     def __init__(self, traced: Traced, again: Repeat):
         super().__init__()
@@ -63,9 +63,9 @@ class _ReplayBuilder(FunctionWriter):
         self.names |= {"MISSED": MISSED, "again": again}
         self.conditions: list[str] = []
 
-    def write(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> Replay:
+    def build(self, args: tuple, keywords: Mapping[str, Any], results: Sequence[Any]) -> WarmCall:
         names = [f"a{k}" for k in range(len(args))]
-        self.add(f"if len(args) != {len(args)} or len(keywords) != {len(keywords)}:", "    return MISSED")
+        self.unless(f"len(args) != {len(args)}", f"len(keywords) != {len(keywords)}")
         if names:
             self.add(f"{', '.join(names)}, = args")
         for k, name in enumerate(keywords):
@@ -73,24 +73,23 @@ class _ReplayBuilder(FunctionWriter):
             names.append(f"b{k}")
         values = [v for name, x in zip(names, (*args, *keywords.values())) for v in self._inputs(name, x)]
         for k, baked in self.traced.baked.items():
-            kind = f"type({values[k]}) is not {self.name(type(baked))}"
-            self._miss_if(kind, f"{values[k]} != {self.name(baked)}")
+            self._miss_if(self.other_type(values[k], baked), f"{values[k]} != {self.name(baked)}")
         self._check_guards()
         if self.conditions:
             test = " or ".join(self.conditions)
-            self.add("try:", f"    if {test}:", "        return MISSED")
-            self.add("except (KeyError, ValueError):  # a name is gone", "    return MISSED")
+            self.attempt("(KeyError, ValueError)", f"if {test}:", "    return MISSED")  # a name is gone
         given = "".join(f"{name}, " for name in (*values, *map(self.name, self.traced.captures)))
-        self.add(f"results = again(({given}), {self._outs(values)})", "if results is None:", "    return MISSED")
+        self.add(f"results = again(({given}), {self._outs(values)})")
+        self.unless("results is None")
         self.add(f"return {self._template(self.traced.template, values, results)}")
-        return self.function("replay", "args, keywords")
+        return self.function("warm_call", "args, keywords")
 
     def _inputs(self, name: str, x: Any) -> list[str]:
         """The arrays and run-time numbers of an argument, in call order; adds checks for its other values."""
         if is_array(x) or isinstance(x, np.generic) or (isinstance(x, (int, float)) and not isinstance(x, bool)):
             return [name]
         if isinstance(x, (tuple, list)):
-            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"len({name}) != {len(x)}")
+            self._miss_if(self.other_type(name, x), f"len({name}) != {len(x)}")
             return [v for k, part in enumerate(x) for v in self._inputs(f"{name}[{k}]", part)]
         if isinstance(x, dict):
             self._miss_if(f"type({name}) is not dict", f"tuple({name}) != {self.name(tuple(x))}")
@@ -103,9 +102,9 @@ class _ReplayBuilder(FunctionWriter):
     def _object(self, name: str, x: Any) -> list[str]:
         """The arrays of a user object; adds checks for its other attributes."""
         attributes = attributes_of(x) or {}
-        self._miss_if(f"type({name}) is not {self.name(type(x))}")
+        self._miss_if(self.other_type(name, x))
         if type(getattr(x, "__dict__", None)) is not dict or len(attributes) != len(vars(x)):
-            raise _NoWarmCall  # slots
+            raise NotRepeatable  # slots
         self._miss_if(f"tuple({name}.__dict__) != {self.name(tuple(attributes))}")
         inputs = []
         for key, part in attributes.items():
@@ -119,7 +118,7 @@ class _ReplayBuilder(FunctionWriter):
     def _check_unchanged(self, name: str, x: Any) -> None:
         """Add a check that a value is unchanged: identical, or equal for plain values."""
         if isinstance(x, (str, int, float, bytes)):
-            self._miss_if(f"type({name}) is not {self.name(type(x))}", f"{name} != {self.name(x)}")
+            self._miss_if(self.other_type(name, x), f"{name} != {self.name(x)}")
         elif isinstance(x, COMPARED_BY_IDENTITY):
             self._miss_if(f"{name} is not {self.name(x)}")
         else:
@@ -176,4 +175,4 @@ class _ReplayBuilder(FunctionWriter):
             return f"{self.name(type(template))}(({parts}))"
         if isinstance(template, COMPARED_BY_IDENTITY):
             return self.name(template)
-        raise _NoWarmCall
+        raise NotRepeatable

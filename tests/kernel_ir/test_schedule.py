@@ -20,7 +20,7 @@ from fusedsl.kernel_ir.memory_access import (
     stride_kinds,
     vector_width,
 )
-from fusedsl.kernel_ir.parameters import kernel_params
+from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 
 H200 = hardware_facts((9, 0))

@@ -16,7 +16,7 @@ from fusedsl.runtime.arrays import CPU, ArrayFacts, Weak, describe
 from fusedsl.runtime.memory_overlap import _Bounds, overlap, overlaps_itself, span
 from fusedsl.runtime.outputs import OutputType, check_out, common_order, empty, library_and_device
 from fusedsl.runtime.prepared_call import Aliasing, CallMemory, PreparedCall
-from fusedsl.runtime.warm_call import write_replay
+from fusedsl.runtime.warm_call import build_warm_call
 
 try:
     import torch
@@ -325,7 +325,7 @@ def test_a_replayed_call_of_cupy_arrays(cupy):
     call = PreparedCall([launch], [5], CallMemory(makers, None, None, read, "cupy"), Aliasing([(0, 24)], [(0, 24)]))
     call.on_device = True
     x, out = make(), make(pointer=0x7F0000001000)
-    fresh, written = write_replay(call, [x], None, [make()]), write_replay(call, [x], [out], [out])
+    fresh, written = build_warm_call(call, [x], None, [make()]), build_warm_call(call, [x], [out], [out])
     again = make(pointer=0x7F0000000100)
     assert fresh([again], None).data.ptr == 0x7F0000002000 and written([again], out) is out
     assert [(p[:2], p[-1], stream) for p, stream in fired] == [

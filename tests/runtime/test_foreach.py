@@ -10,7 +10,7 @@ import pytest
 import fusedsl as fd
 from fusedsl.errors import ArgumentError, DTypeError, ShapeError
 from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS, BatchedCalls, choose_batched_calls
-from fusedsl.kernel_ir.parameters import kernel_params
+from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.runtime.batched_call import AddressRange, overlapping_ranges
 
 SHAPES = [(3,), (4, 5), (1000,), (2, 3, 4), (0,), (7, 1), (1, 1), (33, 257), (1 << 16,)]

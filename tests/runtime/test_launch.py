@@ -16,7 +16,7 @@ import pytest
 from threads import at_once
 
 from fusedsl.errors import CompileError, DeviceError, DTypeError, MemoryLimitError
-from fusedsl.generated_code import FunctionWriter
+from fusedsl.generated_code import FunctionBuilder
 from fusedsl.ir.types import DTYPES
 from fusedsl.kernel_ir.launch_config import LaunchConfig
 from fusedsl.runtime import captured_graphs, host_device_copies, pool
@@ -27,7 +27,7 @@ from fusedsl.runtime.arrays import describe
 from fusedsl.runtime.driver import CudaFunction, Driver, cuda_available, driver
 from fusedsl.runtime.launch import HostLaunchRecord, LaunchRecord
 from fusedsl.runtime.native_entry import Pair, Watch
-from fusedsl.runtime.parameter_block import BLOCK_BYTES, FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
+from fusedsl.runtime.parameter_packing import BLOCK_BYTES, FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
 
 PRIMARY = {0: 1000, 1: 1001}  # contexts of the stand-in
 
@@ -386,7 +386,7 @@ def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, cons
     for launch in (record(cuda, scalars="f"), record(cuda, function=CudaFunction(51, "k_1", 1, 40, 0, 16, 1024))):
         payloads = [0x7F0000000010, 0x20, 0.5]
         launch.fire(payloads, 99)
-        lines = FunctionWriter()
+        lines = FunctionBuilder()
         words = [f"given[{k}]" for k in range(3)]
         packs, fires = launch.repeat_lines(words, constants, lines.name)
         assert len(packs) == (launch.layout.scalar_slots != () and 2 not in constants)
@@ -402,11 +402,11 @@ def test_generated_lines_launch_what_would_be_fired(cuda, library, builtin, cons
             again(payloads, 99)
         library.answers.clear()
         assert not library.launches
-    assert record(cuda, grid=0).repeat_lines(["a", "b"], {}, FunctionWriter().name) == ([], [])
+    assert record(cuda, grid=0).repeat_lines(["a", "b"], {}, FunctionBuilder().name) == ([], [])
     with pytest.raises(DTypeError, match="alpha"):
-        record(cuda, scalars="b").repeat_lines(["a", "b", "c"], {2: 300}, FunctionWriter().name)
+        record(cuda, scalars="b").repeat_lines(["a", "b", "c"], {2: 300}, FunctionBuilder().name)
     with pytest.raises(struct.error):
-        lines = FunctionWriter()
+        lines = FunctionBuilder()
         lines.add(record(cuda, scalars="b").repeat_lines(["1", "2", "300"], {}, lines.name)[0][0])
         lines.function("again", "")()
     del kept
@@ -416,7 +416,7 @@ def test_the_builtin_that_launches_sees_what_is_wrong_with_addresses(cuda, libra
     kept = with_machine_code(cuda, library)
     launch, watch = record(cuda), Watch({0: 0, 1: 8}, [Pair(1, 0, 0, 64, 0, 64, (0x18,))])
     assert launch.watches(watch, {}) and not launch.watches(watch, {1: 8})
-    lines = FunctionWriter()
+    lines = FunctionBuilder()
     lines.add(*launch.repeat_lines(["given[0]", "given[1]"], {}, lines.name, watch)[1], "return True")
     again = lines.function("again", "given, stream")
     for given, right in (
@@ -496,7 +496,7 @@ class Graphs:
 def test_what_is_repeated_becomes_a_graph_that_is_launched_where_it_may(cuda, library):
     kept = with_machine_code(cuda, library)
     driven = Graphs(cuda, library)
-    launch, lines = record(cuda, scalars="q"), FunctionWriter()
+    launch, lines = record(cuda, scalars="q"), FunctionBuilder()
     packs, fires = launch.repeat_lines(["x", "y", "n"], {}, lines.name)
     lines.add(*packs, *fires)
     call = lines.function("call", "x, y, n, stream")
@@ -526,7 +526,7 @@ def test_graphs_are_few_and_go_with_what_they_repeat(cuda, library, monkeypatch)
     driven = Graphs(cuda, library)
 
     def repeated():
-        lines = FunctionWriter()
+        lines = FunctionBuilder()
         lines.add(*record(cuda).repeat_lines(["1", "2"], {}, lines.name)[1])
         call = lines.function("call", "stream")
         for _ in range(captured_graphs.CALLS_BEFORE_CAPTURE + 1):

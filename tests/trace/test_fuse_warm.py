@@ -16,7 +16,7 @@ F4 = np.float32
 
 def short(f, *args, **keywords):
     """Whether the next call like this one is a short one."""
-    return any(known(args, keywords) is not MISSED for known in f._replays)
+    return any(known(args, keywords) is not MISSED for known in f._warm_calls)
 
 
 def test_a_second_call_is_short_and_other_shapes_numbers_and_forms_are_told_apart():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...kernel_ir.kernel import KernelIR, Load
-from ...kernel_ir.parameters import kernel_params
+from ...kernel_ir.parameter_layout import kernel_params
 from ...kernel_ir.phase import Store
 
 INDENT = "    "

@@ -8,7 +8,7 @@ number of parts.
 from __future__ import annotations
 
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import kernel_params
+from ...kernel_ir.parameter_layout import kernel_params
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 from .rows import allocate, column_loop, extents, fold_arrays, free, row_epilogue, row_prologue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...kernel_ir.batched_calls import BatchedCalls
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import KernelParam, kernel_params
+from ...kernel_ir.parameter_layout import KernelParam, kernel_params
 from .emit.source_text import indented
 
 

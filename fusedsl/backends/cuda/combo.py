@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ...hardware import Hardware, blocks_for
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.launch_config import LaunchConfig
-from ...kernel_ir.parameters import KernelParam, kernel_params
+from ...kernel_ir.parameter_layout import KernelParam, kernel_params
 from ...kernel_ir.register_pressure import Tiling, required_registers
 from .elementwise.schedule import ElementwiseSchedule
 from .rows.schedule import WARP, RowSchedule

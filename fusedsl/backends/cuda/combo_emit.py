@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ...kernel_ir.parameters import KernelParam, kernel_params
+from ...kernel_ir.parameter_layout import KernelParam, kernel_params
 from .combo import ComboKernel, ComboSchedule
 from .emit.source_text import Names, indented
 

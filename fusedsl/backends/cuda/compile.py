@@ -10,7 +10,7 @@ from typing import Any
 
 from ...hardware import Hardware, hardware_facts, registers_for
 from ...kernel_ir.kernel import KernelIR
-from ...kernel_ir.parameters import kernel_params
+from ...kernel_ir.parameter_layout import kernel_params
 from .attention.mma_emit import emit_mma
 from .attention.mma_schedule import MmaAttentionSchedule
 from .attention.sm90_emit import emit_sm90

@@ -9,7 +9,7 @@ from written import instructions
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import DTYPES, FLOAT32, FLOAT64, dtype, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand
-from fusedsl.kernel_ir.parameters import kernel_params
+from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Store, Value
 from fusedsl.runtime import object_loader, pool
 

@@ -14,7 +14,7 @@ import fusedsl as fd
 from fusedsl.backends.cpu import backend, schedule
 from fusedsl.ir.types import BFLOAT16, BOOL, DTYPES, FLOAT32, INT64, numpy_dtype
 from fusedsl.kernel_ir.kernel import KernelIR, Load, Operand, Position
-from fusedsl.kernel_ir.parameters import kernel_params
+from fusedsl.kernel_ir.parameter_layout import kernel_params
 from fusedsl.kernel_ir.phase import Body, Phase, Reduction, Store, Value
 from fusedsl.runtime import object_loader, pool
 

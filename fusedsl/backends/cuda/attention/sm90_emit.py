@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from ....kernel_ir.kernel import AttentionKernel
-from ....kernel_ir.parameters import WINDOW_WORDS, kernel_params
+from ....kernel_ir.parameter_layout import WINDOW_WORDS, kernel_params
 from ..emit.source_text import header, indented
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask

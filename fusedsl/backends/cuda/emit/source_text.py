@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR, Operand
-from ....kernel_ir.parameters import kernel_params
+from ....kernel_ir.parameter_layout import kernel_params
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
 from .intrinsic import Made

@@ -1,4 +1,4 @@
-"""Parameter block of a kernel: eight bytes per parameter."""
+"""The layout of a kernel's parameter block, eight bytes per parameter; runtime/parameter_packing.py fills it in."""
 
 from __future__ import annotations
 

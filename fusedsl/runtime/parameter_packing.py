@@ -1,4 +1,4 @@
-"""Packs payloads (addresses and numbers) into the parameter block of a kernel."""
+"""Packs payloads (addresses and numbers) into parameter blocks, whose layout kernel_ir/parameter_layout.py says."""
 
 from __future__ import annotations
 

@@ -16,25 +16,25 @@ def normal(*shape, dtype=np.float32):
 
 
 def warmed(text, *args, **more):
-    """A kernel that was called with these arguments until its replay was there."""
+    """A kernel that was called with these arguments until its warm call was there."""
     kernel = fd.kernel(text)
     for _ in range(3):
         kernel(*args, **more)
     return kernel
 
 
-def replays(kernel, *args, out=None):
-    return kernel._program.replay(args, out) is not None
+def is_warm(kernel, *args, out=None):
+    return kernel._program.warm_call(args, out) is not None
 
 
-def test_arguments_of_the_same_layout_are_replayed():
+def test_arguments_of_the_same_layout_are_warm():
     kernel = warmed("a * b + c", normal(5, 6), normal(6), 2.5)
     for args in [(normal(5, 6) + 1, normal(6), -1.0), (np.ones((5, 6), np.float32), normal(6) * 2, np.inf)]:
-        assert replays(kernel, *args)
+        assert is_warm(kernel, *args)
         np.testing.assert_array_equal(kernel(*args), fd.evaluate("a*b+c", a=args[0], b=args[1], c=args[2]))
 
 
-def test_calls_of_several_kinds_in_turn_are_all_replayed(monkeypatch):
+def test_calls_of_several_kinds_in_turn_are_all_warm(monkeypatch):
     kernel = fd.kernel("x * 2 + y")
     arguments = [(normal(n, 8), y) for n in (3, 5, 7) for y in (normal(8),)] + [(normal(4), 2.5)]
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_what_differs_takes_the_general_path(name):
     x, y = normal(5, 8), normal(8)
     other = OTHERS[name](x)
     kernel = warmed("x * 2 + y", x, y)
-    assert replays(kernel, x, y) and not replays(kernel, other, y)
+    assert is_warm(kernel, x, y) and not is_warm(kernel, other, y)
     np.testing.assert_array_equal(kernel(other, y), other * np.float32(2) + y)
     np.testing.assert_array_equal(kernel(x, y), x * 2 + y)  # back again
 
@@ -84,9 +84,9 @@ def test_what_differs_takes_the_general_path(name):
 def test_numbers_are_told_apart_by_their_type(value, others):
     x = np.arange(6, dtype=np.int32)
     kernel = warmed("x + s", x, value)
-    assert replays(kernel, x, type(value)(0))
+    assert is_warm(kernel, x, type(value)(0))
     for other in others:
-        assert not replays(kernel, x, other)
+        assert not is_warm(kernel, x, other)
         expected = fd.kernel("x + s")(x, other)
         found = kernel(x, other)
         assert found.dtype == expected.dtype
@@ -107,14 +107,14 @@ def test_outputs_are_checked_as_in_the_first_call():
     room = normal(20, 8)
     out = np.empty_like(x)
     kernel = warmed("x + x", x, out=out)
-    assert replays(kernel, x, out=out) and replays(kernel, x, out=x) and replays(kernel, room[:8], out=room[8:16])
+    assert is_warm(kernel, x, out=out) and is_warm(kernel, x, out=x) and is_warm(kernel, room[:8], out=room[8:16])
     locked = np.empty_like(x)
     locked.flags.writeable = False
     wrong = [locked, room[4:12], np.empty((8, 7), np.float32), np.empty((8, 8)), [[0.0]]]
     for bad in wrong:
         given = room[:8] if bad is wrong[1] else x
         kept = np.array(bad)
-        assert not replays(kernel, given, out=bad)
+        assert not is_warm(kernel, given, out=bad)
         with pytest.raises((fd.ArgumentError, fd.ShapeError, fd.DTypeError)):
             kernel(given, out=bad)
         np.testing.assert_array_equal(bad, kept)
@@ -149,7 +149,7 @@ def test_torch_tensors():
     torch = pytest.importorskip("torch")
     x, y = torch.randn(4, 6), torch.randn(4, 6)
     kernel = warmed("x * y", x, y)
-    assert replays(kernel, x + 1, y)
+    assert is_warm(kernel, x + 1, y)
     leaf = torch.randn(4, 6, requires_grad=True)
     strided, negative = torch.randn(6, 4).T, torch.randn(4, 6, dtype=torch.complex64).conj().imag
     assert negative.is_neg()
@@ -161,15 +161,15 @@ def test_torch_tensors():
         x.half(),
         x.numpy(),
     ):
-        assert not replays(kernel, other, y)
-    assert not replays(kernel, leaf, y)
+        assert not is_warm(kernel, other, y)
+    assert not is_warm(kernel, leaf, y)
     with pytest.raises(fd.ArgumentError):
         kernel(leaf, y)
     with torch.no_grad():
         for _ in range(3):
             assert torch.equal(kernel(leaf, y), leaf * y)
-        assert replays(kernel, leaf, y)
-    assert not replays(kernel, leaf, y)
+        assert is_warm(kernel, leaf, y)
+    assert not is_warm(kernel, leaf, y)
     with pytest.raises(fd.ArgumentError):
         kernel(leaf, y)
     for _ in range(3):
@@ -185,13 +185,13 @@ def test_a_torch_without_its_check_of_several_tensors(monkeypatch):
     monkeypatch.setattr(module, "tensor_guards", lambda: None)
     x, y, out = torch.randn(4, 6), torch.randn(6), torch.empty(4, 6)
     kernel, line = warmed("x * y", x, y, out=out), warmed("y + 1", y)
-    assert replays(kernel, x + 1, y, out=out) and replays(line, y) and torch.equal(line(y), y + 1)
+    assert is_warm(kernel, x + 1, y, out=out) and is_warm(line, y) and torch.equal(line(y), y + 1)
     negative = torch.randn(4, 6, dtype=torch.complex64).conj().imag
     for other in (torch.randn(6, 4).T, negative, x.half(), x[:3], torch.randn(4, 6, requires_grad=True), x.numpy()):
-        assert not replays(kernel, other, y, out=out)
+        assert not is_warm(kernel, other, y, out=out)
 
 
-def test_a_fused_function_is_replayed():
+def test_a_fused_function_is_warm():
     @fd.fuse
     def scaled(x, factor):
         return np.tanh(x) * factor
@@ -201,9 +201,9 @@ def test_a_fused_function_is_replayed():
         np.testing.assert_allclose(scaled(x, factor), np.tanh(x) * np.float32(factor), 1e-6)
 
 
-def test_kernels_without_arguments_are_replayed():
+def test_kernels_without_arguments_are_warm():
     kernel = warmed("arange(5) * 2")
-    assert replays(kernel)
+    assert is_warm(kernel)
     np.testing.assert_array_equal(kernel(), np.arange(5) * 2)
 
 
