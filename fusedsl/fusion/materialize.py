@@ -13,7 +13,9 @@ from math import inf, prod
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
+from ..ir.gathers import GUARDED
 from ..ir.graph import Node, walk
+from ..ir.joins import GROUP
 from ..ir.op_cost import FETCH_COST
 from ..ir.ops import LEAVES, OPS, VIEWS
 from .coordinates import Coordinates
@@ -140,6 +142,7 @@ class _Limited:
         self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
 
     def find(self) -> dict[Node, str]:
+        self.stored |= _pieces_of_long_joins(self.order)
         for n in self.order:
             if is_product(n):
                 self._limit_operands(n)
@@ -229,6 +232,29 @@ class _Limited:
             if self._of(values, a) == most and below_views(a).op not in LEAVES:
                 self.stored.setdefault(below_views(a), reason)
         self._note(n)
+
+
+def _pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
+    """Pieces of joins of many arrays: joins themselves, or values that other pieces are computed from.
+
+    An element of a join is a choice among all of its pieces, each computed up to there.
+    """
+    pieces: dict[Node, list[Node]] = {}  # of the joins that end in a node
+    users: dict[Node, int] = {}
+    for n in order:
+        for a in dict.fromkeys(n.args):
+            users[a] = users.get(a, 0) + 1
+        if n.op == "gather" and n.attr[0] == GUARDED:
+            pieces[n] = [below_views(n.args[0])]
+        elif n.op == "where" and any(a in pieces for a in n.args[1:]):
+            pieces[n] = [p for a in n.args[1:] for p in pieces.pop(a, ())]
+    long = {n: found for n, found in pieces.items() if len(found) >= GROUP}
+    stored = {}
+    for found in long.values():
+        for p in found:
+            if p.op not in LEAVES and (p in long or users[p] > 1):
+                stored[p] = "many arrays are joined, and others are computed from it"
+    return stored
 
 
 def _is_rounded(n: Node) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -113,9 +113,9 @@ def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[
     return known[root]
 
 
-def walk(roots: Iterable[Node]) -> Iterator[Node]:
-    """Every node that the roots need, arguments before users, each once; no recursion."""
-    seen: set[Node] = set()
+def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
+    """Every node that the roots need beside `known` ones, arguments before users, each once; no recursion."""
+    seen: set[Node] = set(known)
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while stack:
         current, expanded = stack.pop()

@@ -16,6 +16,7 @@ from .graph import Check, Node
 from .shapes import broadcast_to, expand_dims, index, normalize_axis, reshape
 from .types import BOOL, FLOAT64, INT64, promote
 
+GROUP = 16  # arrays that are joined at once: of more, groups are joined first
 PADDINGS = ("constant", "edge", "reflect", "wrap")
 
 
@@ -30,7 +31,13 @@ def concat(b: GraphBuilder, arrays: Sequence[Node], axis: int, what: str = "conc
     except ShapeError as error:
         raise fail(error, 1) from None
     _require_alike(b, what, arrays, a)
-    parts = promoted(b, arrays)
+    return _joined(b, promoted(b, arrays), a)
+
+
+def _joined(b: GraphBuilder, parts: Sequence[Node], a: int) -> Node:
+    """Arrays of one dtype joined along axis `a`: a chain of choices by position; of many arrays, groups first."""
+    while len(parts) > GROUP:
+        parts = [_joined(b, parts[k : k + GROUP], a) for k in range(0, len(parts), GROUP)]
     if len(parts) == 1:
         return parts[0]
     ends = [total([x.type.shape[a] for x in parts[: k + 1]]) for k in range(len(parts))]

@@ -231,8 +231,8 @@ def _kernel_name(group: FusionGroup, k: int) -> str:
         return f"matmul_{k}"
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
     folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
-    special = [n.op for n in walk(roots) if n.op in OPS and OPS[n.op].special and n.op != "divide"]
-    plain = [n.op for n in walk(roots) if n.op in OPS]
+    plain = [n.op for n in walk(roots, group.imports) if n.op in OPS]
+    special = [op for op in plain if OPS[op].special and op != "divide"]
     words = folds + list(dict.fromkeys(special or plain))
     kind = "stream" if group.attention else "row" if folds else "map"
     return "_".join([kind, *words[:4], str(k)])[:48]

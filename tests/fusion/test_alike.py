@@ -1,5 +1,7 @@
 """Kernels that are alike but for literals and arrays are one binary; what later ones would compute again is stored."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -92,3 +94,42 @@ def test_a_promise_of_one_kernel_is_kept():
     text = " + ".join(f"normal(1, x, stream={k})" for k in range(20))
     assert len(fd.kernel(text, max_kernels=1).explain(X, device="cuda", compile=False).kernels) == 1
     assert len(fd.kernel(text).explain(X, device="cuda", compile=False).kernels) > 1
+
+
+@pytest.mark.parametrize("steps", [20, 100])
+def test_all_states_of_a_recurrence_take_few_binaries(steps):
+    """A choice among all states computed each of them, up to all steps for each element."""
+
+    def states(x):
+        s, all_states = x[0], []
+        for t in range(steps):
+            s = np.float32(0.1) * x[t] + np.float32(0.9) * s
+            all_states.append(s)
+        return np.stack(all_states)
+
+    x = np.random.default_rng(2).standard_normal((steps, 16)).astype(np.float32)
+    kernel = fd.fuse(states, verify=True)
+    np.testing.assert_allclose(kernel(x), states(x), rtol=1e-4, atol=1e-6)
+    assert binaries(kernel.source(x)) <= 5
+
+
+@pytest.mark.parametrize("count", [16, 17, 33, 64])
+def test_many_arrays_are_joined(count):
+    arrays = [np.full((k % 3, 2), k, np.float32) for k in range(count)]
+    joined = fd.fuse(lambda arrays: np.concatenate(arrays), fallback=False, verify=True)(arrays)
+    np.testing.assert_array_equal(joined, np.concatenate(arrays))
+
+
+def test_alike_kernels_of_later_segments_share_a_binary():
+    """Kernels were named after what earlier ones compute, and each name had a binary."""
+
+    def sinkhorn(s):
+        for k in range(48):
+            s = s - np.log(np.exp(s).sum(k % 2, keepdims=True))
+        return s
+
+    x = np.random.default_rng(3).standard_normal((12, 8)).astype(np.float32)
+    kernel = fd.fuse(sinkhorn, verify=True)
+    np.testing.assert_allclose(kernel(x), sinkhorn(x), rtol=1e-3, atol=1e-4)
+    names = re.findall(r"# CPU kernel (\w+?)_\d+,", kernel.source(x))
+    assert len(names) > 40 and len(set(names)) <= 9
