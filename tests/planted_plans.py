@@ -15,6 +15,7 @@ import numpy as np
 from oracle import graph_of
 
 from fusedsl.fusion.lower import lower
+from fusedsl.fusion.partition import Formulation
 from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_partition, verify_scalar_program
@@ -104,4 +105,4 @@ def stages(name: str) -> Stages:
     kernel = fd.kernel(text, fallback=False)
     facts = list(describe_all(kernel.params, [values[n] for n in kernel.params]).values())
     plan = kernel._program.plans.plan(facts, extents)
-    return Stages(graph, lower(graph), partition_graph(graph, extents, {}, budget=REGISTER_BUDGET), plan)
+    return Stages(graph, lower(graph), partition_graph(graph, extents, {}, Formulation(budget=REGISTER_BUDGET)), plan)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
@@ -30,24 +30,25 @@ LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
 STEADY_BLOCK = 1 << 20  # … if batch-invariant
 
 
+@dataclass(frozen=True)
+class Formulation:
+    """How a program may be cut into kernels."""
+
+    together: bool = True  # one kernel may reduce over rows and over columns
+    scores: str = "apart"  # how attention is computed (see `choose_attention`)
+    budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
+    steady: bool = False  # batch-invariant: one row is partitioned as many rows are
+
+
 def partition(
-    chosen: AttentionChoice,
-    fits: Callable[[Dim, int], bool] = lambda count, limit: False,
-    prices: Prices | None = None,
-    together: bool = True,
-    steady: bool = False,
-    fewest: bool = False,
-    first: int = 0,
+    chosen: AttentionChoice, fits: Callable[[Dim, int], bool], prices: Prices, way: Formulation, first: int = 0
 ) -> Partition:
     """Fusion groups of a scalar program whose attention patterns are chosen.
 
-    `fits` answers whether a count is within a limit for this length class. Unless `together`, reductions over rows and
-    over columns are separate kernels. If `steady` (batch-invariant), one row is partitioned as many rows are. Rows that
-    exceed the chip are read again by a second kernel, unless there are to be the `fewest`. Kernels are numbered from
-    `first`.
+    `fits` answers whether a count is within a limit for this length class. Rows that exceed the chip are read again by
+    a second kernel, if there is a register budget. Kernels are numbered from `first`.
     """
-    one_block = STEADY_BLOCK if steady else ONE_BLOCK
-    return _Partitioner(chosen, fits, prices, together, one_block, fewest, first).run()
+    return _Partitioner(chosen, fits, prices, way, first).run()
 
 
 class _Partitioner(ProducerMap):
@@ -57,21 +58,19 @@ class _Partitioner(ProducerMap):
         self,
         chosen: AttentionChoice,
         fits: Callable[[Dim, int], bool],
-        prices: Prices | None,
-        together: bool,
-        one_block: int,
-        fewest: bool,
+        prices: Prices,
+        way: Formulation,
         first: int,
     ):
         self.program, self.pattern_of, self.refused = chosen.program, chosen.pattern_of, chosen.refused
         self.fits = fits
         self.prices = prices
-        self.together = together
-        self.one_block = one_block
-        self.fewest = fewest
+        self.together = way.together
+        self.one_block = STEADY_BLOCK if way.steady else ONE_BLOCK
+        self.fewest = way.budget is None
         self.first = first
         values = [r.value for r in self.program.stores]
-        longest = MOST_PROMISED if fewest else MOST_OPERATIONS
+        longest = MOST_PROMISED if self.fewest else MOST_OPERATIONS
         super().__init__([*values, *self.pattern_of], self.program.written, longest)
         self.crossing = both_axis_reductions(self.order, self.free, self.uses, values)
         self.crossing -= set(self.pattern_of)
@@ -297,8 +296,6 @@ class _Partitioner(ProducerMap):
 
     def _priced(self) -> tuple[Decision, ...]:
         """The decisions with the time that one kernel instead of two saves, or would have saved."""
-        if self.prices is None:
-            return tuple(d for d, _, _ in self.decisions)
         priced: list[Decision] = []
         for d, k, what in self.decisions:
             if len(priced) == MOST_PRICED:

@@ -17,7 +17,7 @@ from .lower import lower_segment
 from .materialize import StoredArray, materialize, unfused_arrays
 from .matmul_operands import KERNEL_OVERHEAD, store_factors
 from .online.choose_attention import choose_attention
-from .partition import partition
+from .partition import Formulation, partition
 from .recompute_or_store import materialize_shared
 from .register_budget import fit_register_budget
 from .roofline import Work, seconds
@@ -66,11 +66,8 @@ def partition_graph(
     graph: Graph,
     extents: Mapping[Symbol, int],
     guards: dict[Dim, bool],
+    way: Formulation,
     hardware: Hardware | None = None,
-    together: bool = True,
-    budget: int | None = None,
-    scores: str = "apart",
-    steady: bool = False,
     check: StageVerifier | None = None,
 ) -> Partition:
     """Partition of a rewritten graph at these extents; `guards` collects the conditions for other extents.
@@ -80,14 +77,12 @@ def partition_graph(
     plans do not depend on the device; `hardware` prices the decisions that are reported.
     """
     graph = round_products(graph)
-    partitioner = _GraphPartitioner(
-        extents, guards, hardware or _priced_for(scores), together, budget, scores, steady, check
-    )
+    partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.scores), check)
     cut = partitioner.graph(
-        graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), scores != "apart")
+        graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way.scores != "apart")
     )
-    prices = Prices(extents, _priced_for(scores))
-    if budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
+    prices = Prices(extents, _priced_for(way.scores))
+    if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
     unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
     saved = expression("-", _busy(cut, prices), _busy(unfused, prices))
@@ -129,18 +124,15 @@ class _GraphPartitioner:
 
     extents: Mapping[Symbol, int]
     guards: dict[Dim, bool]
+    way: Formulation
     hardware: Hardware
-    together: bool
-    budget: int | None
-    scores: str
-    steady: bool
     check: StageVerifier | None
 
     @property
     def rate(self) -> float:
         """Instructions that take as long as one byte; infinite without a budget, so that kernels are as few as
         possible."""
-        return INSTRUCTIONS_PER_BYTE if self.budget is not None else inf
+        return INSTRUCTIONS_PER_BYTE if self.way.budget is not None else inf
 
     def graph(self, graph: Graph, stored: Sequence[StoredArray]) -> Partition:
         """Kernels of a program that stores these arrays between them."""
@@ -165,12 +157,12 @@ class _GraphPartitioner:
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
             self.check.lowered(lowered, segment, memory)
-        chosen = choose_attention(lowered, fits, self.scores)
-        cut = partition(chosen, fits, prices, self.together, self.steady, self.budget is None, first)
-        kept = len(chosen.program.temporaries)
-        context = PassContext(fits, kept, self.budget or 0, Prices(self.extents, _priced_for(self.scores)), prices)
+        chosen = choose_attention(lowered, fits, self.way.scores)
+        cut = partition(chosen, fits, prices, self.way, first)
+        kept, budget = len(chosen.program.temporaries), self.way.budget
+        context = PassContext(fits, kept, budget or 0, Prices(self.extents, _priced_for(self.way.scores)), prices)
         for _, needs_budget, run in PARTITION_PASSES:
-            if self.budget is not None or not needs_budget:
+            if budget is not None or not needs_budget:
                 cut = run(cut, context)
         return cut
 

@@ -103,7 +103,7 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()  # (joined, decision of the partition)
     together: bool = True  # one kernel may fold along rows and along columns
-    scores: str = "apart"  # how attention is computed (see `choose_passes`)
+    scores: str = "apart"  # how attention is computed (see `choose_attention`)
     budget: int = 0  # registers that a kernel's values may take; 0: no limit
     launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
 

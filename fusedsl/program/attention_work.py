@@ -6,17 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
-from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..fusion.roofline import Work
-from ..hardware import Hardware, occupancy
+from ..hardware import Hardware
 from ..kernel_ir.attention_operands import operands_of
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel
-from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.phase import Phase
 from ..runtime.bind_shapes import BoundKernel
 from .instruction_counts import SHARED_READS, add_counts
+from .kernel_launch import KernelLaunch
 from .mask_density import mask_density
 
 # measured: on an H200 (benchmarks/results/h200_attention.json): little work on scores is hidden behind matmuls, and
@@ -27,28 +25,18 @@ SATURATING_WARPS = 8  # warps that saturate a multiprocessor
 
 
 def attention_work(
-    kernel: AttentionKernel,
-    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
-    bound: BoundKernel,
-    launch: LaunchConfig,
-    hardware: Hardware,
-    read: int,
-    written: int,
-    numbers: Mapping[str, int],
+    launch: KernelLaunch, hardware: Hardware, read: int, written: int, numbers: Mapping[str, int]
 ) -> Work:
     """The work of a launch that reads and writes so many bytes; `numbers` are scalars of known value."""
+    kernel, schedule, bound = launch.kernel, launch.schedule, launch.bound
     stream = kernel.attention
     active, full = mask_density(kernel, schedule, bound.extents, numbers)
-    busy = _padding(kernel, schedule, bound) / utilization(kernel, schedule, bound, launch, hardware, active < 1)
+    busy = _padding(launch) / utilization(launch, hardware, active < 1)
     shown = busy * EXPOSED_SCORE_SHARE
     counts = score_instructions(kernel, bound, (active - full) * shown, full * shown)
     terms = multiply_adds(kernel, bound) * active * busy
     tensor = schedule.tensor_cores
-    slower = (
-        1.0
-        if isinstance(schedule, Sm90AttentionSchedule)
-        else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
-    )
+    slower = 1.0 if schedule.wgmma else hardware.tensor / min(hardware.tensor, WARP_RATE) / WARP_SHARE
     wide = stream.scores[0].value.dtype.bits == 64
     return Work(
         read,
@@ -98,38 +86,26 @@ def _add_tile_counts(totals: list[float], kernel: AttentionKernel, phases: Seque
             add_counts(totals, use.combine, times)
 
 
-def _tile_rows(
-    kernel: AttentionKernel, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel
-) -> int:
+def _tile_rows(launch: KernelLaunch) -> int:
     """The rows that query tiles lie along."""
-    operands = operands_of(kernel)
+    operands, packed = operands_of(launch.kernel), launch.schedule.packed_gqa_axis
     assert operands is not None
-    packed = schedule.packed_gqa_axis
-    return bound.extents[operands.query_axis] * (1 if packed is None else bound.extents[packed])
+    return launch.extents[operands.query_axis] * (1 if packed is None else launch.extents[packed])
 
 
-def _padding(
-    kernel: AttentionKernel, schedule: Sm90AttentionSchedule | MmaAttentionSchedule, bound: BoundKernel
-) -> float:
+def _padding(launch: KernelLaunch) -> float:
     """Computed rows per row that exists: tiles are padded to whole warps, or to groups of four."""
-    rows = _tile_rows(kernel, schedule, bound)
-    return -(-rows // schedule.tile_unit) * schedule.tile_unit / max(1, rows)
+    rows, unit = _tile_rows(launch), launch.schedule.tile_unit
+    return -(-rows // unit) * unit / max(1, rows)
 
 
-def utilization(
-    kernel: AttentionKernel,
-    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
-    bound: BoundKernel,
-    launch: LaunchConfig,
-    hardware: Hardware,
-    uneven: bool,
-) -> float:
+def utilization(launch: KernelLaunch, hardware: Hardware, uneven: bool) -> float:
     """The share of the multiprocessors' time in which they have tiles of rows: all with the same work, or (`uneven`)
     some with less, which come last."""
-    rows, parts = _tile_rows(kernel, schedule, bound), schedule.num_splits
-    items = prod(bound.extents[: kernel.row_axes]) // max(1, rows) * -(-rows // schedule.rows) * parts
-    fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
-    slots = hardware.multiprocessors * max(1, min(fit, SATURATING_WARPS * 32 // launch.threads))
+    rows, schedule = _tile_rows(launch), launch.schedule
+    items = launch.rows // max(1, rows) * -(-rows // schedule.rows) * schedule.num_splits
+    fit = min(launch.blocks_per_sm(hardware), SATURATING_WARPS * 32 // launch.config.threads)
+    slots = hardware.multiprocessors * max(1, fit)
     if uneven and items >= slots:
         return 1.0
     return max(1, items) / (-(-max(1, items) // slots) * slots)

@@ -5,54 +5,49 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import log2, prod
-from typing import Any
 
 from ..backends.cuda.matmul.schedule import EDGE
 from ..backends.cuda.scan_sort.sort_method import sort_of
 from ..backends.cuda.scan_sort.sort_schedule import SortSchedule
 from ..backends.cuda.schedule_base import Schedule
 from ..fusion.roofline import Work
-from ..hardware import Hardware, occupancy
+from ..hardware import Hardware
 from ..ir.op_cost import EXCHANGE, ordering
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
-from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from ..runtime.bind_shapes import BoundKernel
 from .attention_work import attention_work, multiply_adds, score_instructions
 from .instruction_counts import add_counts, matmul_instructions
+from .kernel_launch import KernelLaunch
 
 
 def kernel_work(
-    kernel: KernelIR,
-    schedule: Any,
-    bound: BoundKernel,
-    launch: LaunchConfig,
+    launch: KernelLaunch,
     hardware: Hardware,
     reads: Sequence[tuple[int, int]],
     written: int,
     numbers: Mapping[str, int],
 ) -> Work:
     """The work of a launch; `reads` are the (bytes, passes) of each array, `numbers` its scalars of known value."""
+    kernel, blocks, threads = launch.kernel, launch.config.blocks, launch.config.threads
     if isinstance(kernel, AttentionKernel):
-        return attention_work(
-            kernel, schedule, bound, launch, hardware, sum(size for size, _ in reads), written, numbers
-        )
-    issued, special, double = instruction_totals(kernel, bound)
-    issued += _sort_instructions(kernel, schedule, bound)
+        return attention_work(launch, hardware, sum(size for size, _ in reads), written, numbers)
+    issued, special, double = instruction_totals(kernel, launch.bound)
+    issued += _sort_instructions(launch)
     once = sum(size // passes for size, passes in reads)
     again = sum(size for size, _ in reads) - once
-    at_once = _resident_blocks(schedule, launch, hardware)
+    at_once = min(blocks, hardware.multiprocessors * max(1, launch.blocks_per_sm(hardware)))
     return Work(
         once,
         written,
         issued,
         special,
         double,
-        chain=issued / max(1, launch.blocks * launch.threads),
-        under_way=at_once * launch.threads * _thread_loads(kernel, schedule) or None,
+        chain=issued / max(1, blocks * threads),
+        under_way=at_once * threads * _thread_loads(kernel, launch.schedule) or None,
         again=again,
-        kept=at_once * _row_bytes(kernel, schedule, bound) if again else 0,
+        kept=at_once * _row_bytes(launch) if again else 0,
     )
 
 
@@ -85,13 +80,12 @@ def instruction_totals(kernel: KernelIR, bound: BoundKernel) -> tuple[float, flo
     return totals[0], totals[1], totals[2]
 
 
-def _sort_instructions(kernel: KernelIR, schedule: Schedule, bound: BoundKernel) -> float:
+def _sort_instructions(launch: KernelLaunch) -> float:
     """Instructions that sort rows: rounds of selection, or a sort in shared memory."""
-    select = sort_of(kernel)
+    select, schedule = sort_of(launch.kernel), launch.schedule
     if select is None or not isinstance(schedule, SortSchedule):
         return 0
-    ranking = schedule.sort_method
-    rows, columns = prod(bound.extents[: kernel.row_axes]), prod(bound.extents[kernel.row_axes :])
+    ranking, rows, columns = schedule.sort_method, launch.rows, launch.columns
     if ranking.method == "rounds" and select.count is not None:
         own, turns = schedule.vectors * schedule.width, select.count
         exchanges = own * min(own, turns) / 2 + turns * (turns / 6 + 2 * log2(schedule.threads))
@@ -120,12 +114,6 @@ def _matmul_totals(kernel: KernelIR, products: MatmulAxes, bound: BoundKernel) -
     return totals[0], totals[1], totals[2]
 
 
-def _resident_blocks(schedule: Schedule, launch: LaunchConfig, hardware: Hardware) -> int:
-    """Blocks that are resident on the GPU at once."""
-    fit = occupancy(hardware, max(1, schedule.registers), launch.threads, launch.shared).blocks
-    return min(launch.blocks, hardware.multiprocessors * max(1, fit))
-
-
 def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
     """Bytes that a thread loads before it uses any of them; 0 if unknown."""
     first = {value.name for part in kernel.phases[0].passes for value in part.reads}
@@ -134,8 +122,8 @@ def _thread_loads(kernel: KernelIR, schedule: Schedule) -> int:
     return sum(sizes) * schedule.elements_in_flight
 
 
-def _row_bytes(kernel: KernelIR, schedule: Schedule, bound: BoundKernel) -> int:
+def _row_bytes(launch: KernelLaunch) -> int:
     """Bytes of the rows that a block works on: later passes hit in the L2 if it holds them all."""
-    columns = prod(bound.extents[kernel.row_axes :])
+    kernel = launch.kernel
     size = sum(kernel.operands[x.operand].dtype.itemsize for x in kernel.element_loads)
-    return schedule.rows_at_once * columns * size
+    return launch.schedule.rows_at_once * launch.columns * size

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import debug
@@ -15,6 +14,7 @@ from ..fusion.contractions import matmul_factors
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import merge_similar
+from ..fusion.partition import Formulation
 from ..fusion.partition_graph import Fits, fits_in, partition_graph
 from ..fusion.register_budget import FEWEST
 from ..hardware import Hardware
@@ -61,28 +61,20 @@ def make_plan(
     parameters: tuple[Parameter, ...],
     extents,
     options: Options,
-    together: bool = True,
-    budget: int | None = None,
-    scores: str = "apart",
+    way: Formulation,
 ) -> Plan:
-    """The plan of a signature, from text or trace (see `partition` for `together`, `choose_passes` for `scores`).
-
-    Values may take `budget` registers.
-    """
+    """The plan of a signature, from text or trace; without a register budget it is that of all programs."""
+    way = replace(way, budget=way.budget or call_steps.REGISTER_BUDGET, steady=options.steady)
     graph, graph_guards = make_graph(source, parameters, extents, options)
     guards = dict(graph_guards)
-    budget = budget or call_steps.REGISTER_BUDGET
     header, fits = source.header(), fits_in(extents, guards)
-    check, steady = _verifier(graph, extents, guards, options), options.steady
-    cutting = partial(
-        partition_graph, graph, extents, guards, None, together, scores=scores, steady=steady, check=check
-    )
-    cut = cutting(budget=budget)
+    check = _verifier(graph, extents, guards, options)
+    cut = partition_graph(graph, extents, guards, way, check=check)
     kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     if options.max_kernels is not None and len(launches) > options.max_kernels:
         # kernels without a register budget are slower, and keep the promise of max_kernels
-        budget = 0
-        cut = cutting()
+        way = replace(way, budget=None)
+        cut = partition_graph(graph, extents, guards, way, check=check)
         kernels, launches, cut = build_kernels(cut, header, parameters, fits, options.fp_contract)
     reasons = tuple((d.joined, _describe(d, parameters)) for d in cut.decisions)
     for joined, reason in reasons:
@@ -101,9 +93,9 @@ def make_plan(
         tuple(guards.items()),
         kernels,
         reasons,
-        together,
-        scores,
-        budget,
+        way.together,
+        way.scores,
+        way.budget or 0,
         launches,
     )
     if check is not None:
@@ -166,7 +158,7 @@ def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, exte
     """A plan in more kernels, whose values take fewer registers; None if there is none with more kernels."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
-        smaller = make_plan(source, plan.parameters, extents, options, plan.together, budget, plan.scores)
+        smaller = make_plan(source, plan.parameters, extents, options, Formulation(plan.together, plan.scores, budget))
         if len(smaller.kernels) > len(plan.kernels):
             return smaller
         budget = budget * 3 // 4
@@ -211,9 +203,8 @@ def fusion_decisions(
 ) -> tuple[Decision, ...]:
     """The fusion decisions of a plan with their reasons, priced for a card (None: without prices)."""
     steady = any(kernel.batch_invariant for kernel in plan.kernels)
-    cut = partition_graph(
-        rewrite(graph), extents, {}, hardware, plan.together, plan.budget or None, plan.scores, steady
-    )
+    way = Formulation(plan.together, plan.scores, plan.budget or None, steady)
+    cut = partition_graph(rewrite(graph), extents, {}, way, hardware)
     _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]
     return tuple(replace(d, members=(), reason=_describe(d, plan.parameters)) for d in priced)

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from ..backends.cuda.attention.mma_schedule import MmaAttentionSchedule
-from ..backends.cuda.attention.sm90_schedule import Sm90AttentionSchedule
 from ..backends.cuda.matmul.schedule import EDGE, THREADS
 from ..fusion.roofline import Work, seconds
 from ..hardware import Hardware
@@ -18,6 +16,7 @@ from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import scheduled_cuda
 from .attention_work import attention_work, score_instructions, utilization
 from .instruction_counts import matmul_instructions
+from .kernel_launch import KernelLaunch
 
 BUSY_SHARE = 0.5  # of the SMs' time, above which attention is kept
 WORTH = 0.9  # of attention's time: a smaller gain is not worth the memory of scores
@@ -28,33 +27,20 @@ STORED_PRODUCT_ACCESSES = 3  # instructions per stored element: two loads and a 
 
 def stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware) -> bool:
     """Whether the time model predicts so for the attention kernels of a call, at these extents."""
-    scheduled = [_scheduled(bound, hardware) for bound in bounds if not bound.empty]
-    if all(utilization(k, s, b, s.launch(k, b.extents), hardware, False) > BUSY_SHARE for k, s, b in scheduled):
+    launches = [KernelLaunch(*scheduled_cuda(bound, hardware), bound) for bound in bounds if not bound.empty]
+    if all(utilization(launch, hardware, False) > BUSY_SHARE for launch in launches):
         return False
     known: set[tuple] = set()
-    stored = sum(stored_seconds(k, b, hardware, known) for k, _, b in scheduled)
-    return stored < WORTH * sum(pass_seconds(k, s, b, hardware) for k, s, b in scheduled)
+    stored = sum(stored_seconds(launch.kernel, launch.bound, hardware, known) for launch in launches)
+    return stored < WORTH * sum(pass_seconds(launch, hardware) for launch in launches)
 
 
-def _scheduled(
-    bound: BoundKernel, hardware: Hardware
-) -> tuple[AttentionKernel, Sm90AttentionSchedule | MmaAttentionSchedule, BoundKernel]:
-    kernel, schedule = scheduled_cuda(bound, hardware)
-    assert isinstance(kernel, AttentionKernel) and isinstance(schedule, (Sm90AttentionSchedule, MmaAttentionSchedule))
-    return kernel, schedule, bound
-
-
-def pass_seconds(
-    kernel: AttentionKernel,
-    schedule: Sm90AttentionSchedule | MmaAttentionSchedule,
-    bound: BoundKernel,
-    hardware: Hardware,
-) -> float:
+def pass_seconds(launch: KernelLaunch, hardware: Hardware) -> float:
     """The predicted seconds of an attention kernel, if nothing is masked."""
-    sizes = [_bytes(kernel, bound, k) for k in range(len(kernel.operands))]
+    kernel = launch.kernel
+    sizes = [_bytes(kernel, launch.bound, k) for k in range(len(kernel.operands))]
     read, written = sum(sizes[: kernel.inputs]), sum(sizes[kernel.inputs :])
-    launch = schedule.launch(kernel, bound.extents)
-    return seconds(attention_work(kernel, schedule, bound, launch, hardware, read, written, {}), hardware)
+    return seconds(attention_work(launch, hardware, read, written, {}), hardware)
 
 
 def stored_seconds(kernel: AttentionKernel, bound: BoundKernel, hardware: Hardware, known: set[tuple]) -> float:

@@ -60,7 +60,7 @@ class Plans:
     ) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, no kernel of it reduces both rows and columns; for `scores` see `choose_passes`. With
+        Unless `together`, no kernel of it reduces both rows and columns; for `scores` see `choose_attention`. With
         `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
         `generic_plan_serves`).
         """
@@ -151,9 +151,9 @@ class Plans:
         for plan in _load(key):
             if call_steps.guards_hold(plan.guards, extents):
                 return plan
-        from .make_plan import make_plan
+        from .make_plan import Formulation, make_plan
 
-        plan = make_plan(self.source, parameters, extents, self.options, together, scores=scores)
+        plan = make_plan(self.source, parameters, extents, self.options, Formulation(together, scores))
         _store(key, plan)
         return plan
 

@@ -16,6 +16,7 @@ from ..ir.dims import evaluate
 from ..kernel_ir.kernel import AttentionKernel, KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program.autotune import Trial, TuningResult, tuning_result
+from ..program.kernel_launch import KernelLaunch
 from ..program.kernel_work import instruction_totals, kernel_work
 from ..program.resolve_call import Members, ResolvedCall
 from ..runtime.bind_shapes import BoundKernel
@@ -138,10 +139,11 @@ def _report_kernel(
     if hardware is None:
         loops = CPU_LOOPS.get(schedule.partition(":")[0]) or schedule
         return KernelReport(*common, issued, loops + _mask_note(kernel), measured_seconds=measured)
-    launch = schedule.launch(kernel, bound.extents)
+    priced = KernelLaunch(kernel, schedule, bound)
+    launch = priced.config
     read, written = [(a.bytes, a.passes) for a in reads], sum(a.bytes for a in writes)
     numbers = {use.value.name: evaluate(use.source, case.extents) for use in plan.scalars if use.kind == "extent"}
-    work = kernel_work(kernel, schedule, bound, launch, hardware, read, written, numbers)
+    work = kernel_work(priced, hardware, read, written, numbers)
     issued = round(work.instructions) if isinstance(kernel, AttentionKernel) else issued  # tensor cores do the rest
     time = 0.0 if bound.empty else seconds(work, hardware)
     figures = None if built is None else figures_of(case, [(plan, bound)], built)

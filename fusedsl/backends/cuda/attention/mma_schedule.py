@@ -45,6 +45,7 @@ class MmaAttentionSchedule(Schedule):
     registers: int = field(default=0, compare=False)
     width = 1
     own_frontend = True
+    wgmma = False
     tile_unit = ROWS  # tiles are padded to so many query rows
 
     @property

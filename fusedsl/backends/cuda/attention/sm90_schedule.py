@@ -73,7 +73,7 @@ class Sm90AttentionSchedule(Schedule):
     blocks: int = 1
     width = 1
     own_frontend = True
-    tensor_cores = True
+    tensor_cores = wgmma = True
     num_splits = 1
     packed_gqa_axis = None
     tile_unit = ROWS  # tiles are padded to so many query rows

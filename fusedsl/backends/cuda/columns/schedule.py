@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from ....hardware import Hardware, blocks_for, registers_for
-from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.liveness import live_between_phases, register_count
@@ -250,28 +249,26 @@ def _looped(
     256 bytes (2.04). One block merges 100 parts in 4 µs: of long ones half as many, with twice as much under way, take
     0.4 to 2 % less (sums of 1,048,576 × 256 and 4,194,304 × 64).
     """
-    width, rows, columns = kernel.row_vector_width, kernel.row_operands, row_length(kernel, extents)
-    read = [kernel.operands[k].dtype for k in range(kernel.inputs) if k not in rows]
-    size = width * min((d.itemsize for d in read), default=4)
+    width, columns = kernel.row_vector_width, row_length(kernel, extents)
+    size = width * min(_element_bytes(kernel), default=4)
     narrow = size < ACCESS_BYTES and state_words(kernel.phases) == 1
     segment = NARROW_SEGMENT_BYTES if narrow or kernel.shifted else SEGMENT_BYTES
-    found = _loop_over(segment // size, kernel, read, extents, hardware, room)
+    found = _loop_over(segment // size, kernel, extents, hardware, room)
     while found.blocks_per_strip > 1 and found.blocks_per_strip > MANY_PARTS and found.threads_x * size > LINE_BYTES:
-        found = _loop_over(found.threads_x // 2, kernel, read, extents, hardware, room)
+        found = _loop_over(found.threads_x // 2, kernel, extents, hardware, room)
     if (
         deepest > 1
         and found.blocks_per_strip >= MERGED
         and columns >= LONG_PARTS * found.blocks_per_strip * found.tile_columns
     ):
-        deeper = _loop_over(found.threads_x, kernel, read, extents, hardware, room, deepest)
+        deeper = _loop_over(found.threads_x, kernel, extents, hardware, room, deepest)
         found = deeper if deeper.blocks_per_strip < found.blocks_per_strip else found
-    return _widened(found, kernel, read, extents, hardware, room)
+    return _widened(found, kernel, extents, hardware, room)
 
 
 def _widened(
     found: LoopedColumnSchedule,
     kernel: KernelIR,
-    read: list[DType],
     extents: tuple[int, ...],
     hardware: Hardware,
     room: int,
@@ -285,7 +282,7 @@ def _widened(
         return found
     tried = [found]
     while tried[-1].blocks_per_strip == 1 and tried[-1].threads_y > 1:
-        wider = _loop_over(2 * tried[-1].threads_x, kernel, read, extents, hardware, room)
+        wider = _loop_over(2 * tried[-1].threads_x, kernel, extents, hardware, room)
         if wider.threads_x == tried[-1].threads_x:
             break
         tried.append(wider)
@@ -297,6 +294,11 @@ def _widened(
     return min((one for one in tried if one.blocks_per_strip == 1), key=turns, default=found)
 
 
+def _element_bytes(kernel: KernelIR) -> list[int]:
+    """Bytes of an element of each array that is read for each column."""
+    return [kernel.operands[k].dtype.itemsize for k in kernel.element_operands if k < kernel.inputs]
+
+
 def _states_at_once(kernel: KernelIR) -> int:
     """States of each element that a thread holds beside those of the tile that it works on."""
     lasting = finishes_at_once(kernel) and all(phase.reuses_reference or not phase.folds for phase in kernel.phases)
@@ -306,7 +308,6 @@ def _states_at_once(kernel: KernelIR) -> int:
 def _loop_over(
     most: int,
     kernel: KernelIR,
-    read: list[DType],
     extents: tuple[int, ...],
     hardware: Hardware,
     room: int,
@@ -317,7 +318,7 @@ def _loop_over(
     A thread has `deep` times as many bytes under way as others, and an SM as many.
     """
     width, columns = kernel.row_vector_width, row_length(kernel, extents)
-    taken = max(1, sum(d.itemsize for d in read)) * width
+    taken = max(1, sum(_element_bytes(kernel))) * width
     states = state_words(kernel.phases) * width
     narrow = taken < ACCESS_BYTES and state_words(kernel.phases) == 1
     sums = all(use.name == "sum" for phase in kernel.phases for use in phase.folds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.instruction_cost import special_functions
@@ -17,10 +16,9 @@ from .schedule import (
     cluster_sizes,
     has_gathers,
     late_tile_registers,
-    row_width,
 )
 from .smem import COPY_FROM
-from .tile_shape import tiled_schedule
+from .tile_shape import RowProblem, tiled_schedule
 
 TEAMS = ((512, 2), (256, 3), (256, 2))  # threads of a block of a cluster, and such blocks on an SM
 AGAIN_FROM = 1 << 17  # columns of 16-bit rows whose last phase computes again what it would hold …
@@ -30,9 +28,7 @@ LEAST_ON_SM = 72 << 10  # bytes of rows that an SM has to hold in registers, or 
 SPARE = 8  # registers that phases in pieces need less than is predicted, and values of float32 in a cluster more
 
 
-def schedule_cluster(
-    kernel: KernelIR, extents: tuple[int, ...], reach: int, per_element: float, hardware: Hardware
-) -> ResidentRowSchedule | None:
+def schedule_cluster(row: RowProblem) -> ResidentRowSchedule | None:
     """A row in the registers of blocks that share their SMs with those of other rows; None where that is too little.
 
     Measured on an H200, rows of 32768 … 262144: what an SM holds of all rows decides. With 128 KB it is at 1.00 … 0.95
@@ -41,39 +37,37 @@ def schedule_cluster(
     the smaller one (by up to 12 %). Layer norm of 65,535 and 131,071 float32, which are not aligned, takes 657 and 686
     us instead of 756 and 808 in shared memory; RMS norm of 262,143 661 instead of 934, of 40,001 668 instead of 590.
     """
-    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    kernel, hardware, columns, width = row.kernel, row.hardware, row.columns, row.width
     scattered = width == 1 or any(kernel.operands[k].strides[-1] == "s" for k in kernel.element_operands)
     if hardware.cc < COPY_FROM or columns <= LONG_ROW or scattered:
         return None
     ends = (
-        reach > columns
+        row.is_split
         and width < 8
         and columns >= APART_FROM
         and not (_is_expensive_to_recompute(kernel) or has_gathers(kernel))
     )
-    apart = 2 * width - 2 if ends else 0
-    if reach > columns and not apart and not _is_expensive_to_recompute(kernel):
+    if row.is_split and not ends and not _is_expensive_to_recompute(kernel):
         return None
-    if apart:
-        reach = columns
+    row = replace(row, apart=2 * width - 2 if ends else 0)
     teams = TEAMS if late_tile_registers(kernel) else tuple(reversed(TEAMS))
     best, most = None, LEAST_ON_SM - 1
-    for cluster in cluster_sizes(hardware.cluster):
+    for cluster in (n for n in cluster_sizes(hardware.cluster) if row.rows * n >= hardware.multiprocessors):
         for threads, blocks in teams:
             size = blocks * columns // cluster * max(kernel.operands[k].dtype.itemsize for k in kernel.element_operands)
-            if size <= most or reach > VECTOR_CLASSES[-1] * width * threads * cluster:
+            if size <= most or row.reach > VECTOR_CLASSES[-1] * width * threads * cluster:
                 continue
-            found, need = tiled_schedule(kernel, columns, reach, width, threads, cluster, per_element, hardware, blocks)
-            if apart:
+            found, need = tiled_schedule(row, threads, cluster, blocks)
+            if row.apart:
                 found = replace(
                     found,
                     peeled_elements=1,
-                    full_vectors=min(found.full_vectors, (columns - apart) // found.vector_stride),
+                    full_vectors=min(found.full_vectors, (columns - row.apart) // found.vector_stride),
                 )
             spare = SPARE if found.epilogue_vectors else 0 if width >= 8 or late_tile_registers(kernel) else -SPARE
-            if need <= registers_for(hardware, blocks, threads) + spare and rows * cluster >= hardware.multiprocessors:
+            if need <= registers_for(hardware, blocks, threads) + spare:
                 best, most = found, size
-    return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and reach == columns else best)
+    return best and (_denser(best, kernel, hardware) if columns >= AGAIN_FROM and row.reach == columns else best)
 
 
 def _denser(found: ResidentRowSchedule, kernel: KernelIR, hardware: Hardware) -> ResidentRowSchedule:

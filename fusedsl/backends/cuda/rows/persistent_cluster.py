@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from math import prod
 
 from ....hardware import Hardware, registers_for
 from ....kernel_ir.kernel import KernelIR, Load
@@ -11,9 +10,9 @@ from ....kernel_ir.launch_config import LaunchConfig
 from ....kernel_ir.register_pressure import Tiling, required_registers
 from ..schedule_base import Extents
 from ..split_heuristics import finishes_at_once
-from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, cluster_sizes, needs_whole_block, row_width
+from .schedule import LONG_CLASSES, LONG_ROW, RowSchedule, cluster_sizes, needs_whole_block
 from .smem import COPY_BYTES, COPY_FROM
-from .tile_shape import can_chunk_epilogue, epilogue_vectors_of
+from .tile_shape import RowProblem, can_chunk_epilogue, epilogue_vectors_of
 
 PAIR, SINGLE = (256, 2), (512, 1)  # threads of a row in each block, and rows that a block works on at once
 LEAST_ROWS = 4  # of each team
@@ -94,7 +93,8 @@ def schedule_persistent_cluster(
     Softmax, which all rows share nothing of, is not faster so, but for rows that are read twice otherwise: of 393,216
     float32 3680 us instead of 4670.
     """
-    rows, columns, width = prod(extents[: kernel.row_axes]), extents[-1], row_width(kernel)
+    row = RowProblem(kernel, extents, hardware)
+    columns, width = row.columns, row.width
     if (
         kernel.column_axes != 1
         or columns <= LONG_ROW
@@ -117,23 +117,16 @@ def schedule_persistent_cluster(
         return None
     threads, teams = PAIR if instead is not None else SINGLE
     for cluster in cluster_sizes(hardware.cluster)[1:]:
-        enough = rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
-        found = _persistent_clusters(kernel, columns, width, cluster, threads, teams, hardware)
+        enough = row.rows * cluster >= LEAST_ROWS * teams * hardware.multiprocessors
+        found = _persistent_clusters(row, cluster, threads, teams)
         if found and enough and cluster <= hardware.multiprocessors:
             return found
     return None
 
 
-def _persistent_clusters(
-    kernel: KernelIR,
-    columns: int,
-    width: int,
-    cluster: int,
-    threads: int,
-    teams: int,
-    hardware: Hardware,
-) -> PersistentClusterSchedule | None:
+def _persistent_clusters(row: RowProblem, cluster: int, threads: int, teams: int) -> PersistentClusterSchedule | None:
     """Schedule of persistent clusters of this size; None if registers or shared memory do not suffice."""
+    kernel, hardware, columns, width = row.kernel, row.hardware, row.columns, row.width
     step = width * threads * cluster
     vectors = next((v for v in LONG_CLASSES if v * step >= columns), 0)
     if not vectors:

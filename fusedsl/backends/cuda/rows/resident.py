@@ -8,16 +8,13 @@ from .cluster import schedule_cluster
 from .schedule import (
     LONG_ROW,
     ResidentRowSchedule,
-    covered_columns,
     has_expensive_elements,
     has_expensive_row_body,
     late_tile_registers,
     needs_whole_block,
-    registers_per_element,
-    row_width,
 )
 from .smem import COPY_FROM
-from .tile_shape import tiled_schedule
+from .tile_shape import RowProblem, tiled_schedule
 
 HELD_WORDS = {256: 80, 512: 72, 1024: 36}  # registers a thread that may hold a row, for teams up to this size
 MOST_NEEDED = 168  # registers a thread, by estimate, beyond which a row gets more threads
@@ -29,25 +26,21 @@ STREAMS_MUCH = 4  # registers an element of what a phase streams, with which a r
 
 def schedule_resident(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> ResidentRowSchedule | None:
     """A row in the registers of a block, or of a cluster's blocks where an SM would hold but one row."""
-    width, columns = row_width(kernel), extents[-1]
-    reach = covered_columns(kernel, columns, width)
-    per_element, once = registers_per_element(kernel, width), has_expensive_row_body(kernel)
-    longer = reach > columns or once or has_expensive_elements(kernel, width)
-    lonely, single = needs_whole_block(kernel), None
+    row, lonely, single = RowProblem(kernel, extents, hardware), needs_whole_block(kernel), None
     addresses = {x.value.name for x in kernel.pointers}
     fetching = any(v.name in addresses for phase in kernel.phases for v in phase.element.args)
-    threads = _threads(reach, width, per_element, longer, once, reach > columns, most_threads(kernel, width))
+    threads = _threads(row)
     while threads is not None:
         cap = FETCHING if fetching else CROWDED if threads < FEW_THREADS else MOST_NEEDED
-        found, need = tiled_schedule(kernel, columns, reach, width, threads, 1, per_element, hardware)
+        found, need = tiled_schedule(row, threads)
         room = registers_for(hardware, 1, found.block_threads)
         if need <= min(cap, room) or (found.vectors == 1 and need <= min(MOST_NEEDED, room)):
-            if lonely or overlaps(kernel, columns, found, need, hardware):
+            if lonely or overlaps(kernel, row.columns, found, need, hardware):
                 return found
-            single = found if width < 8 else None
+            single = found if row.width < 8 else None
             break
         threads = threads * 2 if threads < hardware.block_threads else None
-    return single if lonely or fetching else schedule_cluster(kernel, extents, reach, per_element, hardware) or single
+    return single if lonely or fetching else schedule_cluster(row) or single
 
 
 def aim_of(width: int, longer: bool) -> int:
@@ -71,9 +64,7 @@ def overlaps(kernel: KernelIR, columns: int, found: ResidentRowSchedule, need: i
     return found.width < 8 and late_tile_registers(kernel) < STREAMS_MUCH
 
 
-def _threads(
-    reach: int, width: int, per_element: float, longer: bool, once: bool, split: bool, most: int
-) -> int | None:
+def _threads(row: RowProblem) -> int | None:
     """Threads a row; None if its registers do not hold it.
 
     Measured on an H200: four vectors a thread (16 float32, 32 16-bit elements) keep enough loads in flight and enough
@@ -82,8 +73,10 @@ def _threads(
     of 256. Rows whose vectors are split at the ends want few, long threads, since each checks its first and last
     vector; so do 16-bit rows with long bodies, and all with much to do once a row, which every thread does.
     """
-    aim, slack = aim_of(width, longer), (1.25 if split else 1)
-    threads = 1
+    width, reach, per_element, split = row.width, row.reach, row.per_element, row.is_split
+    once, most = has_expensive_row_body(row.kernel), most_threads(row.kernel, width)
+    aim = aim_of(width, split or once or has_expensive_elements(row.kernel, width))
+    threads, slack = 1, (1.25 if split else 1)
     while threads < most and reach > slack * aim * threads:
         threads *= 2
     while threads < 64 and not (split or once) and width < 8 and reach > aim // 2 * threads:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import prod
 
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
@@ -15,7 +17,10 @@ from .schedule import (
     VECTOR_CLASSES,
     WARP,
     ResidentRowSchedule,
+    covered_columns,
     late_load_registers,
+    registers_per_element,
+    row_width,
 )
 
 EARLY_WORDS = {
@@ -28,30 +33,60 @@ IN_FLIGHT = 64 << 10  # bytes of loads that an SM should have under way
 BLOCK_BYTES = 4 << 10  # bytes that a block moves at least: an H200 begins one every 0.64 ns
 
 
-def tiled_schedule(
-    kernel: KernelIR,
-    columns: int,
-    reach: int,
-    width: int,
-    threads: int,
-    cluster: int,
-    per_element: float,
-    hardware: Hardware,
-    blocks: int = 0,
-) -> tuple[ResidentRowSchedule, int]:
+@dataclass(frozen=True)
+class RowProblem:
+    """A row kernel at the extents of a call on a card, and what its schedules in registers decide by."""
+
+    kernel: KernelIR
+    extents: tuple[int, ...]
+    hardware: Hardware
+    apart: int = 0  # elements of unaligned rows, at most, that are read beside the vectors
+
+    @property
+    def columns(self) -> int:
+        return self.extents[-1]
+
+    @property
+    def rows(self) -> int:
+        return prod(self.extents[: self.kernel.row_axes])
+
+    @cached_property
+    def width(self) -> int:
+        """Elements of a vector."""
+        return row_width(self.kernel)
+
+    @cached_property
+    def reach(self) -> int:
+        """Columns that the vectors of a row cover."""
+        return self.columns if self.apart else covered_columns(self.kernel, self.columns, self.width)
+
+    @property
+    def is_split(self) -> bool:
+        """True if the first and the last vector of a row are not whole."""
+        return self.reach > self.columns
+
+    @cached_property
+    def per_element(self) -> float:
+        """Registers of an element that is held between phases."""
+        return registers_per_element(self.kernel, self.width)
+
+
+def tiled_schedule(row: RowProblem, threads: int, cluster: int = 1, blocks: int = 0) -> tuple[ResidentRowSchedule, int]:
     """The schedule of a row in the registers of so many threads, and the registers that each of them needs.
 
     Where no `blocks` on an SM are asked for, as many as that leaves room for.
     """
+    kernel, hardware, columns, reach, width = row.kernel, row.hardware, row.columns, row.reach, row.width
     step = width * threads * cluster
     classes = LONG_CLASSES if columns > LONG_ROW else VECTOR_CLASSES
     vectors = next(v for v in classes if v * step >= reach)
     below = max((v for v in classes if v < vectors and v * step <= columns), default=0)
     rows = _rows(kernel, columns, threads, vectors, hardware) if threads <= WARP else 1
-    later, split = late_load_registers(kernel) * vectors, reach > columns
+    later = late_load_registers(kernel) * vectors
     limit = next(words for size, words in EARLY_WORDS.items() if threads <= size)
-    early = later > 0 and (per_element * vectors + later) * width <= limit and not split
-    piece = epilogue_vectors_of(kernel, vectors, width) if (per_element * vectors + later) * width > PIECE_FROM else 0
+    held = (row.per_element * vectors + later) * width
+    early = later > 0 and held <= limit and not row.is_split
+    piece = epilogue_vectors_of(kernel, vectors, width) if held > PIECE_FROM else 0
     need = required_registers(kernel, Tiling(width, vectors, early, piece))
     blocks = blocks or blocks_for(hardware, need, threads * rows)
     registers = predicted_registers(kernel, hardware, need, blocks, threads * rows)
