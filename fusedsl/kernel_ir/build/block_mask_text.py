@@ -8,8 +8,8 @@ from math import inf
 from ...ir.graph import Node, value_of
 from ...ir.printer import show_literal
 from ...rewrite.intervals.interval_analysis import Intervals
-from ...rewrite.online.online_reduction import OnlineReduction
 from ...rewrite.intervals.three_valued_logic import NO, UNKNOWN, YES, Truth
+from ...rewrite.online.online_reduction import OnlineReduction
 from .body_builder import BodyBuilder
 
 FINITE_MASK = 1e4  # constants beyond this magnitude are meant as masks

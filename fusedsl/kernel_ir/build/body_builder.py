@@ -10,7 +10,7 @@ from ...ir.ops import CASTS, OPS
 from ...ir.printer import show_literal
 from ...ir.types import BOOL, FLOAT16, FLOAT64, DType
 from ...rewrite.fp_contract import ROUNDED
-from ..instruction import Instruction, Constant
+from ..instruction import Constant, Instruction
 from ..phase import Body, Value
 
 ABBREVIATIONS = {

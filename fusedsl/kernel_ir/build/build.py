@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from ...fusion.fusion_group import FusionGroup
 from ...ir.graph import Parameter
 from ..plan import KernelPlan, plan_to_json
+from .attention import AttentionBuilder
 from .looped_phases import LoopedPhases
 from .phases import PhaseBuilder
-from .attention import AttentionBuilder
 from .uncontracted import forbid_contraction
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from ... import debug
 from ...ir.graph import Node, walk
 from ...rewrite.online.discover import OnlinePass, find_passes
-from ...rewrite.scalar_builder import replace_nodes
-from ...rewrite.online.online_reduction import TileReduction, OnlineReduction
+from ...rewrite.online.online_reduction import OnlineReduction, TileReduction
 from ...rewrite.online.printer import check, show
-from ..phase import Body, Reduction, DerivedAccumulators, Phase, Store
+from ...rewrite.scalar_builder import replace_nodes
+from ..phase import Body, DerivedAccumulators, Phase, Reduction, Store
 from .body_builder import literal
 from .fold_bodies import build_reduction, combine_body
 from .phases import PhaseBuilder

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from ...fusion.online.find_attention import ScoreProduct, AttentionPattern, ValueProduct
+from ...fusion.online.find_attention import AttentionPattern, ScoreProduct, ValueProduct
 from ...ir.graph import Node
 from ...rewrite.online.components import Component, Exponent, Reference
 from ...rewrite.online.online_reduction import OnlineReduction

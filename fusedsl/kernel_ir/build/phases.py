@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from ...fusion.contractions import matmul_factors
 from ...fusion.coordinates import Axis
 from ...fusion.fusion_group import FusionGroup
-from ...fusion.contractions import matmul_factors
 from ...ir.folds import FOLDS, State
 from ...ir.graph import Node, Parameter, constant, node, walk
 from ..kernel import ColumnEpilogue
-from ..phase import Body, Phase, MatrixProduct, ScanStep, ScanUse, Selection, Store, Value
+from ..phase import Body, MatrixProduct, Phase, ScanStep, ScanUse, Selection, Store, Value
 from ..plan import KernelPlan
 from .body_builder import literal
 from .fold_bodies import build_reduction, combine_body

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...ir.op_cost import FETCH_COST
 from ...ir.graph import Node
+from ...ir.op_cost import FETCH_COST
 from ...ir.ops import OPS
 
 RECOMPUTE_BELOW = 8  # instructions; cheaper values are recomputed
