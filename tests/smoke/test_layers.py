@@ -35,11 +35,7 @@ GROUND = ("config", "decorator", "debug", "atomic_files")  # what may import oth
 COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
 CYCLES = {
-    "backends.cuda.columns.emit backends.cuda.columns.emit_index backends.cuda.columns.emit_unaligned",
     "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
-    "backends.cuda.rows.emit backends.cuda.rows.emit_chunked_epilogue backends.cuda.rows.emit_index "
-    "backends.cuda.rows.emit_memory backends.cuda.rows.emit_prefetch backends.cuda.rows.emit_smem "
-    "backends.cuda.rows.emit_unaligned backends.cuda.scan_sort.scan_emit backends.cuda.scan_sort.sort_emit",
 }
 MOST_SHARED_CLASS_NAMES = 0
 MOST_LONG_SIGNATURES = 12  # functions of more than six parameters

@@ -1,97 +1,93 @@
-"""Emits the index arithmetic of a column kernel: tiles, the strip of a block, the columns of a thread."""
+"""Emits the index arithmetic of a column kernel: tiles, the strip of a block, the columns of a thread.
+
+Shifted vectors: if the rows of an array are no whole number of vectors long, each begins at another offset in 16 bytes;
+those of every so many columns begin alike: as many as a vector has elements, or fewer. So threads_y is a multiple of
+that, each level loads the aligned vectors around its rows, and after the loop each thread takes the first few states of
+the next one. The last thread of a block, and one more vector in each row, exist for their neighbours only.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from ....kernel_ir.kernel import Operand
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import KernelEmitter
-from ..split_heuristics import fold_bytes
-from .emit_unaligned import emit_shift, shifted_strips
+from ..emit.source_text import SourceBuilder
+from ..rows_and_columns import grid_dim
+from ..tile import Tile, TileIntrinsics, block_dim_x, block_dim_y, divide, thread_idx, thread_idx_y, udiv
 from .schedule import ColumnSchedule
 
 
 @dataclass
-class ColumnIndexEmitter(KernelEmitter):
-    """Emitter of row and column indices, for one column kernel."""
+class ColumnIndex:
+    """Row and column indices of one column kernel."""
 
+    src: SourceBuilder
     schedule: ColumnSchedule
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where a thread's rows begin in it
     multi_axis: MultiAxisIndex = field(init=False)
 
-    @property
-    def step(self) -> str:
-        """How the vectors of a thread are apart."""
-        return "along_y=True" if self.schedule.max_threads else f"step={self.schedule.threads_y}"
-
-    def thread_x_in_block(self) -> tuple[str, str]:
-        """The lane of a thread, and how many there are."""
-        lanes = self.schedule.threads_x
-        return (
-            ("thread_idx()", "block_dim_x()")
-            if self.schedule.max_threads
-            else (f"int32(thread_idx() & {lanes - 1})", f"int32({lanes})")
-        )
+    def __post_init__(self) -> None:
+        self.kernel, self.index, self.names = self.src.kernel, self.src.kernel.index, self.src.names
+        dynamic, x = self.schedule.max_threads, self.schedule.threads_x
+        # the lane of a thread, and how many there are
+        self.thread_x = thread_idx() if dynamic else f"int32({thread_idx()} & {x - 1})"
+        self.threads_x = block_dim_x() if dynamic else f"int32({x})"
+        # how the vectors of a thread are apart, as Tile takes it
+        self.step: dict[str, Any] = {"along_y": True} if dynamic else {"step": self.schedule.threads_y}
 
     def threads_y_times(self, times: int) -> str:
         """So many times the levels of a block."""
-        return f"block_dim_y() * {times}" if self.schedule.max_threads else str(self.schedule.threads_y * times)
+        return f"{block_dim_y()} * {times}" if self.schedule.max_threads else str(self.schedule.threads_y * times)
 
-    def define_tiles(self) -> None:
-        plan, top = self.schedule, self.scope.top
-        size, checks = f"width={plan.width}, vectors={plan.vectors}, {self.step}", "v" * plan.vectors
-        whole = "." * plan.full_vectors + checks[plan.full_vectors :] if plan.resident else "." * plan.vectors
-        top.append(f'tile = Tile({size}, checks="{whole}")')
-        if not plan.resident:
-            top.append(f'ends = Tile({size}, checks="{checks}")')
-        check = "t" if self.kernel.shifted else "."
-        top.append(f'strip = Tile(width={plan.width}, vectors=1, step=1, checks="{check}")  # the rows of a thread')
-        place = f"threads_x={plan.threads_x}, threads_y={plan.threads_y}"
-        place = f"max_threads={plan.max_threads}" if plan.max_threads else place
-        place += f", width={plan.width}"
-        top.append(f"reducer = ColumnReducer({place}, state={fold_bytes(self.kernel)})")
+    def define_tile(self, name: str, checks: str) -> TileIntrinsics:
+        """A tile whose vectors lie across the columns."""
+        s = self.schedule
+        return self.src.bind(name, Tile(width=s.width, vectors=s.vectors, **self.step, checks=checks))
+
+    # Rows.
 
     def find_rows(self) -> None:
         """The vector of rows of this thread; lanes beyond the last work on that one, and store nothing."""
-        plan, names, kernel, index = self.schedule, self.scope.names, self.kernel, self.index
-        if plan.is_split:
-            self.code.append(f"strips = {self._strips()}")
-            self.code.append("parts = udiv(grid_dim(), int32(strips))")
-            self.code.append(f"number = udiv({self.scope.block}, parts)")
-            self.code.append(f"part = int32({self.scope.block} - int32(number * parts))")
+        src, s, names, kernel, index = self.src, self.schedule, self.names, self.kernel, self.index
+        if s.is_split:
+            src.assign("strips", self._strips())
+            src.assign("parts", udiv(grid_dim(), "int32(strips)"))
+            src.assign("number", udiv(src.block, "parts"))
+            src.assign("part", f"int32({src.block} - int32(number * parts))")
         else:
-            self.code.append(f"number = {self.scope.block}")
-        level = "thread_idx_y()" if plan.max_threads else f"int32(thread_idx() >> {plan.threads_x.bit_length() - 1})"
-        self.code.append(f"level = {level}")
-        self.code.append(f"vectors = {self._vectors()}")
-        lane, lanes = self.thread_x_in_block()
-        apart = f"({lanes} - 1)" if kernel.shifted else lanes
-        self.code.append(f"vector = {index}({index}({index}(number) * {apart}) + {lane})")
-        self.code.append("in_bounds = vector < vectors")
-        self.code.append(f"rest = {index}(select(in_bounds, vector, {index}(vectors - 1)))")
+            src.assign("number", src.block)
+        level = thread_idx_y() if s.max_threads else f"int32({thread_idx()} >> {s.threads_x.bit_length() - 1})"
+        src.assign("level", level)
+        src.assign("vectors", self._vectors())
+        apart = f"({self.threads_x} - 1)" if kernel.shifted else self.threads_x
+        src.assign("vector", f"{index}({index}({index}(number) * {apart}) + {self.thread_x})")
+        src.assign("in_bounds", "vector < vectors")
+        src.assign("rest", f"{index}(select(in_bounds, vector, {index}(vectors - 1)))")
         rest, last = "rest", kernel.row_axes - 1
         for axis in range(last, 0, -1):
             size = f"{index}({self._lines() if axis == last else names.extent(axis)})"
             quotient = "row0" if axis == 1 else f"quotient{axis}"
-            self.code.append(f"{quotient} = divide({rest}, {size}, {names.magic(axis)})")
-            self.code.append(f"row{axis} = {index}({rest} - {index}({quotient} * {size}))")
+            src.assign(quotient, divide(rest, size, names.magic(axis)))
+            src.assign(f"row{axis}", f"{index}({rest} - {index}({quotient} * {size}))")
             rest = quotient
         if last == 0:
-            self.code.append("row0 = rest")
-        if plan.width > 1:
-            self.code.append(f"row{last} = {index}(row{last} * {plan.width})")
+            src.assign("row0", "rest")
+        if s.width > 1:
+            src.assign(f"row{last}", f"{index}(row{last} * {s.width})")
         for k, operand in enumerate(kernel.operands):
-            self._begin(k, operand)
+            self._find_base(k, operand)
         if kernel.shifted:
-            emit_shift(self)
+            self._find_shift()
 
     @property
-    def row_bounds(self) -> str:
+    def row_bounds(self) -> tuple[str, str]:
         """Where the rows of a thread begin and end, as they are loaded and stored."""
-        return "int32(0), left" if self.kernel.shifted else "int32(0), int32(1)"
+        return ("int32(0)", "left" if self.kernel.shifted else "int32(1)")
 
-    def _begin(self, k: int, operand) -> None:
-        names, terms = self.scope.names, []
+    def _find_base(self, k: int, operand: Operand) -> None:
+        names, terms = self.names, []
         for axis in range(self.kernel.row_axes):
             if operand.strides[axis] == "1":
                 terms.append(f"row{axis}")
@@ -101,64 +97,84 @@ class ColumnIndexEmitter(KernelEmitter):
         if terms:
             offset, size = " + ".join(terms), operand.dtype.itemsize
             scaled = f"({offset}) * {size}" if size > 1 else offset
-            self.code.append(f"{self.bases[k]} = {names.pointer(k)} + int64({scaled})")
+            self.src.assign(self.bases[k], f"{names.pointer(k)} + int64({scaled})")
 
     def _lines(self) -> str:
         """Vectors along the last row axis."""
-        extent, width = self.scope.names.extent(self.kernel.row_axes - 1), self.schedule.width
+        extent, width = self.names.extent(self.kernel.row_axes - 1), self.schedule.width
         more = " + 1" if self.kernel.shifted else ""
         return f"((({extent} + {width - 1}) >> {width.bit_length() - 1}){more})" if width > 1 else extent
 
     def _vectors(self) -> str:
-        outer = [self.scope.names.extent(axis) for axis in range(self.kernel.row_axes - 1)]
+        outer = [self.names.extent(axis) for axis in range(self.kernel.row_axes - 1)]
         return f"{self.index}({' * '.join([*outer, self._lines()])})"
 
     def _strips(self) -> str:
-        shift, lanes = self.schedule.threads_x.bit_length() - 1, self.schedule.threads_x
-        if self.kernel.shifted:
-            return shifted_strips(self, self._vectors())
-        if self.schedule.max_threads:
-            return f"{self.index}(udiv({self.index}({self._vectors()} + block_dim_x() - 1), block_dim_x()))"
-        return f"{self.index}(({self._vectors()} + {lanes - 1}) >> {shift})"
+        s, index, vectors, x = self.schedule, self.index, self._vectors(), self.threads_x
+        if self.kernel.shifted:  # a lane of each strip is there for the others
+            return f"{index}({udiv(f'{index}({vectors} + {x} - 2)', f'{x} - 1')})"
+        if s.max_threads:
+            return f"{index}({udiv(f'{index}({vectors} + {x} - 1)', x)})"
+        return f"{index}(({vectors} + {s.threads_x - 1}) >> {s.threads_x.bit_length() - 1})"
+
+    # Shifted vectors.
+
+    def _find_shift(self) -> None:
+        """Begin with the aligned vector that holds a thread's first row, or the one before if nothing of it exists."""
+        src, width = self.src, self.schedule.width
+        (k,) = (k for k, operand in enumerate(self.kernel.operands) if operand.access == "shifted")
+        size, row, extent, base = self.kernel.operands[k].dtype.itemsize, self.last_row, self.last_extent, self.bases[k]
+        column = f"int64(level) * {self.names.stride(k, self.kernel.axes - 1)} * {size}"
+        src.assign("in_bounds", f"in_bounds & ({self.thread_x} < {self.threads_x} - 1) & ({row} < {extent})")
+        src.assign("left", f"int32(select(in_bounds, min({extent} - {row}, {width}), 0))")
+        src.assign("shift", f"int32((({base} + {column}) & {size * width - 1}) >> {size.bit_length() - 1})")
+        src.assign("beyond", f"{row} - shift >= {extent}")
+        src.assign(base, f"{base} - int64(select(beyond, shift + {width}, shift) * {size})")
+
+    @property
+    def last_row(self) -> str:
+        """A thread's index on the last row axis."""
+        return f"row{self.kernel.row_axes - 1}"
+
+    @property
+    def last_extent(self) -> str:
+        return self.names.extent(self.kernel.row_axes - 1)
+
+    # Columns.
 
     def find_columns(self) -> None:
-        plan, kernel = self.schedule, self.kernel
-        axes = tuple(range(kernel.row_axes, kernel.axes))
-        rows = kernel.row_operands
-        self.multi_axis = MultiAxisIndex(self.scope, axes, 1, "column", "columns", self.bases)
+        s, src, kernel, index = self.schedule, self.src, self.kernel, self.index
+        axes, rows = tuple(range(kernel.row_axes, kernel.axes)), kernel.row_operands
+        self.multi_axis = MultiAxisIndex(src, axes, 1, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows and not self._is_plain(k)]
-        self.multi_axis.define(used, plan.vectors, self.step)
-        start = (
-            f"{self.index}({self.index}(part * {self.threads_y_times(plan.vectors)}) + level)"
-            if plan.is_split
-            else f"{self.index}(level)"
-        )
-        self.code.append(f"start = {start}")
-        if plan.resident:
-            self.code.append("column = start")
+        self.multi_axis.define(used, s.vectors, self.step)
+        first = f"{index}(part * {self.threads_y_times(s.vectors)}) + level" if s.is_split else "level"
+        src.assign("start", f"{index}({first})")
+        if s.resident:
+            src.assign("column", "start")
             self.multi_axis.emit_offsets()
             return
-        beyond = self.threads_y_times(plan.vectors - 1)  # from a thread's first vector to its last
-        self.code.append(f"whole = {self.index}(columns - {beyond})" if plan.vectors > 1 else "whole = columns")
-        if plan.is_split:
-            self.code.append(f"stride = {self.index}({self.index}(parts) * {self.threads_y_times(plan.vectors)})")
+        beyond = self.threads_y_times(s.vectors - 1)  # from a thread's first vector to its last
+        src.assign("whole", f"{index}(columns - {beyond})" if s.vectors > 1 else "columns")
+        if s.is_split:
+            src.assign("stride", f"{index}({index}(parts) * {self.threads_y_times(s.vectors)})")
+
+    def next_column(self) -> None:
+        s = self.schedule
+        self.src.assign("column", f"{self.index}(column + {'stride' if s.is_split else s.tile_columns})")
 
     def _is_plain(self, k: int) -> bool:
         """Are the elements of this operand found without a walk: vectors across one column axis?"""
-        return self.kernel.column_axes == 1 and self.letter(k)[0] == "1"
+        return self.kernel.column_axes == 1 and self.row_access(k)[0] == "1"
 
-    def at_column(self, k: int) -> tuple[str, str, str]:
-        """How the tiles of an operand are accessed: letter, place, and stride."""
-        letter, stride = self.letter(k)
+    def access(self, k: int) -> tuple[str, str, list[str]]:
+        """How the tiles of an operand are accessed: the stride's kind, where, and a further argument."""
+        kind, stride = self.row_access(k)
         if not self._is_plain(k):
-            return letter, self.multi_axis.offset(k), stride
+            return kind, self.multi_axis.offset(k), stride
         across = "o" if self.kernel.operands[k].access == "shifted" else "c"
-        return across, "column", f", {self.index}({self.scope.names.stride(k, self.kernel.axes - 1)})"
+        return across, "column", [f"{self.index}({self.names.stride(k, self.kernel.axes - 1)})"]
 
-    def letter(self, k: int) -> tuple[str, str]:
-        """How an operand is accessed along the kept axis, and the stride that this takes."""
-        operand, along = self.kernel.operands[k], self.kernel.vector_axis
-        letter = operand.strides[along]
-        if letter == "1" and operand.access == "element" and self.schedule.width > 1:
-            return "s", ", 1"
-        return letter, f", {self.scope.names.stride(k, along)}" if letter == "s" else ""
+    def row_access(self, k: int) -> tuple[str, list[str]]:
+        """How an operand is accessed along the rows of a thread."""
+        return self.src.access(k, self.schedule.width, self.kernel.vector_axis)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import SourceBuilder, access_kind, header
+from ....kernel_ir.kernel import KernelIR, Load, Position
+from ..emit.source_text import SourceBuilder, header
 from ..peephole.low_precision_stores import narrow_body
+from ..tile import Tile, barrier, divide, load_value
+from . import SmemTransposeIntrinsics, TransposeTile, shared_bytes
 from .transpose_schedule import TransposeSchedule
+
+LOADS = ("load", "store_smem", "load_smem")  # of an array that lies across a patch
+STORES = ("store_results", "store")
 
 
 def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
@@ -17,29 +22,30 @@ def emit_transpose(kernel: KernelIR, schedule: TransposeSchedule) -> str:
     writer.store()
     edge = schedule.edge
     opening = header(kernel, f"a map; each block computes a patch of {edge} × {edge} elements", "")
-    return writer.scope.text(opening, "Load a patch, turn what lies across it, compute, store.")
+    return writer.src.text(opening, "Load a patch, turn what lies across it, compute, store.")
 
 
 class TransposeEmitter:
+    """Emitter of one transpose: locates the patch of a block, then loads, computes and stores it."""
+
     def __init__(self, kernel: KernelIR, schedule: TransposeSchedule):
         self.kernel, self.schedule = kernel, schedule
-        self.scope = SourceBuilder(kernel)
+        self.src = SourceBuilder(kernel)
         self.last = kernel.axes - 1
-        edge, width, threads = schedule.edge, schedule.width, schedule.threads
-        self.scope.top += [
-            f"transpose_tile = TransposeTile(edge={edge}, width={width}, threads={threads})",
-            f'tile = Tile(width={width}, vectors={schedule.vectors}, step=1, checks="{"." * schedule.vectors}")',
-        ]
-        self.scope.read_scalars()
+        patch = TransposeTile(edge=schedule.edge, width=schedule.width, threads=schedule.threads)
+        self.patch = self.src.bind("transpose_tile", patch)
+        shape = {"width": schedule.width, "vectors": schedule.vectors, "step": 1}
+        self.src.bind("tile", Tile(**shape, checks="." * schedule.vectors))
+        self.src.read_scalars()
         self.origin: dict[int, str] = {}  # where the block stands on each axis
 
     # -- where a block stands
 
     def find_patch(self) -> None:
         """Split the block's number along the axes, and count what is there of its patch."""
-        schedule, names, code = self.schedule, self.scope.names, self.scope.code
+        schedule, names, assign = self.schedule, self.src.names, self.src.assign
         digits, shift = schedule.digits(self.kernel.axes), schedule.edge.bit_length() - 1
-        rest = self.scope.block
+        rest = self.src.block
         for place in range(len(digits) - 1, 0, -1):
             axis = digits[place]
             size = names.extent(axis)
@@ -47,17 +53,17 @@ class TransposeEmitter:
                 size = f"int32(int64({size} + {schedule.edge - 1}) >> {shift})"
             else:
                 size = f"int32({size})"
-            code.append(f"count{axis} = {size}")
-            code.append(f"rest{axis} = divide({rest}, count{axis}, {names.magic(place)})")
-            code.append(f"place{axis} = int64(int32({rest} - int32(rest{axis} * count{axis})))")
+            assign(f"count{axis}", size)
+            assign(f"rest{axis}", divide(rest, f"count{axis}", names.magic(place)))
+            assign(f"place{axis}", f"int64(int32({rest} - int32(rest{axis} * count{axis})))")
             rest = f"rest{axis}"
-        code.append(f"place{digits[0]} = int64({rest})")
+        assign(f"place{digits[0]}", f"int64({rest})")
         for axis in digits:
             self.origin[axis] = f"place{axis}"
         for name, axis in (("row", schedule.axis), ("column", self.last)):
-            code.append(f"{name} = int64(place{axis} * {schedule.edge})")
+            assign(name, f"int64(place{axis} * {schedule.edge})")
             left = f"int64({names.extent(axis)} - {name})"
-            code.append(f"{name}s = int32(minimum({left}, int64({schedule.edge})))")
+            assign(f"{name}s", f"int32(minimum({left}, int64({schedule.edge})))")
             self.origin[axis] = name
         for k in self._used():
             self._find_base(k)
@@ -68,107 +74,105 @@ class TransposeEmitter:
 
     def _find_base(self, k: int) -> None:
         """The address of the patch's first element in an operand."""
-        operand, pointer = self.kernel.operands[k], self.scope.names.pointer(k)
+        operand, pointer = self.kernel.operands[k], self.src.names.pointer(k)
         terms = []
         for axis, letter in enumerate(operand.strides):
             if letter == "1" or (k in self.schedule.transposed and axis == self.schedule.axis):
                 terms.append(self.origin[axis])
             elif letter == "s":
-                terms.append(f"{self.origin[axis]} * {self.scope.names.stride(k, axis)}")
+                terms.append(f"{self.origin[axis]} * {self.src.names.stride(k, axis)}")
         offset = " + ".join(terms)
         size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
         moved = f" + ({offset}){size}" if terms else ""
-        self.scope.code.append(f"{self._base(k)} = int64({pointer}{moved})")
+        self.src.assign(self._base(k), f"int64({pointer}{moved})")
 
     def _base(self, k: int) -> str:
-        return f"{self.scope.names.operand(k)}_patch"
+        return f"{self.src.names.operand(k)}_patch"
 
-    def _strides(self, k: int) -> str:
+    def _strides(self, k: int) -> list[str]:
         """The strides of an operand along the rows' axis and the columns'."""
         found = []
         for axis in (self.schedule.axis, self.last):
             letter = self.kernel.operands[k].strides[axis]
-            found.append(self.scope.names.stride(k, axis) if letter == "s" else f"int64({letter})")
-        return ", ".join(found)
+            found.append(self.src.names.stride(k, axis) if letter == "s" else f"int64({letter})")
+        return found
 
     def _column_stride(self, k: int) -> str:
-        return self.scope.names.stride(k, self.last)
+        return self.src.names.stride(k, self.last)
 
     # -- the phases of a patch
 
     def load(self) -> None:
         """All loads first; then those across are turned."""
-        code, across = self.scope.code, [x for x in self.kernel.loads if x.operand in self.schedule.transposed]
+        src, across = self.src, [x for x in self.kernel.loads if x.operand in self.schedule.transposed]
+        turned = []
         for load in across:
             name, k = load.value.name, load.operand
-            self._define_across(name, k)
-            code.append(f"{name}_registers = {name}_load({self._base(k)}, {self._column_stride(k)}, rows, columns)")
+            turn = self._bind_transpose(name, k)
+            read, *through_smem = (src.bind(f"{name}_{part}", getattr(turn, part)()) for part in LOADS)
+            turned.append(through_smem)
+            self._allocate(name, k)
+            src.assign(f"{name}_registers", read(self._base(k), self._column_stride(k), "rows", "columns"))
         for load in self.kernel.loads:
             if load.operand not in self.schedule.transposed:
                 self._load_along(load)
-        for load in across:
-            code.append(f"{load.value.name}_store_smem({load.value.name}_smem, {load.value.name}_registers)")
+        for load, (store_smem, _) in zip(across, turned):
+            src.emit(store_smem(f"{load.value.name}_smem", f"{load.value.name}_registers"))
         for position in self.kernel.positions:
-            self._position(position.value.name, position.value.dtype.name, position.axis)
+            self._position(position)
         if across:
-            code.append("barrier()")
-        for load in across:
-            self.scope.stored[load.value.name] = self.kernel.operands[load.operand].dtype
-            code.append(f"{load.value.name} = {load.value.name}_load_smem({load.value.name}_smem)")
+            src.emit(barrier())
+        for load, (_, load_smem) in zip(across, turned):
+            src.stored[load.value.name] = self.kernel.operands[load.operand].dtype
+            src.assign(load.value.name, load_smem(f"{load.value.name}_smem"))
 
-    def _define_across(self, name: str, k: int) -> None:
-        """The accesses of an array that lies across the patch, and its shared memory."""
-        operand, schedule = self.kernel.operands[k], self.schedule
-        vectorized = schedule.vectorized[schedule.transposed.index(k)]
-        size = schedule.edge**2 * operand.dtype.itemsize
-        parts = ("load", "store_smem", "load_smem") if k < self.kernel.inputs else ("store_results", "store")
-        access = f'"{operand.dtype.name}", vectorized={vectorized}'
-        self.scope.top.append(f"{name}_transpose = transpose_tile.via_smem({access})")
-        self.scope.top += [f"{name}_{part} = {name}_transpose.{part}()" for part in parts]
-        self.scope.top.append(f"{name}_allocate = shared_bytes({size})")
-        self.scope.code.append(f"{name}_smem = {name}_allocate()")
+    def _bind_transpose(self, name: str, k: int) -> SmemTransposeIntrinsics:
+        """The accesses of an array that lies across the patch."""
+        vectorized = self.schedule.vectorized[self.schedule.transposed.index(k)]
+        return self.src.bind(f"{name}_transpose", self.patch.via_smem(self.kernel.operands[k].dtype.name, vectorized))
 
-    def _letter(self, k: int) -> str:
-        letter = access_kind(self.kernel.operands[k], self.schedule.width)
-        return "s" if letter == "u" else letter
+    def _allocate(self, name: str, k: int) -> None:
+        """… and its shared memory."""
+        size = self.schedule.edge**2 * self.kernel.operands[k].dtype.itemsize
+        self.src.assign(f"{name}_smem", self.src.bind(f"{name}_allocate", shared_bytes(size))())
 
     def _load_along(self, load: Load) -> None:
-        scope, name, k = self.scope, load.value.name, load.operand
+        src, name, k = self.src, load.value.name, load.operand
         operand = self.kernel.operands[k]
         if set(operand.strides[self.schedule.axis] + operand.strides[-1]) == {"0"}:
-            scope.top.append(f'load_{name} = load_value("{operand.dtype.name}")')
-            scope.code.append(f"{name} = load_{name}({self._base(k)})")
+            src.assign(name, src.bind(f"load_{name}", load_value(operand.dtype.name))(self._base(k)))
             return
-        scope.stored[name] = operand.dtype
-        scope.top.append(f'load_{name} = transpose_tile.load("{operand.dtype.name}", "{self._letter(k)}")')
-        scope.code.append(f"{name} = load_{name}({self._base(k)}, {self._strides(k)}, rows, columns)")
+        src.stored[name] = operand.dtype
+        read = src.bind(f"load_{name}", self.patch.load(operand.dtype.name, src.access(k, self.schedule.width)[0]))
+        src.assign(name, read(self._base(k), *self._strides(k), "rows", "columns"))
 
-    def _position(self, name: str, kind: str, axis: int) -> None:
-        if axis not in (self.schedule.axis, self.last):
-            self.scope.code.append(f"{name} = {kind}({self.origin[axis]})")
-            return
-        self.scope.top.append(f'at_{name} = transpose_tile.positions("{kind}", along={axis == self.last})')
-        self.scope.code.append(f"{name} = at_{name}({self.origin[axis]})")
+    def _position(self, position: Position) -> None:
+        name, kind, axis = position.value.name, position.value.dtype.name, position.axis
+        if axis in (self.schedule.axis, self.last):
+            read = self.src.bind(f"at_{name}", self.patch.positions(kind, along=axis == self.last))
+            self.src.assign(name, read(self.origin[axis]))
+        else:
+            self.src.assign(name, f"{kind}({self.origin[axis]})")
 
     def compute(self) -> None:
         """The body, over the patch."""
-        self.scope.map_body("body", narrow_body(self.kernel, self.kernel.phases[0]))
+        self.src.map_body("body", narrow_body(self.kernel, self.kernel.phases[0]))
 
     def store(self) -> None:
         """Along the patch at once, across it by way of shared memory."""
-        code, across = self.scope.code, []
+        src, across = self.src, []
         for number, store in enumerate(self.kernel.phases[0].stores):
-            k, value = store.operand, self.scope.element(store.value)
+            k, value, name = store.operand, src.element(store.value), f"store_{number}"
             if k in self.schedule.transposed:
-                across.append((f"store_{number}", k))
-                self._define_across(*across[-1])
-                code.append(f"store_{number}_store_results(store_{number}_smem, {value})")
+                turn = self._bind_transpose(name, k)
+                store_results, write = (src.bind(f"{name}_{part}", getattr(turn, part)()) for part in STORES)
+                self._allocate(name, k)
+                src.emit(store_results(f"{name}_smem", value))
+                base = self._base(k), self._column_stride(k)
+                across.append(write(f"{name}_smem", *base, "rows", "columns"))
                 continue
-            operand = self.kernel.operands[k]
-            self.scope.top.append(f'store_{number} = transpose_tile.store("{operand.dtype.name}", "{self._letter(k)}")')
-            code.append(f"store_{number}({self._base(k)}, {self._strides(k)}, rows, columns, {value})")
+            kind, _ = src.access(k, self.schedule.width)
+            write = src.bind(name, self.patch.store(self.kernel.operands[k].dtype.name, kind))
+            src.emit(write(self._base(k), *self._strides(k), "rows", "columns", value))
         if across:
-            code.append("barrier()")
-        for name, k in across:
-            where = f"{self._base(k)}, {self._column_stride(k)}, rows, columns"
-            code.append(f"{name}_store({name}_smem, {where})")
+            src.emit(barrier(), *across)

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from ....ir.types import DType
-from ....kernel_ir.kernel import KernelIR, Operand
+from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.parameter_layout import kernel_params
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
-from .intrinsic import Made
+from ..tile import TileIntrinsics, scalar
+from .intrinsic import Function, Made, Maker, Named
 
 T = TypeVar("T")
+TILE = TileIntrinsics("tile")  # that bodies are mapped over
+NOWHERE: Mapping[str, str] = MappingProxyType({})
 INDENT = "    "
 BLOCK_NUMBER = "block_number"  # what a part is told of its place
 
@@ -114,18 +118,6 @@ def reduction_source(use: Reduction, name: str) -> list[str]:
     return [*lines, "", "", f'reduction_{name} = reduction("{kinds}", {", ".join(given)})']
 
 
-def function(decorator: str, name: str, body: Body, results: Sequence[str]) -> list[str]:
-    """A body as a decorated scalar function."""
-    arguments = ", ".join(value.name for value in body.args)
-    return [
-        "",
-        "",
-        decorator,
-        f"def {name}({arguments}):",
-        *indented([*body.lines, f"return {', '.join(results)}"]),
-    ]
-
-
 def signature(arguments: Iterable[DType], results: Iterable[DType]) -> str:
     """ "float32, bool -> float32" """
     return f"{', '.join(d.name for d in arguments)} -> {', '.join(d.name for d in results)}".strip()
@@ -139,15 +131,24 @@ def total(index: str, terms: Sequence[str]) -> str:
     return found
 
 
-def access_kind(operand: Operand, width: int) -> str:
-    """How a tile of this operand is accessed along the last axis; "u": contiguous, but element by element."""
-    last = operand.strides[-1]
-    return "u" if last == "1" and operand.access == "element" and width > 1 else last
-
-
 def accumulator_name(use: Reduction) -> str:
     """The variable that a reduction accumulates in, in a loop."""
     return f"{use.accumulators[0].name}_accumulator"
+
+
+class Statements:
+    """What is emitted inside of `with`, instead of in the code; more if it is entered again."""
+
+    def __init__(self, code: list[str]):
+        self.code, self.lines = code, list[str]()
+
+    def __enter__(self) -> list[str]:
+        self.start = len(self.code)
+        return self.lines
+
+    def __exit__(self, *_: object) -> None:
+        self.lines += self.code[self.start :]
+        del self.code[self.start :]
 
 
 @dataclass
@@ -179,13 +180,9 @@ class SourceBuilder:
     def assign(self, targets: str, value: object) -> None:
         self.code.append(f"{targets} = {value}")
 
-    @contextmanager
-    def collected(self) -> Iterator[list[str]]:
+    def collected(self) -> Statements:
         """What is emitted inside, as a list that is filled at the end and not part of the code."""
-        start, lines = len(self.code), list[str]()
-        yield lines
-        lines += self.code[start:]
-        del self.code[start:]
+        return Statements(self.code)
 
     @contextmanager
     def _nested(self, head: str) -> Iterator[None]:
@@ -194,25 +191,27 @@ class SourceBuilder:
         self.code += [head, *indented(lines)] if lines else []
 
     def while_(self, test: str) -> AbstractContextManager[None]:
-        """The body of a loop."""
-        return self._nested(f"while {test}:")
+        """A loop; without a test, what is inside once."""
+        return self._nested(f"while {test}:") if test else nullcontext()
 
     def if_(self, test: str) -> AbstractContextManager[None]:
-        """A branch, unless it is empty; without a test, no branch."""
+        """A branch, unless it is empty; without a test, what is inside in any case."""
         return self._nested(f"if {test}:") if test else nullcontext()
 
     @contextmanager
-    def if_else(self, test: str) -> Iterator[tuple[AbstractContextManager, AbstractContextManager]]:
-        """Both branches, `with src.if_else(test) as (then, otherwise):`; either may be empty."""
-        branches: list[list[str]] = [[], []]
-        yield self._branch(branches[0]), self._branch(branches[1])
-        self.code += either(test, *branches)
+    def if_else(self, test: str) -> Iterator[tuple[Statements, Statements]]:
+        """Both branches, `with src.if_else(test) as (then, otherwise)`: each may be empty, or entered several times."""
+        then, otherwise = self.collected(), self.collected()
+        yield then, otherwise
+        self.code += either(test, then.lines, otherwise.lines)
 
     @contextmanager
-    def _branch(self, lines: list[str]) -> Iterator[None]:
-        with self.collected() as collected:
-            yield
-        lines += collected
+    def local_values(self) -> Iterator[None]:
+        """What gets a value inside has none after it."""
+        before = self.ready, self.stored, self.wide
+        self.ready, self.stored, self.wide = set(self.ready), dict(self.stored), dict(self.wide)
+        yield
+        self.ready, self.stored, self.wide = before
 
     def bind(self, name: str, made: Made[T], section: list[str] | None = None) -> T:
         """Define an intrinsic or an object under a name, among the top lines or in another section, once."""
@@ -220,6 +219,11 @@ class SourceBuilder:
         if line not in section:
             section.append(line)
         return made.defines(name)
+
+    def bind_several(self, made: Mapping[str, Made[T]], section: list[str] | None = None) -> list[T]:
+        """Some definitions in one line."""
+        self.bind(", ".join(made), Made(", ".join(map(str, made.values())), Named), section)
+        return [one.defines(name) for name, one in made.items()]
 
     @property
     def block(self) -> str:
@@ -232,6 +236,32 @@ class SourceBuilder:
             self.defined.add(tuple(lines))
             self.functions += lines
 
+    def function(self, decorator: object, name: str, arguments: Iterable[str], lines: Iterable[str]) -> Function:
+        """A function of the file, unless it is there; of scalars, or with a decorator of tiles or rows."""
+        head = ["", "", *([f"@{decorator}"] if decorator else []), f"def {name}({', '.join(arguments)}):"]
+        self.define([*head, *indented(lines)])
+        return Function(name, "*arguments")
+
+    def apply(self, decorator: Maker[Function], name: str, body: Body, at: Mapping[str, str] = NOWHERE) -> None:
+        """A body as a decorated function, and its call; results that are arguments need neither.
+
+        `at` are the variables of its arguments and results, where they have other names than in the body.
+        """
+        given = {value.name for value in body.args}
+        results = [value for value in body.results if value.name not in given]
+        if results:
+            kinds = signature((self.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in results))
+            lines = [*body.lines, f"return {', '.join(v.name for v in results)}"]
+            call = self.function(decorator(kinds), name, (v.name for v in body.args), lines)
+            variables = [at.get(v.name, v.name) for v in results]
+            self.assign(", ".join(variables), call(*(at.get(v.name, v.name) for v in body.args)))
+            self.ready |= set(variables)
+
+    def reduce_op(self, use: Reduction, name: str) -> Named:
+        """The combine and identity functions of a reduction, and the ReduceOp made of them."""
+        self.define(reduction_source(use, name))
+        return Named(f"reduction_{name}")
+
     def argument(self, name: str, declared: DType) -> DType:
         """The type that a body's argument arrives in."""
         return self.stored.get(name, declared)
@@ -240,7 +270,7 @@ class SourceBuilder:
         """A variable with the elements of `name` as a body computes with them."""
         if name not in self.wide and self._is_narrow(name):
             self.wide[name] = f"{name}_wide"
-            self.code.append(f"{name}_wide = {self.widen(name, 'tile')}")
+            self.assign(f"{name}_wide", self.widen(name, TILE))
         return self.wide.get(name, name)
 
     def _is_narrow(self, name: str) -> bool:
@@ -248,44 +278,48 @@ class SourceBuilder:
         stored = self.stored.get(name)
         return stored is not None and (stored is not stored.compute or stored.kind == "b")
 
-    def widen(self, name: str, tile: str) -> str:
-        """`name` as a body computes with it, where it belongs to such a tile."""
+    def widen(self, name: str, tile: TileIntrinsics, variable: str = "") -> str:
+        """`name` as a body computes with it, where it, or its `variable`, belongs to such a tile."""
         if not self._is_narrow(name):
-            return name
-        stored, widening = self.stored[name], f"widen_{name}" if tile == "tile" else f"widen_{tile}_{name}"
-        head = ["", "", f'@{tile}.elementwise("{signature([stored], [stored.compute])}")', f"def {widening}({name}):"]
-        self.define([*head, *indented([f"return {name}"])])
-        return f"{widening}({name})"
+            return variable or name
+        stored = self.stored[name]
+        widening = f"widen_{variable or name}" if tile == TILE or variable else f"widen_{tile}_{name}"
+        kinds = signature([stored], [stored.compute])
+        return self.function(tile.elementwise(kinds), widening, [name], [f"return {name}"])(variable or name)
 
-    def lifted(self, use: Reduction) -> str:
+    def lifted(self, use: Reduction) -> list[str]:
         """What the elements of a fold are lifted to, as a call's arguments."""
-        return ", ".join(self.element(value.name) for value in use.inputs)
+        return [self.element(value.name) for value in use.inputs]
 
-    def unpack(self, use: Reduction, expression: str) -> None:
-        """The parts of a fold's state, by name."""
-        self.code.append(f"{', '.join(value.name for value in use.accumulators)} = {expression}")
+    def unpack(self, use: Reduction, expression: str, *others: str) -> None:
+        """The parts of a fold's state, by name, and what else the expression gives."""
+        self.assign(", ".join([*(value.name for value in use.accumulators), *others]), expression)
         self.ready |= {value.name for value in use.accumulators}
 
-    def stride(self, k: int, letter: str) -> str:
-        """The further argument of an access along the last axis, where it takes one."""
-        if letter == "u":
-            return ", 1"
-        return f", {self.names.stride(k, self.kernel.axes - 1)}" if letter == "s" else ""
+    def access(self, k: int, width: int, axis: int = -1) -> tuple[str, list[str]]:
+        """How vectors of an operand are accessed along an axis: the stride's kind, and the further argument of a call.
+
+        Contiguous elements that are accessed one by one have the stride 1, as an argument.
+        """
+        operand, axis = self.kernel.operands[k], axis % self.kernel.axes
+        letter = operand.strides[axis]
+        if letter == "1" and operand.access == "element" and width > 1:
+            return "s", ["1"]
+        return letter, [self.names.stride(k, axis)] if letter == "s" else []
 
     def read_scalars(self) -> None:
         """Run-time scalars out of their parameters, and the addresses that bodies compute with."""
         for pointer in self.kernel.pointers:
-            self.code.append(f"{pointer.value.name} = {self.names.pointer(pointer.operand)}")
+            self.assign(pointer.value.name, self.names.pointer(pointer.operand))
             self.ready.add(pointer.value.name)
         known = dict(self.kernel.constant_scalars)
         for k, value in enumerate(self.kernel.scalars):
-            if value.name in known:
-                self.code.append(f"{value.name} = {value.dtype.name}({known[value.name]})")
-                self.ready.add(value.name)
-                continue
-            self.top.append(f'read_{value.name} = scalar("{value.dtype.name}")')
-            self.code.append(f"{value.name} = read_{value.name}({self.names.word(k)})")
             self.ready.add(value.name)
+            if value.name in known:
+                self.assign(value.name, f"{value.dtype.name}({known[value.name]})")
+            else:
+                read = self.bind(f"read_{value.name}", scalar(value.dtype.name))
+                self.assign(value.name, read(self.names.word(k)))
 
     def map_body(self, name: str, body: Body, width: int = 1) -> None:
         """An element body as a function over tiles, and its call; results that are arguments need neither.
@@ -294,46 +328,15 @@ class SourceBuilder:
         """
         stages, rest = split_at_gathers(body, self.fetched) if width > 1 else ([], body)
         for number, stage in enumerate(stages):
-            self.map_plain(f"{name}_where_{number}" if number else f"{name}_where", stage.where)
+            self.apply(TILE.elementwise, f"{name}_where_{number}" if number else f"{name}_where", stage.where)
             for fetch in stage.fetches:
                 self.stored[fetch.name] = fetch.stored
-                self.top.append(f'{fetch.how}_{fetch.name} = tile.{fetch.how}("{fetch.kind}")')
-                given = ", ".join(value.name for value in fetch.given)
-                self.code.append(f"{fetch.name} = {fetch.how}_{fetch.name}({given})")
+                read = self.bind(f"{fetch.how}_{fetch.name}", getattr(TILE, fetch.how)(fetch.kind))
+                self.assign(fetch.name, read(*(value.name for value in fetch.given)))
                 self.ready.add(fetch.name)
-        self.map_plain(name, rest)
-
-    def map_plain(self, name: str, body: Body, tile: str = "tile") -> None:
-        """An element body as one function over the tiles of that name."""
-        given = {value.name for value in body.args}
-        made = [value for value in body.results if value.name not in given]
-        if made:
-            kinds = signature((self.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
-            self.define(function(f'@{tile}.elementwise("{kinds}")', name, body, [v.name for v in made]))
-            arguments = ", ".join(v.name for v in body.args)
-            self.code.append(f"{', '.join(v.name for v in made)} = {name}({arguments})")
-        self.ready |= {value.name for value in made}
+        self.apply(TILE.elementwise, name, rest)
 
     def text(self, opening: Sequence[str], comment: str) -> str:
         kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
         lines = [*opening, "", *self.top, *self.functions, "", "", *kernel]
         return "\n".join(lines) + "\n"
-
-
-@dataclass
-class KernelEmitter:
-    """Base of the emitters of a kernel: the source builder of its file."""
-
-    scope: SourceBuilder
-
-    @property
-    def kernel(self) -> KernelIR:
-        return self.scope.kernel
-
-    @property
-    def code(self) -> list[str]:
-        return self.scope.code
-
-    @property
-    def index(self) -> str:
-        return self.kernel.index

@@ -2,137 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Phase
-from ..emit.source_text import SourceBuilder, accumulator_name, header, indented
+from ..emit.phase_emitter import PhaseEmitter
+from ..emit.source_text import SourceBuilder, accumulator_name, header
+from ..rows_and_columns import grid_dim
 from ..split_heuristics import exchange_count
+from ..tile import (
+    block_idx,
+    grid_barrier_reset,
+    grid_barrier_wait,
+    is_last_block,
+    load_partial,
+    store_partial,
+    thread_idx,
+    udiv,
+)
 from .cooperative import ALIGNMENT, CooperativeSchedule, record_bytes
-from .emit import RowEmitter
+from .emit_early_gathers import EarlyGathers
+from .emit_elements import RowElements
+from .emit_index import RowIndex
+from .emit_loops import RowLoops
 
 
 def emit_cooperative(kernel: KernelIR, schedule: CooperativeSchedule) -> str:
     """The generated file of a row kernel whose rows several blocks share."""
     how = "wait for each other after each fold" if schedule.grid_sync else "leave it to the last of them to finish"
     told = f"a row kernel; blocks of {schedule.threads} threads loop over a row together and {how}"
-    writer = CooperativeEmitter(SourceBuilder(kernel), schedule)
-    writer.write()
-    return writer.scope.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
+    src = SourceBuilder(kernel)
+    PhaseEmitter(src, CooperativeRow(src, schedule)).emit()
+    return src.text(header(kernel, told, ""), "Each block takes every so many tiles of a row.")
 
 
-@dataclass
-class CooperativeEmitter(RowEmitter):
-    """Emitter of a row kernel whose rows are split over blocks."""
+class CooperativeRow:
+    """Layout of rows that are split over blocks: tiles are dealt out to the blocks of a row."""
 
-    schedule: CooperativeSchedule
-    exchange: int = 0  # the number of the phase's exchange of states
-    records: int = 0  # bytes of a block's record
+    stores = stores_row = ""
 
-    @property
-    def grid_sync(self) -> bool:
-        return self.schedule.grid_sync
+    def __init__(self, src: SourceBuilder, schedule: CooperativeSchedule):
+        self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
+        first = "(thread_in_row == 0) & (block_in_row == 0)" if schedule.grid_sync else "thread_in_row == 0"
+        self.elements = RowElements(self.index, EarlyGathers({}), first=first, prefetch=schedule.prefetch)
+        self.loops = RowLoops(self.elements, self._combine)
+        self.exchange = 0  # the number of the next exchange of states
 
-    @property
-    def fixed_blocks(self) -> int:
-        return self.schedule.fixed_blocks
+    @contextmanager
+    def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
+        src, fixed, index = self.src, self.schedule.fixed_blocks, self.index.index
+        self.elements.define()
+        src.read_scalars()
+        src.assign("count", f"{index}({self.index.count_rows()})")
+        src.assign("blocks_per_row", f"int32({fixed})" if fixed else udiv(grid_dim(), "int32(count)"))
+        src.assign("row_group", f"int32({udiv(block_idx(), 'blocks_per_row')})")
+        src.assign("block_in_row", f"int32({block_idx()} - int32(row_group * blocks_per_row))")
+        src.assign("number", f"{index}(row_group)" if fixed else "row_group")
+        if fixed:
+            src.assign("row_groups", udiv(grid_dim(), "blocks_per_row"))
+            src.assign("turn", "int32(0)")
+        with src.while_("number < count" if fixed else ""):
+            self._find_tiles()
+            yield
+            if fixed:
+                src.assign("number", f"{index}(number + row_groups)")
+                src.assign("turn", "int32(turn + 1)")
+        if self.schedule.grid_sync:
+            src.emit(grid_barrier_reset("semaphores", "row_group * 2", "blocks_per_row"))
 
-    def _streams(self, phase: Phase) -> bool:
-        return self.schedule.prefetch and super()._streams(phase)
+    def _find_tiles(self) -> None:
+        index, tile = self.index.index, self.index.stride
+        self.index.find_row("number")
+        self.index.find_columns()
+        self.src.assign("start", f"{index}(start + {index}(block_in_row) * {tile})")
+        self.src.assign("stride", f"{index}({index}(blocks_per_row) * {tile})")
+        self.index.stride = "stride"
+        self.index.last = f"start + {udiv('max(columns - 1 - start, 0)', 'stride')} * stride"
 
-    @property
-    def index(self) -> str:
-        return self.kernel.index
+    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        self.loops.run(emitter, number, phase)
 
-    def write(self) -> None:
-        self._define_tile()
-        self.scope.read_scalars()
-        rows = " * ".join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))
-        self.code.append(f"count = {self.index}({rows})")
-        self.records = record_bytes(self.kernel)
-        self.code.append(
-            f"blocks_per_row = int32({self.fixed_blocks})"
-            if self.fixed_blocks
-            else "blocks_per_row = udiv(grid_dim(), int32(count))"
-        )
-        self.code.extend(
-            [
-                "row_group = int32(udiv(block_idx(), blocks_per_row))",
-                "block_in_row = int32(block_idx() - int32(row_group * blocks_per_row))",
-            ]
-        )
-        self.code.append(f"number = {self.index}(row_group)" if self.fixed_blocks else "number = row_group")
-        if not self.fixed_blocks:
-            self._row()
-        else:
-            outside, self.scope.code = self.scope.code, []
-            self._row()
-            inside, self.scope.code = self.scope.code, outside
-            inside += [f"number = {self.index}(number + row_groups)", "turn = int32(turn + 1)"]
-            self.code.extend(["row_groups = udiv(grid_dim(), blocks_per_row)", "turn = int32(0)"])
-            self.code.extend(["while number < count:", *indented(inside)])
-        if self.grid_sync:
-            self.code.append("grid_barrier_reset(semaphores, row_group * 2, blocks_per_row)")
-
-    def _row(self) -> None:
-        """The work on a row."""
-        self._find_row()
-        self._find_columns()
-        for number, phase in enumerate(self.kernel.phases):
-            self.exchange = sum(bool(p.folds) for p in self.kernel.phases[:number])
-            self._loop(number, phase)
-            self._row_work(number, phase)
-
-    def _place(self) -> str:
-        return "number"
-
-    def _find_columns(self) -> None:
-        """Tiles are dealt out to the blocks of a row."""
-        super()._find_columns()
-        tile = super().tile_stride()
-        self.code.append(f"start = {self.index}(start + {self.index}(block_in_row) * {tile})")
-        self.code.append(f"stride = {self.index}({self.index}(blocks_per_row) * {tile})")
-
-    def tile_stride(self) -> str:
-        return "stride"
-
-    def last(self) -> str:
-        return "start + udiv(max(columns - 1 - start, 0), stride) * stride"
-
-    def combine_accumulators(self, phase: Phase) -> None:
+    def _combine(self, emitter: PhaseEmitter, phase: Phase) -> None:
         """Each block stores its partial state; the last block, or all after a grid barrier, combine them in order."""
         if not phase.folds:
             return
-        size, rows = self.records, f"{self.exchange} * int64(count) + " if self.exchange else ""
-        self.code.append(f"records = workspace + ({rows}int64(number)) * blocks_per_row * {size}")
+        src, size, loads = self.src, record_bytes(self.src.kernel), []
+        rows = f"{self.exchange} * int64(count) + " if self.exchange else ""
+        src.assign("records", f"workspace + ({rows}int64(number)) * blocks_per_row * {size}")
         begin = 0
         for use in phase.folds:
-            rule, state = self.define_reduction(use), use.accumulators[0].name
-            self.scope.functions.append(f"store_partial_{state} = store_partial(reduction_{rule}, {begin})")
-            self.scope.functions.append(f"load_partial_{state} = load_partial(reduction_{rule}, {begin})")
-            self.code.append(
-                f"store_partial_{state}(records + block_in_row * {size}, all_reduce_{rule}({accumulator_name(use)}))"
-            )
+            intrinsics, state = emitter.reduction(use), use.accumulators[0].name
+            store = src.bind(f"store_partial_{state}", store_partial(intrinsics.op, begin), src.functions)
+            loads.append(src.bind(f"load_partial_{state}", load_partial(intrinsics.op, begin), src.functions))
+            src.emit(store(f"records + block_in_row * {size}", intrinsics.all_reduce(accumulator_name(use))))
             begin += ALIGNMENT * len(use.accumulators)
-        if self.grid_sync:
-            before = f"turn * {exchange_count(self.kernel)} + " if self.fixed_blocks else ""
-            self.code.extend(
-                [
-                    f"met = int32(({before}{self.exchange + 1}) * blocks_per_row)",
-                    "grid_barrier_wait(semaphores, row_group * 2, met)",
-                ]
-            )
-        else:
-            self.code.extend(["if not is_last_block(semaphores, row_group, blocks_per_row):", *indented(["return"])])
-        for use in phase.folds:
-            rule, state = self.define_reduction(use), use.accumulators[0].name
-            taken = f"load_partial_{state}(records + other * {size})"
-            self.code.extend(
-                [f"{accumulator_name(use)} = initial_{rule}()", "other = thread_idx()", "while other < blocks_per_row:"]
-            )
-            merged = f"{accumulator_name(use)} = merge_{rule}({accumulator_name(use)}, {taken})"
-            self.code.extend(indented([merged, f"other = int32(other + {self.schedule.threads})"]))
-            self.scope.unpack(use, f"all_reduce_{rule}({accumulator_name(use)})")
+        self._wait()
+        for use, load in zip(phase.folds, loads):
+            intrinsics, accumulator = emitter.reduction(use), accumulator_name(use)
+            src.assign(accumulator, intrinsics.initial())
+            src.assign("other", thread_idx())
+            with src.while_("other < blocks_per_row"):
+                src.assign(accumulator, intrinsics.merge(accumulator, load(f"records + other * {size}")))
+                src.assign("other", f"int32(other + {self.schedule.threads})")
+            src.unpack(use, intrinsics.all_reduce(accumulator))
+        self.exchange += 1
 
-    def _first(self) -> str:
-        return "(thread_in_row == 0) & (block_in_row == 0)" if self.grid_sync else "thread_in_row == 0"
+    def _wait(self) -> None:
+        """Wait until all blocks of the row have stored their states; or end, but for the last of them."""
+        if self.schedule.grid_sync:
+            before = f"turn * {exchange_count(self.src.kernel)} + " if self.schedule.fixed_blocks else ""
+            self.src.assign("met", f"int32(({before}{self.exchange + 1}) * blocks_per_row)")
+            self.src.emit(grid_barrier_wait("semaphores", "row_group * 2", "met"))
+        else:
+            with self.src.if_(f"not {is_last_block('semaphores', 'row_group', 'blocks_per_row')}"):
+                self.src.emit("return")

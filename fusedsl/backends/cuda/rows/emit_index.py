@@ -1,37 +1,49 @@
-"""Emits the index arithmetic of a row kernel: tiles, the row of a thread, its columns."""
+"""Emits the index arithmetic of a row kernel: the row of a thread group, its columns, where it begins in operands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
-from ....kernel_ir.phase import Phase
 from ..emit.multi_axis_index import MultiAxisIndex
-from ..emit.source_text import KernelEmitter, indented
-from .emit_prefetch import prefetched_of
-from .emit_unaligned import emit_peeled_index
+from ..emit.source_text import SourceBuilder
+from ..scan_sort import tile_row
+from ..tile import Tile, block_dim_x, block_dim_y, block_idx, divide, thread_idx, thread_idx_y
 from .schedule import LOOP_BLOCK, WARP, RowSchedule
 
 
 @dataclass
-class RowIndexEmitter(KernelEmitter):
-    """Emitter of row and column indices, for one row kernel."""
+class RowIndex:
+    """Row and column indices of one row kernel."""
 
+    src: SourceBuilder
     schedule: RowSchedule
     multi_axis: MultiAxisIndex | None = None
     bases: dict[int, str] = field(default_factory=dict)  # operand -> variable: where its row begins
-    full: bool = False  # the tile that is worked on needs no checks
-    peeled: set[str] = field(default_factory=set)  # names that have a value at the edges
+
+    def __post_init__(self) -> None:
+        self.kernel, self.index = self.src.kernel, self.src.kernel.index
+        self.row = "row0" if self.kernel.row_axes == 1 else "row"  # the number of a row, by which its axes are found
+        split = self.schedule.vectors * self.schedule.threads if self.kernel.column_axes > 1 else 0
+        self.stride = str(split or self.schedule.tile_elements)  # of a loop: elements, or vectors of several axes
+        # the start of a thread's last tile; a thread without one gets a position before its first
+        self.last = f"start + (max(columns - 1 - start, 0) & -{self.stride})"
 
     @property
-    def tile(self) -> str:
-        """The tile that is worked on: one that is checked, or one that is there as a whole."""
-        return "whole" if self.full else "tile"
+    def peeled(self) -> bool:
+        """Whether rows are no whole number of vectors long, or begin anywhere."""
+        return any(operand.access == "peeled" for operand in self.kernel.operands)
 
     @property
-    def prefix(self) -> str:
-        """Of the names of what depends on that."""
-        return "whole_" if self.full else ""
+    def has_several_rows(self) -> bool:
+        """Whether a block has several rows, so that the last ones may not be there."""
+        return self.schedule.rows > 1 or self.schedule.max_threads > 0
+
+    @property
+    def peeled_elements(self) -> int:
+        """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
+        return self.schedule.peeled_elements
 
     @property
     def limit(self) -> str:
@@ -39,114 +51,89 @@ class RowIndexEmitter(KernelEmitter):
         return "limit" if self.peeled_elements else "columns"
 
     @property
-    def peeled_elements(self) -> int:
-        """Elements that a thread takes of what comes before and after the aligned vectors of a row."""
-        return self.schedule.peeled_elements
+    def column(self) -> str:
+        """Where a thread's tile begins: the row's if it is held, else that of an iteration."""
+        return "start" if self.schedule.resident else "column"
 
-    def _define_tile(self) -> None:
-        plan = self.schedule
-        split = any(operand.access == "peeled" for operand in self.kernel.operands)
-        if not plan.resident:
-            checks = ("b" if split else "v") * plan.vectors
-        else:
-            checks = self.checks()
-        top = self.scope.top
-        shape = f"width={plan.width}, vectors={plan.vectors}{self.stride_argument}"
-        top.append(f'tile = Tile({shape}, checks="{checks}"{self.exact_reads})')
-        if self.has_full_tiles:
-            top.append(f'whole = Tile({shape}, checks="{"." * plan.vectors}")')
-        top.append(f"thread_group = ThreadGroup({self._team()})")
+    def full_tile(self) -> str:
+        """The condition that all of a thread's tile in a loop is there."""
+        s = self.schedule
+        there = f"column + {(s.vectors - 1) * s.vector_stride + s.width} <= columns"
+        return f"(column >= 0) & ({there})" if self.peeled else there
 
-    @property
-    def stride_argument(self) -> str:
-        """How far the vectors of a thread are apart, if that is compiled."""
-        plan = self.schedule
-        return (
-            "" if plan.max_threads else f", step={plan.threads if self.kernel.column_axes > 1 else plan.vector_stride}"
-        )
+    # Tiles and threads.
+
+    def shape(self, vectors: int) -> dict[str, Any]:
+        """So many vectors of a thread, as Tile takes them: `step` is compiled where the number of threads is."""
+        s = self.schedule
+        step = s.threads if self.kernel.column_axes > 1 else s.vector_stride
+        return {"width": s.width, "vectors": vectors} | ({} if s.max_threads else {"step": step})
 
     @property
-    def has_several_rows(self) -> bool:
-        """Whether a block has several rows, so that the last ones may not be there."""
-        return self.schedule.rows > 1 or self.schedule.max_threads > 0
-
-    def _team(self) -> str:
-        """The threads of a row."""
-        plan = self.schedule
-        if plan.max_threads:
-            return f"threads={WARP // 2 if plan.max_threads <= LOOP_BLOCK else plan.max_threads}, dynamic=True"
-        meetings = sum(len(phase.folds) for phase in self.kernel.phases)
-        cluster = f", cluster={plan.cluster}, reductions={meetings}" if plan.cluster > 1 else ""
-        return f"threads={plan.threads}{f', rows_across={WARP}' if plan.rows_across_lanes else cluster}"
-
-    @property
-    def exact_reads(self) -> str:
+    def exact(self) -> dict[str, Any]:
         """How far rows that are split at their ends are read: 16-bit rows to the end of the last aligned block."""
-        split = [operand for operand in self.kernel.operands if operand.access == "peeled"]
-        return ", exact=False" if any(operand.dtype.itemsize == 2 for operand in split) else ""
+        short = any(o.access == "peeled" and o.dtype.itemsize == 2 for o in self.kernel.operands)
+        return {"exact": False} if short else {}
 
     def checks(self) -> str:
-        """What a resident row checks of each vector (see Tile)."""
-        plan, split = self.schedule, any(operand.access == "peeled" for operand in self.kernel.operands)
-        split = split and not plan.peeled_elements and (plan.width > 1 or not plan.max_threads)
-        found = "." * plan.full_vectors + ("t" if split else "v") * (plan.vectors - plan.full_vectors)
-        return ("h" if plan.full_vectors else "b") + found[1:] if split else found
+        """What a tile checks of each vector."""
+        s, split = self.schedule, self.peeled
+        if not s.resident:
+            return ("b" if split else "v") * s.vectors
+        split = split and not s.peeled_elements and (s.width > 1 or not s.max_threads)
+        found = "." * s.full_vectors + ("t" if split else "v") * (s.vectors - s.full_vectors)
+        return ("h" if s.full_vectors else "b") + found[1:] if split else found
 
-    @property
-    def has_full_tiles(self) -> bool:
-        """True if a loop body is emitted twice: unchecked for full tiles, checked for others."""
-        plan = self.schedule
-        return plan.smem or (not plan.resident and any(map(self._streams, self.kernel.phases)))
+    def thread_group(self) -> dict[str, Any]:
+        """The threads of a row, as ThreadGroup takes them."""
+        s = self.schedule
+        if s.max_threads:
+            return {"threads": WARP // 2 if s.max_threads <= LOOP_BLOCK else s.max_threads, "dynamic": True}
+        if s.rows_across_lanes:
+            return {"threads": s.threads, "rows_across": WARP}
+        reductions = sum(len(phase.folds) for phase in self.kernel.phases)
+        return {"threads": s.threads} | ({"cluster": s.cluster, "reductions": reductions} if s.cluster > 1 else {})
 
-    def _streams(self, phase: Phase) -> bool:
-        """True if a loop prefetches its next tile: one column axis, independent iterations."""
-        plain = not (
-            phase.scans
-            or phase.select
-            or phase.ranks
-            or self.schedule.decoupled_lookback
-            or self.schedule.rows_across_lanes
-        )
-        return self.kernel.column_axes == 1 and plain and bool(prefetched_of(self.kernel, phase))
+    # Rows.
 
-    def tile_stride(self) -> str:
-        """Step of a loop: elements, or vectors if they are numbered over several axes."""
-        return str(self.schedule.vectors * self.schedule.threads if self.multi_axis else self.schedule.tile_elements)
+    def count_rows(self) -> str:
+        return " * ".join(self.src.names.extent(axis) for axis in range(self.kernel.row_axes))
 
-    def last(self) -> str:
-        """Start of a thread's last tile; a thread without one gets a position before its first."""
-        return f"start + (max(columns - 1 - start, 0) & -{self.tile_stride()})"
+    def find_row(self, number: str = "") -> None:
+        """Emit the row of this thread, of this number or that of its group in the grid.
 
-    def _find_row(self) -> None:
-        """Emit the row of this thread; groups beyond the last row compute that row and store nothing."""
-        plan, names, axes = self.schedule, self.scope.names, self.kernel.row_axes
-        rows = " * ".join(names.extent(axis) for axis in range(axes))
-        self.code.append(f"rows = {rows}")
-        index = self.kernel.index
-        team, block = f"(thread_idx() >> {plan.threads.bit_length() - 1})", self.scope.block
-        block = "tile_row(number, tiles)" if plan.decoupled_lookback else block
-        if plan.rows_across_lanes:
-            self.code.append(f"number = {block} * {plan.rows} + (thread_idx() & {WARP - 1})")
-        elif plan.max_threads:
-            self.code.append(f"number = {block} * block_dim_y() + thread_idx_y()")
-        elif plan.rows > 1:
-            self.code.append(f"number = {block} * {plan.rows} + {team}")
+        Groups beyond the last row compute that row and store nothing.
+        """
+        src, s = self.src, self.schedule
+        src.assign("rows", self.count_rows())
+        block = tile_row("number", "tiles") if s.decoupled_lookback else src.block
+        if s.rows_across_lanes:
+            src.assign("number", f"{block} * {s.rows} + ({thread_idx()} & {WARP - 1})")
+        elif s.max_threads:
+            src.assign("number", f"{block} * {block_dim_y()} + {thread_idx_y()}")
+        elif s.rows > 1:
+            src.assign("number", f"{block} * {s.rows} + ({thread_idx()} >> {s.threads.bit_length() - 1})")
         else:
-            self.code.append(f"row0 = {self._place()}" if axes == 1 else f"row = {index}({self._place()})")
-        if self.has_several_rows:
-            self.code.append("in_bounds = number < rows")
-            self.code.append(f"{'row0' if axes == 1 else 'row'} = {index}(select(in_bounds, number, rows - 1))")
-        self.bases |= self.emit_row_bases(range(len(self.kernel.operands)))
+            shifted = number or (f"{block} >> {s.cluster.bit_length() - 1}" if s.cluster > 1 else block)
+            self.begin_row(shifted if self.row == "row0" else f"{self.index}({shifted})")
+            return
+        src.assign("in_bounds", "number < rows")
+        self.begin_row(f"{self.index}(select(in_bounds, number, rows - 1))")
 
-    def emit_row_bases(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
+    def begin_row(self, number: str) -> None:
+        """The row of this number, and where it begins in all operands."""
+        self.src.assign(self.row, number)
+        self.bases |= self.emit_bases(range(len(self.kernel.operands)))
+
+    def emit_bases(self, operands: Iterable[int], suffix: str = "") -> dict[int, str]:
         """Where the row of this number begins in operands: lines that compute it, and by operand the variable."""
-        names, axes, found = self.scope.names, self.kernel.row_axes, {}
+        names, axes, found = self.src.names, self.kernel.row_axes, {}
         rest = f"row{suffix}"
         for axis in range(axes - 1, 0, -1):
-            size = f"{self.kernel.index}({names.extent(axis)})"
             quotient = f"row0{suffix}" if axis == 1 else f"quotient{axis}"
-            self.code.append(f"{quotient} = divide({rest}, {size}, {names.magic(axis)})")
-            self.code.append(f"row{axis}{suffix} = {rest} - {quotient} * {names.extent(axis)}")
+            extent = names.extent(axis)
+            self.src.assign(quotient, divide(rest, f"{self.index}({extent})", names.magic(axis)))
+            self.src.assign(f"row{axis}{suffix}", f"{rest} - {quotient} * {extent}")
             rest = quotient
         for k in operands:
             operand = self.kernel.operands[k]
@@ -157,59 +144,60 @@ class RowIndexEmitter(KernelEmitter):
                 offset = " + ".join(terms)
                 offset = f"({offset})" if len(terms) > 1 and operand.dtype.itemsize > 1 else offset
                 size = f" * {operand.dtype.itemsize}" if operand.dtype.itemsize > 1 else ""
-                self.code.append(f"{found[k]} = {names.pointer(k)} + {offset}{size}")
+                self.src.assign(found[k], f"{names.pointer(k)} + {offset}{size}")
         return found
 
-    def _place(self) -> str:
-        """The number of the row, where a block has one."""
-        if self.schedule.decoupled_lookback:
-            return "tile_row(number, tiles)"
-        cluster = self.schedule.cluster.bit_length() - 1
-        return f"{self.scope.block} >> {cluster}" if cluster else self.scope.block
+    # Columns.
 
-    def _find_columns(self) -> None:
-        plan, kernel, names = self.schedule, self.kernel, self.scope.names
-        if plan.rows_across_lanes:
-            lane = f"(thread_idx() >> {WARP.bit_length() - 1})"
-        elif plan.cluster > 1:
-            thread = "thread_idx()" if plan.rows == 1 else f"(thread_idx() & {plan.threads - 1})"
-            lane = f"({thread} + (block_idx() & {plan.cluster - 1}) * {plan.threads})"
-        elif plan.rows > 1 and not plan.max_threads:
-            lane = f"(thread_idx() & {plan.threads - 1})"
-        else:
-            lane = "thread_idx()"
-        self.code.append(f"thread_in_row = int32{lane}" if lane.startswith("(") else f"thread_in_row = {lane}")
+    def find_columns(self) -> None:
+        """Emit the thread's number in its row, and where its first vector begins."""
+        src, s, kernel = self.src, self.schedule, self.kernel
+        thread = thread_idx()
+        if s.rows_across_lanes:
+            thread = f"int32({thread} >> {WARP.bit_length() - 1})"
+        elif s.cluster > 1:
+            thread = thread if s.rows == 1 else f"({thread} & {s.threads - 1})"
+            thread = f"int32({thread} + ({block_idx()} & {s.cluster - 1}) * {s.threads})"
+        elif s.rows > 1 and not s.max_threads:
+            thread = f"int32({thread} & {s.threads - 1})"
+        src.assign("thread_in_row", thread)
         if kernel.column_axes > 1:
             self._find_scattered_columns()
             return
-        index = kernel.index
-        self.code.append(f"columns = {index}({names.extent(kernel.axes - 1)})")
+        src.assign("columns", f"{self.index}({src.names.extent(kernel.axes - 1)})")
         anchor = next((k for k, o in enumerate(kernel.operands) if o.access == "peeled"), None)
-        begin = f"thread_in_row * {plan.thread_stride}" if plan.thread_stride > 1 else "thread_in_row"
-        if anchor is None or plan.width == 1:
-            self.code.append(f"start = {index}({begin})")
+        begin = f"thread_in_row * {s.thread_stride}" if s.thread_stride > 1 else "thread_in_row"
+        if anchor is None or s.width == 1:
+            src.assign("start", f"{self.index}({begin})")
             return
         size = kernel.operands[anchor].dtype.itemsize
         position = f"({self.bases[anchor]} >> {size.bit_length() - 1})" if size > 1 else self.bases[anchor]
-        self.code.append(f"skew = {position} & {plan.width - 1}  # elements between the row's start and a vector's")
+        src.assign("skew", f"{position} & {s.width - 1}  # elements between the row's start and a vector's")
         if self.peeled_elements:
-            emit_peeled_index(self)
-            return
-        self.code.append(f"start = {index}({begin} - skew)")
+            self._find_peeled()
+        else:
+            src.assign("start", f"{self.index}({begin} - skew)")
+
+    def _find_peeled(self) -> None:
+        """Where a thread's whole vectors begin, where those of the row end, where its peeled elements are."""
+        src, width, index, count = self.src, self.schedule.width, self.index, self.peeled_elements
+        src.bind("edge_tile", Tile(width=1, vectors=count, checks="e" * count))
+        src.assign("head", f"{index}(-skew & {width - 1})  # elements before the first whole vector")
+        if not self.schedule.full_vectors:  # a row may end before its first whole vector
+            src.assign("head", f"{index}(minimum(head, columns))")
+        src.assign("whole", f"{index}((columns - head) & {-width})  # … and of all whole vectors")
+        src.assign("start", f"{index}(head + thread_in_row * {width})")
+        src.assign("limit", f"{index}(head + whole)")
+        for k in range(count):
+            place = f"(thread_in_row + {block_dim_x()} * {k})" if k else "thread_in_row"
+            src.assign(f"edge_{k}", f"{index}(select({place} < head, {place}, {place} + whole))")
+        src.assign("edge", f"({', '.join(f'edge_{k}' for k in range(count))},)")
 
     def _find_scattered_columns(self) -> None:
         """Several column axes: vectors are numbered, and placed as the loop meets them."""
         kernel, rows = self.kernel, self.kernel.row_operands
         axes = tuple(range(kernel.row_axes, kernel.axes))
-        self.multi_axis = MultiAxisIndex(self.scope, axes, self.schedule.width, "column", "columns", self.bases)
+        self.multi_axis = MultiAxisIndex(self.src, axes, self.schedule.width, "column", "columns", self.bases)
         used = [k for k in range(len(kernel.operands)) if k not in rows]
-        self.multi_axis.define(used, self.schedule.vectors, f"step={self.schedule.threads}")
-        self.code.append(f"start = {self.multi_axis.index}(thread_in_row)")
-
-    def _first(self) -> str:
-        """Condition under which this thread stores row values."""
-        return "(thread_in_row == 0) & in_bounds" if self.has_several_rows else "thread_in_row == 0"
-
-    def if_in_bounds(self, lines: list[str]) -> list[str]:
-        """The lines, under a condition if some groups have no row."""
-        return ["if in_bounds:", *indented(lines)] if lines and self.has_several_rows else lines
+        self.multi_axis.define(used, self.schedule.vectors, {"step": self.schedule.threads})
+        self.src.assign("start", f"{self.multi_axis.index}(thread_in_row)")

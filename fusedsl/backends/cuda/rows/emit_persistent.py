@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from ....kernel_ir.kernel import KernelIR, Load
-from ..emit.source_text import SourceBuilder, header, indented
-from .emit import RowEmitter
-from .emit_prefetch import begin_gathers_early
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Phase
+from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
+from ..emit.source_text import TILE, SourceBuilder, header
+from ..rows_and_columns import grid_dim
+from ..tile import (
+    Tile,
+    barrier,
+    block_idx,
+    cluster_wait,
+    concat_tiles,
+    cp_async_wait_all,
+    smem_base,
+    thread_idx,
+)
+from .emit_early_gathers import EarlyGathers, hoist_gathers
+from .emit_elements import RowElements
+from .emit_index import RowIndex
 from .persistent_cluster import PersistentClusterSchedule, prefetched_loads, smem_operands
 
 
@@ -15,151 +30,130 @@ def emit_persistent(kernel: KernelIR, schedule: PersistentClusterSchedule) -> st
     """The generated file of a row kernel whose clusters stay."""
     team = f"{schedule.threads} threads in each of {schedule.cluster} blocks"
     told = f"a row kernel; {team} to a row in registers, one after the other, {schedule.rows} rows at once"
-    writer = PersistentEmitter(SourceBuilder(kernel), schedule)
-    writer.write()
-    return writer.scope.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
+    hoisted, gathers = hoist_gathers(kernel)
+    src = SourceBuilder(hoisted)
+    PhaseEmitter(src, PersistentRows(src, schedule, EarlyGathers(gathers))).emit()
+    return src.text(header(kernel, told, ""), "Rows for each team of threads, until all are done.")
 
 
-@dataclass
-class PersistentEmitter(RowEmitter):
-    """Emitter of a row kernel whose thread groups loop over rows."""
+class PersistentRows:
+    """Layout of thread groups that loop over rows, which they hold in registers."""
 
-    schedule: PersistentClusterSchedule
+    stores = stores_row = ""  # groups without a row run nothing
 
-    def write(self) -> None:
-        plan, index, cluster = self.schedule, self.kernel.index, self.schedule.cluster.bit_length() - 1
-        self._define_tile()
-        self.scope.top.append("enter_cluster = thread_group.cluster_init()")
-        self.code.append("enter_cluster()")
-        self.scope.read_scalars()
-        self.code.append(f"rows = {' * '.join(self.scope.names.extent(axis) for axis in range(self.kernel.row_axes))}")
-        team = f"(thread_idx() >> {plan.threads.bit_length() - 1})"
-        self.code.append(f"number = {index}((block_idx() >> {cluster}) * {plan.rows} + {team})")
-        self.code.append(f"further = {index}((grid_dim() >> {cluster}) * {plan.rows})")
-        self._find_columns()
-        self.code.append("smem = smem_base()")
-        loads = prefetched_loads(self.kernel)
-        held, offset = self._hold()
-        self._define_arrival(loads, offset)
-        self._begin_arrival(loads, "number")
-        self.code.extend(held)
-        if self.schedule.prefetch_rest:
-            self._load_late("number")
-        self.code.extend(["cp_async_wait_all()", "barrier()", "cluster_wait()", "turn = int32(0)"])
-        outside, self.scope.code = self.scope.code, []
-        self._work(loads)
-        inside = [*self.scope.code, "number = following", "turn = int32(turn + 1)"]
-        self.scope.code = [*outside, "while number < rows:", *indented(inside)]
+    def __init__(self, src: SourceBuilder, schedule: PersistentClusterSchedule, early: EarlyGathers):
+        self.src, self.schedule, self.index = src, schedule, RowIndex(src, schedule)
+        self.elements = RowElements(self.index, early, {"groups": schedule.rows, "persistent": True})
+        self.loads = prefetched_loads(src.kernel)
+        self.has_rest = schedule.prefetch_vectors < schedule.vectors
+        self.cluster_reductions = 0  # so far
+        if schedule.prefetch_rest:  # once the rest is worked on, the next row's takes its place
+            self.elements.epilogue.rest_first = schedule.prefetch_vectors
+            self.elements.epilogue.before = lambda first: None if first else self._load_rest_of("following")
 
-    def chunks(self) -> list[int]:
-        """Where the pieces of the last phase begin: those of the rest come first, if the next row's takes its place."""
-        order = super().chunks()
-        return (
-            sorted(order, key=lambda first: first < self.schedule.prefetch_vectors)
-            if self.schedule.prefetch_rest
-            else order
-        )
+    @contextmanager
+    def rows(self, emitter: PhaseEmitter) -> Iterator[None]:
+        src, s, index = self.src, self.schedule, self.index.index
+        cluster = s.cluster.bit_length() - 1
+        threads = self.elements.define()
+        src.emit(src.bind("enter_cluster", threads.cluster_init())())
+        src.read_scalars()
+        src.assign("rows", self.index.count_rows())
+        group = f"({thread_idx()} >> {s.threads.bit_length() - 1})"
+        src.assign("number", f"{index}(({block_idx()} >> {cluster}) * {s.rows} + {group})")
+        src.assign("further", f"{index}(({grid_dim()} >> {cluster}) * {s.rows})")
+        self.index.find_columns()
+        src.assign("smem", smem_base())
+        with src.collected() as copies:
+            offset = self._copy_shared_operands()
+        self._define_prefetch(offset)
+        self._prefetch("number")
+        src.emit(*copies)
+        if s.prefetch_rest:
+            self._load_rest_of("number")
+        src.emit(cp_async_wait_all(), barrier(), cluster_wait())
+        src.assign("turn", "int32(0)")
+        with src.while_("number < rows"):
+            self.index.begin_row("number")
+            self.elements.early.begin(emitter)
+            self._take_row()
+            src.assign("following", f"{index}(number + further)")
+            self._prefetch("following")
+            yield
+            src.assign("number", "following")
+            src.assign("turn", "int32(turn + 1)")
 
-    def before_chunk(self, first: int) -> None:
-        """Once the rest is worked on, the next row's may come."""
-        if self.schedule.prefetch_rest and first == 0:
-            self._load_late("following")
+    def run(self, emitter: PhaseEmitter, number: int, phase: Phase) -> None:
+        for name in self.elements.smem_offsets:  # from shared memory to each phase anew, instead of in registers
+            self.src.ready.discard(name)
+            self.src.wide.pop(name, None)
+        emitter.straight(number, phase, self._all_reduce)
+        self.elements.early.emit(emitter)
 
-    def _load_late(self, number: str) -> None:
-        """Load the rest of the row of this number, or, where there is none, of the last one."""
-        loads, index = prefetched_loads(self.kernel), self.kernel.index
-        row = "row0_late" if self.kernel.row_axes == 1 else "row_late"
-        self.code.append(f"{row} = {index}(select({number} < rows, {number}, rows - 1))")
-        self._load_rest(loads, self.emit_row_bases([load.operand for load in loads], "_late"))
+    def _all_reduce(self, intrinsics: ReductionIntrinsics, state: str) -> str:
+        """The call that combines the states of a row's threads."""
+        self.cluster_reductions += 1
+        return intrinsics.all_reduce(self.cluster_reductions - 1, "turn", state)
 
-    def _load_rest(self, loads: list[Load], begins: dict[int, str]) -> None:
-        """Load what does not come ahead of a row."""
-        self.code.append(
-            f"rest = {self.kernel.index}(start + {self.schedule.prefetch_vectors * self.schedule.vector_stride})"
-        )
-        for load in loads:
-            name = load.value.name
-            self.code.append(f"{name}_rest = load_{name}({begins[load.operand]}, rest, columns)")
+    def _copy_shared_operands(self) -> int:
+        """Copy what all rows read to shared memory, once for all groups of a block; the bytes there."""
+        src, s, offset = self.src, self.schedule, 0
+        with src.if_(f"{thread_idx()} < {s.threads}"):
+            for k in smem_operands(src.kernel):
+                kind, load = src.kernel.operands[k].dtype, next(x for x in src.kernel.loads if x.operand == k)
+                name = load.value.name
+                self.elements.smem_offsets[name] = offset
+                copy = src.bind(f"copy_async_{name}", TILE.copy_async(kind.name, s.threads, offset))
+                self.elements.bind_shared(load, TILE, name)
+                src.emit(copy(src.names.pointer(k), "start", "columns", "smem"))
+                offset += s.vectors * s.width * s.threads * kind.itemsize
+        return offset
 
-    def _work(self, loads: list[Load]) -> None:
-        """All that is done with a row."""
-        row = "row0" if self.kernel.row_axes == 1 else "row"
-        self.code.append(f"{row} = number")
-        self.bases |= self.emit_row_bases(range(len(self.kernel.operands)))
-        begin_gathers_early(self)
-        self._arrive(loads)
-        self.code.append(f"following = {self.kernel.index}(number + further)")
-        self._begin_arrival(loads, "following")
-        for number, phase in enumerate(self.kernel.phases):
-            self.emit_elements(number, phase)
-            for use in phase.folds:
-                self._fold(use)
-            self._row_work(number, phase)
-            for name in self.in_smem:  # from shared memory to each phase anew, instead of in registers
-                self.scope.ready.discard(name)
-                self.scope.wide.pop(name, None)
+    def _define_prefetch(self, offset: int) -> None:
+        """The tiles of what is prefetched, and of the rest of a row."""
+        src, s, checks = self.src, self.schedule, self.index.checks()
+        ahead = s.prefetch_vectors
+        early = src.bind("early", Tile(**self.index.shape(ahead), checks=checks[:ahead]))
+        if self.has_rest:
+            late = src.bind("late", Tile(**self.index.shape(s.vectors - ahead), checks=checks[ahead:]))
+        for load in self.loads:
+            kind, name = src.kernel.operands[load.operand].dtype, load.value.name
+            src.bind(f"copy_async_{name}", early.copy_async(kind.name, s.block_threads, offset))
+            src.bind(f"prefetched_{name}", early.load_shared(kind.name, s.block_threads, offset))
+            if self.has_rest:
+                src.bind(f"load_{name}", late.load(kind.name, "1"))
+            offset += ahead * s.width * s.block_threads * kind.itemsize
 
-    def _team(self) -> str:
-        """The threads of a row."""
-        return f"{super()._team()}, groups={self.schedule.rows}, persistent=True"
-
-    def all_reduce_call(self, rule_name: str, state: str) -> str:
-        """The call that joins the states of a row's threads."""
-        self.meetings += 1
-        return f"all_reduce_{rule_name}({self.meetings - 1}, turn, {state})"
-
-    def if_in_bounds(self, lines: list[str]) -> list[str]:
-        """Teams without a row run nothing."""
-        return lines
-
-    def _first(self) -> str:
-        return "thread_in_row == 0"
-
-    def _hold(self) -> tuple[list[str], int]:
-        """Lines that copy what all rows read to shared memory, once for all teams of a block, and the bytes there."""
-        plan, calls, offset = self.schedule, [], 0
-        for k in smem_operands(self.kernel):
-            kind, load = self.kernel.operands[k].dtype, next(x for x in self.kernel.loads if x.operand == k)
-            name = load.value.name
-            self.in_smem[name], self.smem_offsets[name] = k, offset
-            self.scope.top.append(f'copy_async_{name} = tile.copy_async("{kind.name}", {plan.threads}, {offset})')
-            self.scope.top.append(f"load_shared_{name} = {self.load_shared_call(load, 'tile', 0)}")
-            calls.append(f"copy_async_{name}({self.scope.names.pointer(k)}, start, columns, smem)")
-            offset += plan.vectors * plan.width * plan.threads * kind.itemsize
-        return [f"if thread_idx() < {plan.threads}:", *indented(calls)] if calls else [], offset
-
-    def _define_arrival(self, loads: list[Load], offset: int) -> None:
-        """The tiles of what comes ahead, and of the rest of a row."""
-        plan, checks, top = self.schedule, self.checks(), self.scope.top
-        parts = [("early", 0, plan.prefetch_vectors), ("late", plan.prefetch_vectors, plan.vectors)]
-        for name, first, end in parts[: 1 + (plan.prefetch_vectors < plan.vectors)]:
-            shape = f"width={plan.width}, vectors={end - first}, step={plan.vector_stride}"
-            top.append(f'{name} = Tile({shape}, checks="{checks[first:end]}")')
-        for load in loads:
-            kind, name = self.kernel.operands[load.operand].dtype, load.value.name
-            where = f'("{kind.name}", {plan.block_threads}, {offset})'
-            top += [f"copy_async_{name} = early.copy_async{where}", f"prefetched_{name} = early.load_shared{where}"]
-            if plan.prefetch_vectors < plan.vectors:
-                top.append(f'load_{name} = late.load("{kind.name}", "1")')
-            offset += plan.prefetch_vectors * plan.width * plan.block_threads * kind.itemsize
-
-    def _begin_arrival(self, loads: list[Load], number: str) -> None:
+    def _prefetch(self, number: str) -> None:
         """Copy the first vectors of the row of this number, if there is one."""
-        outside, self.scope.code = self.scope.code, []
-        self.code.append(f"{'row0' if self.kernel.row_axes == 1 else 'row'}_next = {number}")
-        begins = self.emit_row_bases([load.operand for load in loads], "_next")
-        self.code.extend([f"copy_async_{x.value.name}({begins[x.operand]}, start, columns, smem)" for x in loads])
-        self.scope.code = [*outside, f"if {number} < rows:", *indented(self.scope.code)]
+        with self.src.if_(f"{number} < rows"):
+            self.src.assign(f"{self.index.row}_next", number)
+            bases = self.index.emit_bases([load.operand for load in self.loads], "_next")
+            for load in self.loads:
+                self.src.emit(f"copy_async_{load.value.name}({bases[load.operand]}, start, columns, smem)")
 
-    def _arrive(self, loads: list[Load]) -> None:
-        """The row itself: what has come, and the rest."""
-        rest = self.schedule.prefetch_vectors < self.schedule.vectors
-        if rest and not self.schedule.prefetch_rest:
-            self._load_rest(loads, self.bases)
-        self.code.append("cp_async_wait_all()")
-        for load in loads:
+    def _load_rest_of(self, number: str) -> None:
+        """Load the rest of the row of this number, or, where there is none, of the last one."""
+        clamped = f"{self.index.index}(select({number} < rows, {number}, rows - 1))"
+        self.src.assign(f"{self.index.row}_late", clamped)
+        self._load_rest(self.index.emit_bases([load.operand for load in self.loads], "_late"))
+
+    def _load_rest(self, bases: dict[int, str]) -> None:
+        """Load what is not prefetched of a row."""
+        ahead = self.schedule.prefetch_vectors * self.schedule.vector_stride
+        self.src.assign("rest", f"{self.index.index}(start + {ahead})")
+        for load in self.loads:
             name = load.value.name
-            arrived = f"prefetched_{name}(smem)"
-            self.code.append(f"{name} = concat_tiles({arrived}, {name}_rest)" if rest else f"{name} = {arrived}")
-            self.scope.stored[name] = self.kernel.operands[load.operand].dtype
-            self.scope.ready.add(name)
+            self.src.assign(f"{name}_rest", f"load_{name}({bases[load.operand]}, rest, columns)")
+
+    def _take_row(self) -> None:
+        """The row itself: what was prefetched, and the rest."""
+        if self.has_rest and not self.schedule.prefetch_rest:
+            self._load_rest(self.index.bases)
+        self.src.emit(cp_async_wait_all())
+        for load in self.loads:
+            name = load.value.name
+            taken = f"prefetched_{name}(smem)"
+            self.src.assign(name, concat_tiles(taken, f"{name}_rest") if self.has_rest else taken)
+            self.src.stored[name] = self.src.kernel.operands[load.operand].dtype
+            self.src.ready.add(name)

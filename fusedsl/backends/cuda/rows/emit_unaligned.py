@@ -2,112 +2,83 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from ....kernel_ir.phase import Phase, Reduction, Value
-from ..emit.source_text import access_kind, function, signature
+from ..emit.phase_emitter import ReductionIntrinsics
 from ..peephole.low_precision_stores import narrow_body
 from ..peephole.softmax_exp import approximate_summed_exp
+from ..tile import TileIntrinsics, combine_states, reduce_tile
+from .emit_index import RowIndex
 
-if TYPE_CHECKING:
-    from .emit import RowEmitter
-    from .emit_index import RowIndexEmitter
-
-
-def emit_peeled_index(writer: RowIndexEmitter) -> None:
-    """Where a thread's whole vectors begin, where those of the row end, and the positions of its edges."""
-    width, index, code = writer.schedule.width, writer.kernel.index, writer.code
-    count = writer.peeled_elements
-    writer.scope.top.append(f'edge_tile = Tile(width=1, vectors={count}, checks="{"e" * count}")')
-    code.append(f"head = {index}(-skew & {width - 1})  # elements before the first whole vector")
-    if not writer.schedule.full_vectors:  # a row may end before its first whole vector
-        code.append(f"head = {index}(minimum(head, columns))")
-    code.append(f"whole = {index}((columns - head) & {-width})  # … and of all whole vectors")
-    code.append(f"start = {index}(head + thread_in_row * {width})")
-    code.append(f"limit = {index}(head + whole)")
-    for k in range(count):
-        place = f"(thread_in_row + block_dim_x() * {k})" if k else "thread_in_row"
-        code.append(f"edge_{k} = {index}(select({place} < head, {place}, {place} + whole))")
-    code.append(f"edge = ({', '.join(f'edge_{k}' for k in range(count))},)")
+EDGE = TileIntrinsics("edge_tile")
 
 
-def load_peeled(writer: RowEmitter, values: tuple[Value, ...]) -> None:
-    """See that the arguments of a body have their values at the edges."""
-    scope, kernel = writer.scope, writer.kernel
-    for load in kernel.loads:
-        name, k = load.value.name, load.operand
-        if load.value not in values or name in writer.peeled or k in kernel.row_operands:
-            continue
-        writer.peeled.add(name)
-        operand = kernel.operands[k]
-        letter = access_kind(operand, 1)
-        scope.stored.setdefault(name, operand.dtype)
-        scope.top.append(f'edge_load_{name} = edge_tile.load("{operand.dtype.name}", "{letter}")')
-        begin, stride = writer.bases[k], scope.stride(k, letter)
-        scope.code.append(f"{name}_edge = edge_load_{name}({begin}, edge, columns{stride})")
-    for position in kernel.positions:
-        name = position.value.name
-        if position.value in values and position.axis >= kernel.row_axes and name not in writer.peeled:
-            writer.peeled.add(name)
-            scope.top.append(f'edge_at_{name} = edge_tile.positions("{position.value.dtype.name}")')
-            scope.code.append(f"{name}_edge = edge_at_{name}(edge)")
+@dataclass
+class PeeledElements:
+    """The few elements at the ends of a row that a thread takes one by one, beside its aligned vectors."""
 
+    index: RowIndex
+    variables: dict[str, str] = field(default_factory=dict)  # by name, of what has a value at the ends
 
-def emit_peeled_body(writer: RowEmitter, number: int | str, phase: Phase) -> None:
-    """The element body of a phase at the edges."""
-    scope = writer.scope
-    body = narrow_body(writer.kernel, phase, approximate_summed_exp(writer.kernel, phase, phase.element))
-    given = {value.name for value in body.args}
-    made = [value for value in body.results if value.name not in given]
-    if not made:
-        return
-    kinds = signature((scope.argument(v.name, v.dtype) for v in body.args), (v.dtype for v in made))
-    head, name = f'@edge_tile.elementwise("{kinds}")', f"edge_phase_{number}"
-    scope.define(function(head, name, body, [v.name for v in made]))
-    arguments = ", ".join(_at_edge(writer, v.name) for v in body.args)
-    writer.peeled |= {value.name for value in made}
-    scope.code.append(f"{', '.join(_at_edge(writer, v.name) for v in made)} = {name}({arguments})")
+    def __post_init__(self) -> None:
+        self.src, self.kernel = self.index.src, self.index.kernel
 
+    def load(self, values: Collection[Value]) -> None:
+        """See that the arguments of a body have their values at the ends."""
+        src, kernel, rows = self.src, self.kernel, self.kernel.row_operands
+        for load in kernel.loads:
+            name, k = load.value.name, load.operand
+            if load.value not in values or name in self.variables or k in rows:
+                continue
+            kind, stride = src.access(k, 1)
+            src.stored.setdefault(name, kernel.operands[k].dtype)
+            read = src.bind(f"edge_load_{name}", EDGE.load(kernel.operands[k].dtype.name, kind))
+            src.assign(self._define(name), read(self.index.bases[k], "edge", "columns", *stride))
+        for position in kernel.positions:
+            name = position.value.name
+            if position.value in values and position.axis >= kernel.row_axes and name not in self.variables:
+                read = src.bind(f"edge_at_{name}", EDGE.positions(position.value.dtype.name))
+                src.assign(self._define(name), read("edge"))
 
-def peeled_stores(writer: RowEmitter, number: int | str, phase: Phase) -> list[str]:
-    """Calls that store a phase's results at the edges."""
-    calls = []
-    for place, store in enumerate(phase.stores):
-        operand = writer.kernel.operands[store.operand]
-        letter, name = access_kind(operand, 1), f"edge_store_{number}_{place}"
-        writer.scope.top.append(f'{name} = edge_tile.store("{operand.dtype.name}", "{letter}")')
-        begin, stride = writer.bases[store.operand], writer.scope.stride(store.operand, letter)
-        calls.append(f"{name}({begin}, edge, {_widened(writer, store.value)}, edge, columns{stride})")
-    return calls
+    def compute(self, number: int | str, phase: Phase) -> None:
+        """The element body of a phase at the ends."""
+        body = narrow_body(self.kernel, phase, approximate_summed_exp(self.kernel, phase, phase.element))
+        given = {value.name for value in body.args}
+        before = dict(self.variables)
+        results = {v.name: f"{v.name}_edge" for v in body.results if v.name not in given}
+        self.src.apply(EDGE.elementwise, f"edge_phase_{number}", body, before | results)
+        self.variables |= results
 
+    def stores(self, number: int | str, phase: Phase) -> Iterator[str]:
+        """Calls that store a phase's results at the ends."""
+        for k, store in enumerate(phase.stores):
+            kind, stride = self.src.access(store.operand, 1)
+            dtype = self.kernel.operands[store.operand].dtype.name
+            write = self.src.bind(f"edge_store_{number}_{k}", EDGE.store(dtype, kind))
+            value, base = self._widened(store.value), self.index.bases[store.operand]
+            yield write(base, "edge", value, "edge", "columns", *stride)
 
-def with_peeled_element(writer: RowEmitter, use: Reduction, name: str, state: str) -> str:
-    """The call that merges this thread's edge into the state of its whole vectors."""
-    for define in (
-        f"edge_reduce_{name} = reduce_tile(edge_tile, reduction_{name})",
-        f"merge_{name} = combine_states(reduction_{name})",
-    ):
-        if define not in writer.scope.functions:
-            writer.scope.functions.append(define)
-    lifted = ", ".join(_widened(writer, value.name) for value in use.inputs)
-    return f"merge_{name}({state}, edge_reduce_{name}({lifted}, edge, columns))"
+    def combine(self, use: Reduction, intrinsics: ReductionIntrinsics, state: str) -> str:
+        """The call that merges this thread's elements at the ends into the state of its whole vectors."""
+        src, name, op = self.src, intrinsics.name, intrinsics.op
+        reduce = src.bind(f"edge_reduce_{name}", reduce_tile(EDGE, op), src.functions)
+        merge = src.bind(f"merge_{name}", combine_states(op), src.functions)
+        lifted = [self._widened(value.name) for value in use.inputs]
+        return merge(state, reduce(*lifted, "edge", "columns"))
 
+    def _define(self, name: str) -> str:
+        return self.variables.setdefault(name, f"{name}_edge")
 
-def _at_edge(writer: RowEmitter, name: str) -> str:
-    return f"{name}_edge" if name in writer.peeled else name
-
-
-def _widened(writer: RowEmitter, name: str) -> str:
-    """A value at the edges as a body computes with it."""
-    scope, found = writer.scope, _at_edge(writer, name)
-    stored = scope.stored.get(name)
-    if name not in writer.peeled or stored is None or (stored is stored.compute and stored.kind != "b"):
-        return found
-    wide = f"{name}_edge_wide"
-    if wide not in scope.ready:
-        scope.ready.add(wide)
-        kinds = signature([stored], [stored.compute])
-        head = ["", "", f'@edge_tile.elementwise("{kinds}")', f"def widen_{found}({name}):", f"    return {name}"]
-        scope.define(head)
-        scope.code.append(f"{wide} = widen_{found}({found})")
-    return wide
+    def _widened(self, name: str) -> str:
+        """A value at the ends as a body computes with it."""
+        variable = self.variables.get(name, name)
+        wide = f"{variable}_wide"
+        text = self.src.widen(name, EDGE, variable) if name in self.variables else variable
+        if text == variable:
+            return variable
+        if wide not in self.src.ready:
+            self.src.ready.add(wide)
+            self.src.assign(wide, text)
+        return wide

@@ -1,14 +1,19 @@
-"""Emits scans of a row kernel: on a resident row, in a loop with a carried state, or by decoupled look-back."""
+"""Emits scans of a row kernel: on a row that is held, in a loop with a carried state, or by decoupled look-back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from ....kernel_ir.phase import Phase, ScanUse
+from ..emit.intrinsic import Function, Named
+from ..emit.phase_emitter import PhaseEmitter
+from ..emit.source_text import TILE, SourceBuilder
+from ..rows.schedule import RowSchedule
+from ..tile import identity_state
+from . import reset_lookback, scan_tile, scan_with_lookback, take_tile
 from .scan_schedule import HEADER, max_misalignment, tile_state_bytes
 
-if TYPE_CHECKING:
-    from ..rows.emit import RowEmitter
+THREAD_GROUP = Named("thread_group")
 
 
 def scans_of(phase: Phase) -> tuple[ScanUse, ...]:
@@ -26,119 +31,91 @@ def carried_state(use: ScanUse) -> str:
     return f"{name_of(use)}_accumulator"
 
 
-def emit_scans(writer: RowEmitter, number: int | str, phase: Phase) -> None:
-    """The scans of a phase and the bodies after them, once the first body has run."""
-    resident = writer.schedule.resident
-    for place, step in enumerate(phase.scans):
-        for use in step.scans:
-            if writer.schedule.decoupled_lookback:
-                _write_linked(writer, use)
-                continue
-            before = carried_state(use)
-            if resident:
-                define_scan(writer, use)
-                before = f"initial_{name_of(use)}()"
-            lifted = ", ".join(writer.scope.element(value.name) for value in use.inputs)
-            states = ", ".join(value.name for value in use.accumulators)
-            after = "_" if resident else carried_state(use)
-            column = "start" if resident else "column"
-            writer.code.append(f"{states}, {after} = scan_{name_of(use)}({lifted}, {column}, columns, {before})")
-            writer.scope.ready |= {value.name for value in use.accumulators}
-        for value in step.element.args:
-            writer.provide(value)
-        writer.scope.map_body(f"phase_{number}_{place}", step.element)
+@dataclass
+class RowScans:
+    """The scans of a row kernel; `row` names the number of the row."""
 
+    src: SourceBuilder
+    schedule: RowSchedule
+    row: str
 
-def _write_linked(writer: RowEmitter, use: ScanUse) -> None:
-    """A scan whose earlier tiles are other blocks'."""
-    name, names = name_of(use), [name_of(other) for other in _all_scans(writer)]
-    writer.define_reduce_op(use, name)
-    how = ", reverse=True" if use.reverse else ""
-    writer.scope.functions.append(f"scan_{name} = scan_with_lookback(tile, thread_group, reduction_{name}{how})")
-    lifted = ", ".join(writer.scope.element(value.name) for value in use.inputs)
-    offset = f"offset_{names.index(name)}"
-    where = f"semaphores, {offset}, {_row(writer)}, turn, tiles, rows_tiles"
-    writer.code.append(f"{name} = scan_{name}({lifted}, column, columns, {where})")
-    writer.scope.ready.add(name)
+    def backwards(self, phase: Phase) -> bool:
+        return any(use.reverse for use in scans_of(phase))
 
+    def begin(self, phase: Phase) -> None:
+        """The states before the first tile of a loop."""
+        for use in scans_of(phase):
+            _, initial = self._define(use)
+            self.src.assign(carried_state(use), initial())
 
-def _all_scans(writer: RowEmitter) -> list[ScanUse]:
-    return [use for phase in writer.kernel.phases for use in scans_of(phase)]
+    def emit(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
+        """The scans of a phase and the bodies after them, once the first body has run."""
+        for place, step in enumerate(phase.scans):
+            for use in step.scans:
+                if self.schedule.decoupled_lookback:
+                    self._look_back(use)
+                else:
+                    self._scan(use)
+            for value in step.element.args:
+                emitter.provide(value)
+            self.src.map_body(f"phase_{number}_{place}", step.element)
 
+    def _scan(self, use: ScanUse) -> None:
+        scan, initial = self._define(use)
+        resident = self.schedule.resident
+        column, before = ("start", initial()) if resident else ("column", carried_state(use))
+        found = scan(*self.src.lifted(use), column, "columns", before)
+        self.src.unpack(use, found, "_" if resident else carried_state(use))
 
-def _row(writer: RowEmitter) -> str:
-    return "int32(row0)" if writer.kernel.row_axes == 1 else "int32(row)"
+    def _define(self, use: ScanUse) -> tuple[Function, Function]:
+        """The scan of a tile, and the state before the first one."""
+        src, name = self.src, name_of(use)
+        op = src.reduce_op(use, name)
+        options = {"reverse": True} if use.reverse else {}
+        options |= {"blocked": True} if self.schedule.blocked_layout else {}
+        scan = src.bind(f"scan_{name}", scan_tile(TILE, THREAD_GROUP, op, **options), src.functions)
+        return scan, src.bind(f"initial_{name}", identity_state(op), src.functions)
 
+    # Decoupled look-back: a tile for each block.
 
-def begin_lookback(writer: RowEmitter) -> None:
-    """The block takes the number of its tile."""
-    plan, kernel = writer.schedule, writer.kernel
-    extent, shift = writer.scope.names.extent(kernel.axes - 1), plan.tile_elements.bit_length() - 1
-    reach = max_misalignment(kernel, plan.width) + plan.tile_elements - 1
-    writer.code.append(f"tiles = int32(({extent} + {reach}) >> {shift})")
-    writer.code.append("number = take_tile(semaphores)")
+    def _look_back(self, use: ScanUse) -> None:
+        """A scan whose earlier tiles are other blocks'."""
+        src, name, uses = self.src, name_of(use), self._all_scans()
+        op = src.reduce_op(use, name)
+        options = {"reverse": True} if use.reverse else {}
+        scan = src.bind(f"scan_{name}", scan_with_lookback(TILE, THREAD_GROUP, op, **options), src.functions)
+        where = ("semaphores", f"offset_{uses.index(use)}", self._row_number(), "turn", "tiles", "rows_tiles")
+        src.unpack(use, scan(*src.lifted(use), "column", "columns", *where))
 
+    def _all_scans(self) -> list[ScanUse]:
+        return [use for phase in self.src.kernel.phases for use in scans_of(phase)]
 
-def emit_lookback(writer: RowEmitter) -> None:
-    """The one phase of a linked kernel: a tile's work, and a note that it is done."""
-    (phase,) = writer.kernel.phases
-    plan, index = writer.schedule, writer.kernel.index
-    row, code = _row(writer), writer.code
-    code.append(f"turn = int32(number - {row} * tiles)")
-    code.append("rows_tiles = int32(rows * tiles)")
-    code.append("groups = int32(rows * ((tiles + 31) >> 5))")
-    place = "0"
-    for k, use in enumerate(_all_scans(writer)):
-        size = tile_state_bytes(use.accumulators[0].dtype.bits)
-        code.append(f"offset_{k} = int64({place})")
-        place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
-    backwards = any(use.reverse for use in scans_of(phase))
-    turn = "(tiles - 1 - turn)" if backwards else "turn"
-    code.append(f"column = {index}(start + {index}({turn}) * {plan.tile_elements})")
-    writer.emit_elements(0, phase)
-    writer.code.append(f"reset_lookback(semaphores, rows_tiles, int64({HEADER}) + {place})")
+    def _row_number(self) -> str:
+        return f"int32({self.row})"
 
+    def take_tile(self) -> None:
+        """The block takes the number of its tile."""
+        s, kernel = self.schedule, self.src.kernel
+        extent, shift = self.src.names.extent(kernel.axes - 1), s.tile_elements.bit_length() - 1
+        reach = max_misalignment(kernel, s.width) + s.tile_elements - 1
+        self.src.assign("tiles", f"int32(({extent} + {reach}) >> {shift})")
+        self.src.assign("number", take_tile("semaphores"))
 
-def define_scan(writer: RowEmitter, use: ScanUse) -> None:
-    """The rule of a scan, and the intrinsics made of it."""
-    name = name_of(use)
-    writer.define_reduce_op(use, name)
-    how = f"{', reverse=True' if use.reverse else ''}{', blocked=True' if writer.schedule.blocked_layout else ''}"
-    writer.scope.functions.append(f"scan_{name} = scan_tile(tile, thread_group, reduction_{name}{how})")
-    writer.scope.functions.append(f"initial_{name} = identity_state(reduction_{name})")
+    def find_tile(self) -> str:
+        """Where the block's tile is in its row, and where states are; the bytes of these."""
+        src, row, index = self.src, self._row_number(), self.src.kernel.index
+        src.assign("turn", f"int32(number - {row} * tiles)")
+        src.assign("rows_tiles", "int32(rows * tiles)")
+        src.assign("groups", "int32(rows * ((tiles + 31) >> 5))")
+        (phase,), place = src.kernel.phases, "0"
+        for k, use in enumerate(self._all_scans()):
+            size = tile_state_bytes(use.accumulators[0].dtype.bits)
+            src.assign(f"offset_{k}", f"int64({place})")
+            place = f"offset_{k} + (int64(rows_tiles) + 2 * int64(groups)) * {size}"
+        turn = "(tiles - 1 - turn)" if self.backwards(phase) else "turn"
+        src.assign("column", f"{index}(start + {index}({turn}) * {self.schedule.tile_elements})")
+        return place
 
-
-LoopText = tuple[
-    list[str], str, list[str], list[str]
-]  # of a loop: lines before it, its head, first and last lines inside
-
-
-def scan_loop(writer: RowEmitter, phase: Phase) -> LoopText:
-    """The loop of a phase that scans: a tile's loads are on their way while the tile before it is scanned.
-
-    All threads of a block take as many turns, since they wait for each other in each.
-    """
-    plan, kernel, scope = writer.schedule, writer.kernel, writer.scope
-    index, span = kernel.index, plan.tile_elements
-    backwards = any(use.reverse for use in scans_of(phase))
-    skew = max_misalignment(kernel, plan.width)
-    reach = f"columns + {skew}" if skew else "columns"
-    outside, scope.code = scope.code, []
-    for use in scans_of(phase):
-        define_scan(writer, use)
-        scope.code.append(f"{carried_state(use)} = initial_{name_of(use)}()")
-    shift = span.bit_length() - 1
-    scope.code.append(f"at = {index}((({reach} - 1) >> {shift}) << {shift})" if backwards else f"at = {index}(0)")
-    scope.code.append(f"column = {index}(start + at)")
-    ahead = [load for load in kernel.element_loads if load.value in phase.reads]
-    for load in ahead:
-        writer.load(load)
-    before, scope.code = scope.code, outside
-    if backwards:
-        head, following, coming = "while at >= 0:", f"at - {span}", f"select(at >= {span}, column - {span}, columns)"
-    else:
-        head, following, coming = f"while at < {reach}:", f"at + {span}", f"column + {span}"
-    opening = [f"coming = {index}({coming})"]
-    opening += [f"{load.value.name}_next = {writer.load_from(load, 'coming')}" for load in ahead]
-    closing = [f"{load.value.name} = {load.value.name}_next" for load in ahead]
-    return before, head, opening, [*closing, "column = coming", f"at = {index}({following})"]
+    def finish_tile(self, place: str) -> None:
+        """Count the block's tile as done; the last one clears the states."""
+        self.src.emit(reset_lookback("semaphores", "rows_tiles", f"int64({HEADER}) + {place}"))
