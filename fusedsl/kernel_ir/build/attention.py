@@ -58,9 +58,9 @@ class AttentionBuilder(AttentionFrame):
 
     def _name_inputs(self) -> None:
         for n in (*self.inputs[0], *self.inputs[1]):
-            self.builder.name(n, "read" if n.op in ("load", "fetch") else "drawn", self.builder.comment(n))
+            self.builder.name(n, "read" if n.op in ("load", "fetch") else "mask", self.builder.comment(n))
         for n in self.paged.valid:
-            self.builder.name(n, "there", "there")
+            self.builder.name(n, "has_page", "has page")
 
     def _score(self, k: int) -> Score:
         p = self.pattern.score_products[k]
@@ -75,7 +75,7 @@ class AttentionBuilder(AttentionFrame):
             for slot in lift.slots:
                 self.builder.name(slot, f"tile_{lift.fold}", lift.fold)
         for slot in self.scaled_extrema:
-            self.builder.name(slot, "raised", "raised")
+            self.builder.name(slot, "reference", "reference")
         slots = [*(slot for lift in first for slot in lift.slots), *self.scaled_extrema]
         known = self.leaves
         weights = list(self.weights.values())

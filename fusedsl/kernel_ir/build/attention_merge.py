@@ -32,9 +32,9 @@ class StateCombiner:
         stream, own = self.stream, self.outputs
         a, b, whole = stream.state("a"), stream.state("b"), stream.state()
         for k, (before, tile, after) in enumerate(zip(a, b, whole)):
-            self.builder.name(before, "weighed" if k in own else "stream", f"state {k}")
+            self.builder.name(before, "output" if k in own else "state", f"state {k}")
             if k in own:
-                self.builder.name(tile, "tile_weighed", f"state {k} of the tile")
+                self.builder.name(tile, "tile_output", f"state {k} of the tile")
             else:
                 self.builder.rename(tile, self.attention.tile_state[k])
             self.builder.rename(after, before)
@@ -47,7 +47,7 @@ class StateCombiner:
             return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
         other = stream.state("part")
         for k, n in enumerate(other):
-            self.builder.name(n, "part_weighed" if k in own else "part", f"state {k} of a part")
+            self.builder.name(n, "split_output" if k in own else "split", f"state {k} of a split")
         parts, moving = self._combine(
             "parts", a, other, dataclasses.replace(stream, running_reference=False).combine("part")
         )

@@ -208,7 +208,7 @@ def test_tiles_that_a_mask_leaves_whole_drop_weights_and_need_no_mask():
         agrees(kernel, arrays, [to_host(kernel(*(gpu.asarray(arrays[name]) for name in "qkv")))])
     written = kernel.source(*specs(kernel, 64), device="cuda")
     assert "if tile_info & 2 != 0:" in written
-    assert written.count(" = evaluate_drawn_0(") == 2  # of the first tile, and in the loop
+    assert written.count(" = evaluate_mask_0(") == 2  # of the first tile, and in the loop
     never = fd.kernel(SCORES + "softmax(where(doc[:, None] * iota(s, -1) < 1.5 * iota(s, -2), s, -inf)) @ v")
     assert "if tile_info & 2" not in never.source(*specs(never, 64), device="cuda")
 
