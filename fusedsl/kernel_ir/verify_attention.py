@@ -104,7 +104,7 @@ def _combined_state(stream: AttentionBody, tile: DefinedNames) -> Known:
         moving = body(stream.combine_splits.combine, {**tile.rows, **before, **own})
         for w in stream.weighted_sums:
             if w.combine_splits is not None:
-                sides = {v.name: v.dtype for v in w.combine_splits.args if v.name.startswith("part_")}
+                sides = {v.name: v.dtype for v in w.combine_splits.args if v.name.startswith("split_output_")}
                 body(w.combine_splits, {**tile.rows, **before, **own, **moving, **sides})
     return before
 
