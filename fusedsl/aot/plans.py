@@ -11,8 +11,9 @@ from ..ir.graph import Graph, Parameter
 from ..kernel_ir.plan import KernelPlan, Plan
 from ..program import call_steps
 from ..program.call_steps import ProgramSource
-from ..program.kernel_builder import CallShapes, KernelCompiler
+from ..program.kernel_builder import KernelCompiler
 from ..program.plans import Arguments, Plans
+from ..program.resolve_call import ResolvedCall
 from ..runtime.arrays import CPU, Facts
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.compile import CompiledKernel, cuda_key, is_preloaded
@@ -29,7 +30,7 @@ class SavedBuilder(KernelCompiler):
     def __init__(self, saved: SavedFile):
         self.saved = saved
 
-    def on_cpu(self, plan: KernelPlan, bound: BoundKernel, call: CallShapes) -> tuple[CompiledKernel, BoundKernel]:
+    def on_cpu(self, plan: KernelPlan, bound: BoundKernel, call: ResolvedCall) -> tuple[CompiledKernel, BoundKernel]:
         """The loops for a call, else those for any call."""
         for kernel, loops, numbers in loops_for(plan, bound, call.layouts, call.extents):
             if (built := self.saved.built(kernel, loops, plan.digest)) is not None:
@@ -38,7 +39,9 @@ class SavedBuilder(KernelCompiler):
             compile_instead(self.saved, no_code(self.saved, call.facts, None), True)
         return super().on_cpu(plan, bound, call)
 
-    def on_cuda(self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: CallShapes) -> CompiledKernel:
+    def on_cuda(
+        self, kernel: Any, schedule: Any, digest: str, cc: tuple[int, int], call: ResolvedCall
+    ) -> CompiledKernel:
         """The kernel of a call."""
         if self.saved.plans_kernel(digest) and not is_preloaded(cuda_key(kernel, schedule, digest, cc)):
             compile_instead(self.saved, no_code(self.saved, call.facts, cc), False)
@@ -64,7 +67,7 @@ class SavedPlans(Plans):
         symbolic_units: bool = False,
     ) -> Plan:
         """The file's plan for these arguments; the plan for other extents serves 1 if it computes the same."""
-        on_cpu, parameters = scores == "apart", self._parameters(arguments)
+        on_cpu, parameters = scores == "apart", self.parameters(arguments)
         match = self._match(parameters, extents, on_cpu, (together, scores))
         if match is not None:
             return match.plan
@@ -91,5 +94,5 @@ class SavedPlans(Plans):
         arguments = list(facts.values())
         on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         extents = call_steps.extents_of(arguments)
-        match = self._match(self._parameters(arguments), extents, on_cpu, (True, "apart"))
+        match = self._match(self.parameters(arguments), extents, on_cpu, (True, "apart"))
         return super().graph(facts) if match is None else match.graph

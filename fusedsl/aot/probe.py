@@ -15,7 +15,6 @@ from ..kernel_ir.kernel import KernelIR
 from ..kernel_ir.plan import KernelPlan
 from ..program import call_steps
 from ..program.call_layouts import call_layouts
-from ..program.plans import Plans
 from ..program.resolve_call import ResolvedCall, resolve
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.bind_shapes import BoundKernel
@@ -175,13 +174,9 @@ def _serves(case: ResolvedCall, ones: Units) -> bool:
     if not (call_steps.guards_hold(plan.guards, extents) and all(holds(check, extents) for check in plan.checks)):
         return False
     try:
-        own, _ = plans.source.build(_parameters(plans, arguments), extents, plans.options)
+        own, _ = plans.source.build(plans.parameters(arguments), extents, plans.options)
     except FusedslError:
         return False
     types, others = [r.type for r in own.results], [r.type for r in case.graph.results]
     shapes = [[tuple(evaluate(d, extents) for d in t.shape) for t in each] for each in (types, others)]
     return shapes[0] == shapes[1] and [t.dtype for t in types] == [t.dtype for t in others]
-
-
-def _parameters(plans: Plans, arguments: Arguments) -> tuple:
-    return tuple(call_steps.signature(n, k, a) for k, (n, a) in enumerate(zip(plans.names, arguments)))

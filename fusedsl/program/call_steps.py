@@ -19,7 +19,6 @@ from ..ir.graph import Parameter, Type
 from ..ir.types import BOOL
 from ..kernel_ir.kernel import AttentionKernel, MixedReductionKernel
 from ..kernel_ir.plan import KernelPlan, Plan
-from ..runtime import compile as compiler
 from ..runtime.arrays import ArrayFacts, Weak
 from ..runtime.bind_shapes import BoundKernel, SpecializationGroup, bind_kernel
 from ..runtime.free_memory import exhausted
@@ -195,15 +194,6 @@ def fallback_formulation(
     ):
         return False, plan.scores
     return None
-
-
-def build_kernel(
-    plan: KernelPlan, bound: BoundKernel, cc: tuple[int, int] | None, hardware: Hardware | None = None
-) -> Any:
-    """The compiled kernel, for a CUDA architecture or (None) this CPU."""
-    if cc is None:
-        return compiler.build_cpu(bound, plan.digest)
-    return compiler.build_cuda(bound, plan.digest, cc, hardware or hardware_facts(cc))
 
 
 def hardware_of(device: Any) -> Hardware:

@@ -64,7 +64,7 @@ class Plans:
         `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
         `generic_plan_serves`).
         """
-        parameters = self._parameters(arguments, symbolic_units)
+        parameters = self.parameters(arguments, symbolic_units)
         together = together and not self.options.steady  # a row's results must not depend on other rows
         key = (parameters, together, scores)
         for plan in self._plans_of(key):
@@ -130,19 +130,19 @@ class Plans:
 
         arguments = list(facts.values())
         extents = call_steps.extents_of(arguments)
-        plan = make_outline(self.source, self._parameters(arguments), extents, self.options)
+        plan = make_outline(self.source, self.parameters(arguments), extents, self.options)
         call_steps.check_call(plan, extents)
         return plan, call_steps.result_shapes(plan, extents)
 
     def graph(self, facts: Facts) -> Graph:
         """The typed graph for these arguments, before any rewriting."""
         arguments = list(facts.values())
-        graph, _ = self.source.build(self._parameters(arguments), call_steps.extents_of(arguments), self.options)
+        graph, _ = self.source.build(self.parameters(arguments), call_steps.extents_of(arguments), self.options)
         return graph
 
     def origins(self, facts: Facts) -> list[Origins]:
         """Which axes of the arguments the axes of each result run along."""
-        key = self._parameters(list(facts.values()))
+        key = self.parameters(list(facts.values()))
         return self._origins.get(key) or self._origins.put(key, axis_origins(self.graph(facts)))
 
     def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
@@ -166,7 +166,7 @@ class Plans:
         parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTER_BUDGET}
         return cache.cache_key(plan=source, options=repr(self.options), **parts)
 
-    def _parameters(self, arguments: Arguments, symbolic_units: bool = False) -> tuple[Parameter, ...]:
+    def parameters(self, arguments: Arguments, symbolic_units: bool = False) -> tuple[Parameter, ...]:
         return tuple(
             call_steps.signature(n, k, a, symbolic_units) for k, (n, a) in enumerate(zip(self.names, arguments))
         )

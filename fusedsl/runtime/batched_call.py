@@ -12,12 +12,11 @@ from ..kernel_ir.batched_calls import BLOCK_WORDS, SMALL_WORDS, BatchedCalls, ch
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan
-from .argument_keys import address_of, addresses_of
+from .argument_keys import addresses_of
 from .bind_shapes import BoundKernel
 from .compile import CompiledKernel
 from .launch import LaunchRecord
 from .launch_records import PayloadLayout, block_template, pointer_slots, scalar_slots
-from .outputs import mark_written
 from .parameter_packing import BlockLayout, PointerSlot, ScalarSlot
 from .prepared_call import PreparedCall
 
@@ -158,16 +157,7 @@ class BatchedCall(PreparedCall):
             addresses = addresses_of(results)
         else:
             results = list(outs)
-        memory = None if self.workspace is None else self.workspace()
-        stream = self.stream()
-        shared = [0 if memory is None else address_of(memory), 0 if self.tickets is None else self.tickets(stream)]
-        payloads = [*payloads, *addresses, *shared, *self.numbers]
-        for check in self.checks:
-            check(payloads)
-        for fire in self.launches:
-            fire(payloads, stream)
-        if outs is not None and self.library == "torch":
-            mark_written([out for out in outs if out is not None])
+        self._launch([*payloads, *addresses], outs)
         return results
 
     def mark_disjoint(self, payloads: Sequence[Any], addresses: list[int]) -> None:

@@ -20,7 +20,7 @@ from ..backends.cuda.matmul.schedule import schedule_matmul
 from ..backends.cuda.rows.looped import prefers_looped
 from ..backends.cuda.schedule import Schedule, choose
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
-from ..hardware import Hardware, hardware_facts
+from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
 from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.plan import KernelPlan
@@ -118,13 +118,6 @@ def plain_kernel(kernel: KernelIR) -> KernelIR:
     """A kernel without the facts that only CUDA schedules read: access widths and offset widths."""
     operands = tuple(Operand(o.name, o.dtype, o.strides, rank=o.rank) for o in kernel.operands)
     return dataclasses.replace(kernel, operands=operands, index64=False, lengths=(), pdl=False)
-
-
-def build_cuda(
-    bound: BoundKernel, digest: str, cc: tuple[int, int], hardware: Hardware | None = None
-) -> CompiledKernel:
-    """The kernel of these extents for one compute capability; compiled if neither memory nor disk has it."""
-    return build_scheduled(*scheduled_cuda(bound, hardware or hardware_facts(cc)), digest, cc)
 
 
 def cuda_key(kernel: KernelIR | ComboKernel, schedule: Schedule, digest: str, cc: tuple[int, int]) -> tuple:

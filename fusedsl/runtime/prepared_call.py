@@ -72,22 +72,26 @@ class PreparedCall:
             results = [make() for make in self.allocators]
         else:
             results = [make() if given is None else given for make, given in zip(self.allocators, outs)]
-        payloads = payloads + [address_of(r) for r in results]
-        memory = None if self.workspace is None else self.workspace()
-        payloads.append(0 if memory is None else address_of(memory))
-        stream = self.stream()
-        payloads.append(0 if self.tickets is None else self.tickets(stream))
-        payloads += self.numbers
-        for check in self.checks:  # raises for a number that does not fit, before anything is written
-            check(payloads)
-        for fire in self.launches:
-            fire(payloads, stream)
-        if self.foreign[0]:
-            keep_alive([payloads[k] for k in self.foreign[0]], stream, self.foreign[1])
-        if outs is not None and self.library == "torch":
-            for out in outs:
-                mark_written(out)
+        self._launch([*payloads, *map(address_of, results)], outs)
         return results
+
+    def _launch(self, payloads: list, outs: Sequence[Any] | None) -> None:
+        """Launch every kernel for these addresses and numbers, of arguments and results."""
+        filled, stream, _memory = self._filled(payloads)  # the workspace lives until all are launched
+        for check in self.checks:  # raises for a number that does not fit, before anything is written
+            check(filled)
+        for fire in self.launches:
+            fire(filled, stream)
+        if self.foreign[0]:
+            keep_alive([filled[k] for k in self.foreign[0]], stream, self.foreign[1])
+        if outs is not None and self.library == "torch":
+            mark_written([out for out in outs if out is not None])
+
+    def _filled(self, payloads: list) -> tuple[list, int, Any]:
+        """(the payloads of the launches, the stream, the workspace)."""
+        memory, stream = None if self.workspace is None else self.workspace(), self.stream()
+        shared = 0 if memory is None else address_of(memory), 0 if self.tickets is None else self.tickets(stream)
+        return [*payloads, *shared, *self.numbers], stream, memory
 
     def worth_a_warm_call(self) -> bool:
         """Whether to generate a warm call: at once, or after CALLS_BEFORE_LLVM calls if LLVM must be loaded for it."""
@@ -100,10 +104,7 @@ class PreparedCall:
         The launches write to `results`, or to arrays of their own like those that a call would make.
         """
         results = [make() for make in self.allocators] if results is None else results
-        memory = None if self.workspace is None else self.workspace()
-        stream = self.stream()
-        filled = [*payloads, *map(address_of, results), 0 if memory is None else address_of(memory)]
-        filled += [0 if self.tickets is None else self.tickets(stream), *self.numbers]
+        filled, stream, memory = self._filled([*payloads, *map(address_of, results)])
 
         def repeated(fire: Callable, kept: tuple = (results, memory)) -> Callable[[], None]:
             return lambda: (fire(filled, stream), kept)[0]

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..recorder import Recorder
 from .out import single_out, write_out
+from .reduce import numpy_function
 from .signatures import SIGNATURES
 
 
@@ -22,12 +23,10 @@ def _replace_nan(name: str, value: float) -> Callable[..., Any]:
     """A nan-function that replaces NaN by `value`, its identity."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
-        from .functions import call_function
-
         a, named = recorder.strong(a), _named(name, args, named)
         if a.dtype.kind == "f":
             a = recorder.apply("where", recorder.apply("isnan", a), value, a)
-        return call_function(recorder, name, (a,), named)
+        return numpy_function(recorder, name, a, **named)
 
     return apply
 
@@ -36,15 +35,13 @@ def _nan_extreme(name: str, least: float) -> Callable[..., Any]:
     """nanmax or nanmin; NaN if all elements are NaN."""
 
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
-        from .functions import call_function
-
         a, named = recorder.strong(a), _named(name, args, named)
         out = single_out(named.pop("out", None))
         missing = recorder.apply("isnan", a)
         known = recorder.apply("where", missing, least, a) if a.dtype.kind == "f" else a
-        result = call_function(recorder, name, (known,), named)
+        result = numpy_function(recorder, name, known, **named)
         if a.dtype.kind == "f" and "initial" not in named:
-            empty = call_function(recorder, "all", (missing,), named)
+            empty = numpy_function(recorder, "all", missing, **named)
             result = recorder.apply("where", empty, np.nan, result)
         return write_out(recorder, out, result)
 
@@ -53,13 +50,11 @@ def _nan_extreme(name: str, least: float) -> Callable[..., Any]:
 
 def _nan_variance(name: str) -> Callable[..., Any]:
     def apply(recorder: Recorder, a: Any, *args: Any, **named: Any) -> Any:
-        from .functions import call_function
-
         a, named = recorder.strong(a), _named(name, args, named)
         if a.dtype.kind == "f":
             there, where = ~recorder.apply("isnan", a), named.get("where", True)
             named["where"] = there if where is True else there & where
-        return call_function(recorder, name, (a,), named)
+        return numpy_function(recorder, name, a, **named)
 
     return apply
 

@@ -12,7 +12,8 @@ from ..recorder import Recorder
 from .out import single_out, write_out
 
 
-def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
+def numpy_function(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
+    """A NumPy function on tracers."""
     from .functions import call_function
 
     return call_function(recorder, name, args, kwargs)
@@ -24,7 +25,7 @@ def _reduce_as(name: str, change: Callable[[Any], Any] = lambda x: x, back: Call
     def apply(recorder: Recorder, a: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: Any = False):
         a = recorder.strong(a)
         a = a if dtype is None else recorder.apply("astype", a, recorder.dtype(dtype))
-        result = back(_numpy(recorder, name, change(a), axis=axis, keepdims=keepdims))
+        result = back(numpy_function(recorder, name, change(a), axis=axis, keepdims=keepdims))
         return write_out(recorder, single_out(out), result)
 
     return apply
@@ -37,7 +38,7 @@ def _first_and_rest(operation: Callable[[Any, Any], Any], name: str):
         a = recorder.strong(a)
         a = a if dtype is None else recorder.apply("astype", a, recorder.dtype(dtype))
         before = (slice(None),) * recorder.axis(a, axis)
-        rest = _numpy(recorder, name, a[(*before, slice(1, None))], axis=axis, keepdims=keepdims)
+        rest = numpy_function(recorder, name, a[(*before, slice(1, None))], axis=axis, keepdims=keepdims)
         first = a[(*before, slice(0, 1))]
         result = operation(first if keepdims else recorder.apply("squeeze", first, axis), rest)
         return write_out(recorder, single_out(out), result)

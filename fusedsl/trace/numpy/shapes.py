@@ -9,6 +9,7 @@ from ...errors import ArgumentError, ShapeError, Unsupported
 from ..recorder import Recorder
 from ..views import View
 from .indexing import flipped
+from .reduce import numpy_function
 
 
 def _atleast(rank: int) -> Callable[..., Any]:
@@ -46,9 +47,7 @@ def _diag(recorder: Recorder, v: Any, k: int = 0) -> Any:
 
 
 def _trace(recorder: Recorder, a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:
-    from .functions import call_function
-
-    return call_function(recorder, "sum", (_diagonal(recorder, a, offset, axis1, axis2),), {"axis": -1, "dtype": dtype})
+    return numpy_function(recorder, "sum", _diagonal(recorder, a, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
 def _split(recorder: Recorder, ary: Any, indices_or_sections: Any, axis: int = 0, even: bool = True) -> list:

@@ -18,13 +18,12 @@ from .out import write_out
 def _sorted(name: str) -> Callable[..., Any]:
     """sort or argsort; every `kind` is stable here."""
 
-    def apply(recorder: Recorder, a: Any, axis: Any = -1, kind: Any = None, order: Any = None, stable: Any = None):
-        if order is not None:
-            raise Unsupported(
-                f"{name}(order=) is not there yet",
-                code="unsupported.order",
-                help="there are no fields: sort by a key of your own",
-            )
+    message, help = f"{name}(order=) is not there yet", "there are no fields: sort by a key of your own"
+
+    @declared(
+        "recorder, a, axis=-1, kind=None, order=None, stable=None", Refusal("order", message, help, "unsupported.order")
+    )
+    def apply(recorder: Recorder, a: Any, axis: Any) -> Any:
         if axis is None or axis in (-1, a.ndim - 1):
             return recorder.apply(name, a if axis is not None else recorder.apply("reshape", a, -1), -1)
         return recorder.apply("swapaxes", recorder.apply(name, recorder.apply("swapaxes", a, axis, -1), -1), axis, -1)
@@ -85,9 +84,11 @@ def _quantile(name: str, scale: float) -> Callable[..., Any]:
     return apply
 
 
-def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
-    if sorter is not None:
-        raise Unsupported("searchsorted(sorter=) is not there yet", code="unsupported.order", help="pass a[sorter]")
+@declared(
+    "recorder, a, v, side='left', sorter=None",
+    Refusal("sorter", "searchsorted(sorter=) is not there yet", "pass a[sorter]", "unsupported.order"),
+)
+def _searchsorted(recorder: Recorder, a: Any, v: Any, side: str) -> Any:
     if side not in ("left", "right"):
         raise ArgumentError(f"side is {side!r}", code="argument.choice", help="left or right")
     return search(recorder, _array(recorder, a), _array(recorder, v), side == "right")

@@ -11,29 +11,23 @@ from ...errors import ArgumentError, ShapeError, Unsupported
 from ...lang.declared_signatures import Refusal, declared
 from ..recorder import Recorder
 from .out import write_out
+from .reduce import numpy_function
 from .views import moveaxis
-
-
-def _numpy(recorder: Recorder, name: str, *args: Any, **kwargs: Any) -> Any:
-    """A NumPy function on tracers."""
-    from .functions import call_function
-
-    return call_function(recorder, name, args, kwargs)
 
 
 def _average(recorder: Recorder, a: Any, axis: Any = None, weights: Any = None, returned: bool = False,
              *, keepdims: Any = False) -> Any:  # fmt: skip
     a, keepdims = recorder.strong(a), keepdims is not np._NoValue and keepdims
     if weights is None:
-        result = _numpy(recorder, "mean", a, axis=axis, keepdims=keepdims)
+        result = numpy_function(recorder, "mean", a, axis=axis, keepdims=keepdims)
         total = a.size / result.size if returned else None
     else:
         weights = _align_weights(recorder, recorder.strong(weights), a, axis)
         floats = () if a.dtype.kind == "f" else (np.float64,)
         kind = np.result_type(a.dtype, weights.dtype, *floats)
-        total = _numpy(recorder, "sum", weights, axis=axis, dtype=kind, keepdims=keepdims)
+        total = numpy_function(recorder, "sum", weights, axis=axis, dtype=kind, keepdims=keepdims)
         products = a.astype(kind) * weights.astype(kind)
-        result = _numpy(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
+        result = numpy_function(recorder, "sum", products, axis=axis, keepdims=keepdims) / total
     if not returned:
         return result
     return result, recorder.apply("astype", recorder.apply("full_like", result, total), recorder.dtype(result.dtype))
@@ -55,7 +49,7 @@ def _align_weights(recorder: Recorder, weights: Any, a: Any, axis: Any) -> Any:
 
 
 def _ptp(recorder: Recorder, a: Any, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-    high, low = (_numpy(recorder, name, a, axis=axis, keepdims=keepdims) for name in ("max", "min"))
+    high, low = (numpy_function(recorder, name, a, axis=axis, keepdims=keepdims) for name in ("max", "min"))
     return write_out(recorder, out, high - low)
 
 
@@ -84,7 +78,7 @@ def _norm(recorder: Recorder, x: Any, ord: Any = None, axis: Any = None, keepdim
         )
     size = abs(x)
     if abs(ord) == np.inf:
-        return _numpy(recorder, "max" if ord > 0 else "min", size, axis=axis, keepdims=keepdims)
+        return numpy_function(recorder, "max" if ord > 0 else "min", size, axis=axis, keepdims=keepdims)
     if ord == 0:
         hits = recorder.apply("astype", x != 0, recorder.dtype(x.dtype))
         return recorder.apply("sum", hits, axis, keepdims=keepdims)
@@ -107,7 +101,7 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
             raise ArgumentError(f"cumulative_{name[3:]} of {x.ndim} axes needs axis=", code="argument.missing",
                                 help="axis=-1, or x.reshape(-1)")  # fmt: skip
         axis = recorder.axis(x, axis or 0)
-        result = _numpy(recorder, name, x, axis=axis, dtype=dtype)
+        result = numpy_function(recorder, name, x, axis=axis, dtype=dtype)
         if include_initial:
             ends = recorder.apply("any", result, axis, keepdims=True)
             before = recorder.apply("full_like", ends, start, dtype=recorder.dtype(result.dtype))
@@ -119,8 +113,9 @@ def _cumulative(name: str, start: int) -> Callable[..., Any]:
 
 def _ediff1d(recorder: Recorder, ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     flat = recorder.apply("reshape", ary, -1)
-    return _numpy(recorder, "diff", flat, prepend=None, append=None) if to_end is to_begin is None else _concat_flat(
-        recorder, to_begin, recorder.apply("diff", flat), to_end)  # fmt: skip
+    if to_end is to_begin is None:
+        return numpy_function(recorder, "diff", flat, prepend=None, append=None)
+    return _concat_flat(recorder, to_begin, recorder.apply("diff", flat), to_end)
 
 
 def _concat_flat(recorder: Recorder, *parts: Any) -> Any:
@@ -133,12 +128,12 @@ def _trapezoid(recorder: Recorder, y: Any, x: Any = None, dx: Any = 1.0, axis: i
     y, axis_number = recorder.strong(y), recorder.axis(y, axis)
     if x is not None:
         x = recorder.strong(x)
-        steps = _numpy(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
+        steps = numpy_function(recorder, "diff", x, axis=axis if x.ndim > 1 else -1)
         if steps.ndim == 1:
             steps = steps[(slice(None), *[None] * (y.ndim - axis_number - 1))]
     cut = [slice(None)] * axis_number
     pairs = y[(*cut, slice(1, None))] + y[(*cut, slice(None, -1))]
-    return _numpy(recorder, "sum", steps * pairs / 2.0, axis=axis)
+    return numpy_function(recorder, "sum", steps * pairs / 2.0, axis=axis)
 
 
 def _gradient(recorder: Recorder, f: Any, *spacing: Any, axis: Any = None, edge_order: int = 1) -> Any:
@@ -184,13 +179,11 @@ def _select(recorder: Recorder, condlist: Any, choicelist: Any, default: Any = 0
     return result
 
 
-def _choose(recorder: Recorder, a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    if mode != "raise" or out is not None:
-        raise Unsupported(
-            "choose(mode=, out=) is not there yet",
-            code="unsupported.function",
-            help="clip the index first, and assign the result",
-        )
+@declared(
+    "recorder, a, choices, out=None, mode='raise'",
+    Refusal("mode out", "choose(mode=, out=) is not there yet", "clip the index first, and assign the result"),
+)
+def _choose(recorder: Recorder, a: Any, choices: Any) -> Any:
     parts = list(choices)
     result = parts[-1]
     for k in reversed(range(len(parts) - 1)):
@@ -267,7 +260,7 @@ def _cov(recorder: Recorder, m: Any, rowvar: bool, bias: bool, ddof: Any, dtype:
         raise NO_WEIGHTS.error({})
     m = recorder.apply("astype", m, recorder.dtype(np.result_type(m.dtype, np.float64) if dtype is None else dtype))
     rows = m[None] if m.ndim < 2 else m if rowvar else m.T
-    centered = rows - _numpy(recorder, "mean", rows, axis=1, keepdims=True)
+    centered = rows - numpy_function(recorder, "mean", rows, axis=1, keepdims=True)
     count = recorder.apply("maximum", rows.shape[1] - ((0 if bias else 1) if ddof is None else ddof), 0)
     result = recorder.apply("matmul", centered, centered.T) / count
     return result if int(rows.shape[0]) > 1 else result[0, 0]
@@ -277,7 +270,7 @@ def _corrcoef(recorder: Recorder, x: Any, y: Any = None, rowvar: bool = True, *,
     both = _cov(recorder, x, y, rowvar, dtype=dtype)
     if not both.ndim:
         return both / both
-    lone = recorder.apply("sqrt", _numpy(recorder, "diagonal", both))
+    lone = recorder.apply("sqrt", numpy_function(recorder, "diagonal", both))
     return recorder.apply("clip", both / lone[:, None] / lone, -1, 1)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...ir.types import INT64, UINT8
+from ...lang.declared_signatures import Refusal, declared
 from .functions import TABLE, cast, dtype_of, language, need_float, recorder_of, torch_function
 from .promotion import default_float, operate
 
@@ -82,10 +83,12 @@ def std(input, dim=None, unbiased=None, keepdim=False, *, correction=None):
 
 
 @torch_function()
-def cov(input, *, correction=1, fweights=None, aweights=None):
+@declared(
+    "input, *, correction=1, fweights=None, aweights=None",
+    Refusal("fweights aweights", "cov with weights is not there yet", "cov(x, correction=)"),
+)
+def cov(input, correction):
     """cov, with rows as variables."""
-    if fweights is not None or aweights is not None:
-        raise Unsupported("cov with weights is not there yet", code="unsupported.function", help="cov(x, correction=)")
     rows = input if dtype_of(input).kind == "f" else cast(input, default_float())
     rows = rows.reshape(1, -1) if input.ndim < 2 else rows
     centered = rows - mean(rows, 1, True)
