@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.types import DType
@@ -158,9 +158,10 @@ def row_access(
     whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1 and not steady
     vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
     seen = lines if not single else [line[row_axes:] for line in lines]  # of a single row nothing is read again
-    anchor = []
+    anchor: list[int] = []
     if len(extents) == row_axes + 1:
-        anchor = _congruent(near, collapsed, row_axes, dtypes, addresses, width, seen)
+        starts = {k: (addresses[k] // dtypes[k].itemsize, *collapsed.strides[k][:row_axes]) for k in near}
+        anchor = max(_congruent(starts, width), key=lambda group: _bytes(group, seen, dtypes))
     most, found = _bytes(vector, seen, dtypes), _bytes(anchor, seen, dtypes)
     if most > found or (most == found and not (single and extents[-1] <= SHORT_ROW)):
         return tuple("vector" if k in vector else "element" for k in everyone)
@@ -174,13 +175,13 @@ def _aligned(dtype: DType, line: str, strides: Sequence[int], address: int, widt
     return line[-1] == "1" and address % size == 0 and all(s * dtype.itemsize % size == 0 for _, s in others)
 
 
-def _congruent(near, collapsed: MergedAxes, row_axes: int, dtypes, addresses, width: int, lines) -> list[int]:
-    """The largest set of operands that are off alignment by the same number of elements in every row."""
+def _congruent(starts: Mapping[int, Sequence[int]], width: int) -> list[list[int]]:
+    """Sets of operands that are off alignment by the same number of elements in every row; `starts` are the first
+    element of each operand, and its strides along the row axes."""
     groups: dict[tuple[int, ...], list[int]] = {}
-    for k in near:
-        offsets = [addresses[k] // dtypes[k].itemsize, *collapsed.strides[k][:row_axes]]
+    for k, offsets in starts.items():
         groups.setdefault(tuple(o % width for o in offsets), []).append(k)
-    return max(groups.values(), key=lambda group: _bytes(group, lines, dtypes))
+    return list(groups.values())
 
 
 def _bytes(group: Sequence[int], lines: Sequence[str], dtypes: Sequence[DType]) -> int:

@@ -37,6 +37,9 @@ COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 CYCLES = {
     "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
 }
+# Instructions are records that nothing parses. What matches logs and names, and what parses statements of files:
+MATCHING = {"backends.cuda.compiler.numba_backend"}
+PARSING = {"backends.cpu.statements", "backends.cuda.compile", "backends.cuda.emit.source_text"}
 MOST_SHARED_CLASS_NAMES = 0
 MOST_LONG_SIGNATURES = 12  # functions of more than six parameters
 MOST_FILES_OF_A_FOLDER = 21  # below backends/cuda
@@ -68,6 +71,13 @@ def test_kernels_are_data_without_a_compiler():
     for module in modules():
         if layer(module) not in ("backends", "runtime", "__init__"):
             assert not external(module) & COMPILERS, f"{module} imports a compiler"
+
+
+def test_instructions_are_read_as_records():
+    below = [module for module in modules() if layer(module) in ("ir", "fusion", "kernel_ir", "backends")]
+    matching = {module.removeprefix("fusedsl.") for module in below if "re" in external(module)}
+    parsing = {m.removeprefix("fusedsl.") for m in below if "ast.parse(" in modules()[m].read_text()}
+    assert (matching, parsing) == (MATCHING, PARSING)
 
 
 def test_names_of_classes():

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
 from llvmlite import ir
 
 from ...ir.types import DType
-from .llvm_values import LLVMValue, llvm_type
-from .matmul_microkernel import WORD, outlined_function, splat, vector_fma
+from .llvm_values import llvm_type
+from .matmul_microkernel import WORD, outlined, splat, vector_fma
 from .schedule import ATTENTION_ROWS
 from .vector_registers import VectorRegisters
 
 ROWS = 4  # rows of the result in registers
 
 
-def lane_matmul(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
+def lane_product(vectors: VectorRegisters, d: DType) -> Callable[..., None]:
     """c[m, lane] = sum over k of a[m * stride_m + k * stride_k] * b[k, lane], for m < rows and k < depth.
 
-    `sizes` are rows, depth, stride_m and stride_k. c and b are row-major with ATTENTION_ROWS columns. The sums of ROWS
-    rows of c are in registers, for as many lanes as fit; then follow the next lanes.
+    It takes c, a, b, rows, depth, stride_m and stride_k. c and b are row-major with ATTENTION_ROWS columns. The sums of
+    ROWS rows of c are in registers, for as many lanes as fit; then follow the next lanes.
     """
-    numbers = [size.value for size in sizes]
-    function = outlined_function(builder.module, d, "lane_product", len(numbers), partial(_write, vectors))
-    builder.call(function, [c, a, b, *numbers])
+    return outlined(d, "lane_product", partial(_write, vectors))
 
 
 def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:

@@ -15,9 +15,18 @@ from .vector_registers import TILE_PRODUCT, VectorRegisters, tile_shape
 WORD = ir.IntType(64)
 
 
-def outlined_function(module: ir.Module, d: DType, name: str, numbers: int, write: Callable) -> ir.Function:
-    """A noinline function over three pointers and some integers, with a body by `write`: one per module."""
-    name = f"{name}_{d.name}"
+def outlined(d: DType, name: str, write: Callable[[ir.Function, DType], None]) -> Callable[..., None]:
+    """A word that calls a noinline function over three pointers and some integers, with a body by `write`."""
+
+    def call(builder: ir.IRBuilder, a, b, c, *numbers: LLVMValue) -> None:
+        function = _outlined_function(builder.module, f"{name}_{d.name}", len(numbers), lambda f: write(f, d))
+        builder.call(function, [a, b, c, *(n.value for n in numbers)])
+
+    return call
+
+
+def _outlined_function(module: ir.Module, name: str, numbers: int, write: Callable) -> ir.Function:
+    """The function of this name, which a module has once."""
     function = module.globals.get(name)
     if function is None:
         kind = ir.FunctionType(ir.VoidType(), [POINTER_TYPE] * 3 + [WORD] * numbers)
@@ -27,17 +36,13 @@ def outlined_function(module: ir.Module, d: DType, name: str, numbers: int, writ
         set.add(function.attributes, '"prefer-vector-width"="512"')
         for pointer in function.args[:3]:
             pointer.add_attribute("noalias")
-        write(function, d)
+        write(function)
     return function
 
 
-def add_tile_product(
-    builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, a, b, c, depth: LLVMValue, stride: LLVMValue
-) -> None:
+def tile_product(vectors: VectorRegisters, d: DType) -> Callable[..., None]:
     """c += a · b for one tile: a is packed (depth, rows), b packed (depth, columns), c has row stride `stride`."""
-    numbers = (depth.value, stride.value)
-    function = outlined_function(builder.module, d, TILE_PRODUCT, len(numbers), partial(_write, vectors))
-    builder.call(function, [a, b, c, *numbers])
+    return outlined(d, TILE_PRODUCT, partial(_write, vectors))
 
 
 def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:

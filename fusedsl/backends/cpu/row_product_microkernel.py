@@ -6,14 +6,15 @@ of rows, nor on how threads share them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from llvmlite import ir
 
 from ...ir.types import DType
 from .attention_products import counted_loop
-from .llvm_values import LLVMValue, llvm_type
-from .matmul_microkernel import WORD, outlined_function, vector_fma
+from .llvm_values import llvm_type
+from .matmul_microkernel import WORD, outlined, vector_fma
 from .memory import POINTER_TYPE, c_function
 from .row_products import PRODUCT
 from .vector_registers import VectorRegisters
@@ -22,14 +23,12 @@ ROWS = 4  # rows in registers
 PREFETCH = 2048  # bytes; measured: 0.78 of the time for rows of 64 float32 in the L3 cache (Zen 5, 2026-11)
 
 
-def sum_rows(builder: ir.IRBuilder, vectors: VectorRegisters, d: DType, c, a, b, *sizes: LLVMValue) -> None:
+def row_product(vectors: VectorRegisters, d: DType) -> Callable[..., None]:
     """c[m] = sum over k of a[m * stride_a + k] * b[m * stride_b + k], for m < rows and k < columns.
 
-    `sizes` are rows, columns, stride_a and stride_b.
+    It takes c, a, b, rows, columns, stride_a and stride_b.
     """
-    numbers = [size.value for size in sizes]
-    function = outlined_function(builder.module, d, PRODUCT, len(numbers), partial(_write, vectors))
-    builder.call(function, [c, a, b, *numbers])
+    return outlined(d, PRODUCT, partial(_write, vectors))
 
 
 def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:

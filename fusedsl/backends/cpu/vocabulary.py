@@ -11,11 +11,11 @@ from llvmlite import ir
 
 from ...ir.types import BOOL, DTYPES, FLOAT32, FLOAT64, INT64, DType
 from ...kernel_ir.kernel import KernelIR
-from . import matmul_microkernel
 from .affine import NANS
-from .attention_products import lane_matmul
+from .attention_products import lane_product
 from .llvm_values import LLVMValue, intrinsic, llvm_type, select
 from .math import convert, integers, random, table
+from .matmul_microkernel import tile_product
 from .memory import (
     POINTER_TYPE,
     accumulate,
@@ -35,7 +35,7 @@ from .memory import (
 )
 from .processor import host
 from .roles import ScratchArray
-from .row_product_microkernel import sum_rows
+from .row_product_microkernel import row_product
 from .row_products import PRODUCT
 from .trip_counts import until_less, until_within, until_wrap
 from .vector_registers import TILE_PRODUCT, VectorRegisters
@@ -138,10 +138,8 @@ def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
         "offset": Word("offset", always(POINTER), lambda b, p, n: b.gep(p, [n.value], source_etype=ir.IntType(8))),
     }
     for d in (FLOAT32, FLOAT64):
-        words[f"product_{d.name}"] = Word(
-            "product", always(None), lambda b, *args, d=d: lane_matmul(b, vectors, d, *args)
-        )
-        words[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), lambda b, *args, d=d: sum_rows(b, vectors, d, *args))
+        words[f"product_{d.name}"] = Word("product", always(None), lane_product(vectors, d))
+        words[f"{PRODUCT}_{d.name}"] = Word("sum", always(None), row_product(vectors, d))
         words[f"number_{d.name}"] = Word("number", always(d), lambda b, p, i, d=d: load(b, d, p, i))
     for d in DTYPES.values():
         if d.compute is d:
@@ -149,9 +147,7 @@ def loop_words(vectors: VectorRegisters) -> dict[str, Word]:
             words[name] = Word(name, always(d), lambda b, slots, k, d=d: scalar(b, slots, k, d))
             if d is not BOOL:
                 name = f"{TILE_PRODUCT}_{d.name}"
-                words[name] = Word(
-                    name, always(None), lambda b, *args, d=d: matmul_microkernel.add_tile_product(b, vectors, d, *args)
-                )
+                words[name] = Word(name, always(None), tile_product(vectors, d))
     return words
 
 

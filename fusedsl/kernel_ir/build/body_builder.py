@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from ...ir.graph import Node, value_of
@@ -41,7 +40,7 @@ class BodyBuilder:
 
     def fresh_name(self, stem: str) -> str:
         """A new identifier: a sanitised stem and a number."""
-        stem = re.sub(r"[^A-Za-z0-9_]", "", stem)[:24] or "t"
+        stem = "".join(c for c in stem if c.isascii() and (c.isalnum() or c == "_"))[:24] or "t"
         if stem[0].isdigit() or stem[0] == "_":
             stem = "t" + stem
         k = 0
@@ -136,7 +135,9 @@ class BodyBuilder:
 
 
 def _bracket(text: str) -> str:
-    return f"({text})" if " " in text and not re.fullmatch(r"\w+\([^()]*\)", text) else text
+    function, _, inside = text.removesuffix(")").partition("(")
+    is_call = text.endswith(")") and function.isidentifier() and set("()").isdisjoint(inside)
+    return f"({text})" if " " in text and not is_call else text
 
 
 def conversion(source: DType, to: DType, rounding: bool) -> tuple[str, DType]:

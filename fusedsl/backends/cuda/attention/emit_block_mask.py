@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ....ir.types import BOOL
 from ....kernel_ir.attention import BlockMask, TileBounds
-from ..emit.source_text import indented
+from ..emit.source_text import indented, names_in
 from .emit_fragment import Domain, FragmentEmitter
 from .sm90_schedule import WORK_INFOS
 
@@ -56,7 +55,7 @@ class BlockMaskBits:
         if in_smem:
             types |= {"bounds_at": "int32"}
             types |= {v.name: v.dtype.name for x in self.row_bounds for v in (x.lower, x.upper)}
-        used = set(re.findall(r"[A-Za-z_]\w*", " ".join(line.partition("  #")[0] for line in lines)))
+        used = names_in(lines)
         given = [name for name in types if name in used]
         kinds = ", ".join(["int32", *(types[name] for name in given)])
         parameters = ", ".join(["word", *given])

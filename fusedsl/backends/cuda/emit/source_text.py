@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -32,6 +33,11 @@ def either(test: str, lines: list[str], others: list[str]) -> list[str]:
     if not lines:
         return [f"if not ({test}):", *indented(others)] if others else []
     return [f"if {test}:", *indented(lines), *(["else:", *indented(others)] if others else [])]
+
+
+def names_in(lines: Iterable[str]) -> set[str]:
+    """The names that statements read or define, of functions too."""
+    return {node.id for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Name)}
 
 
 def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
