@@ -15,7 +15,7 @@ from fusedsl.ir.graph import node
 from fusedsl.ir.types import INT32
 
 Change = Callable[[Partition], Partition | None]
-STORES = ("stores", "row_stores", "rank_stores", "value_axis_stores", "column_stores")
+STORES = ("stores", "row_stores", "sorted_stores", "value_axis_stores", "column_stores")
 OTHER = Axis(Symbol(7, 3))
 
 

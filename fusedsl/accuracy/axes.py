@@ -104,14 +104,14 @@ def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
     return np.where(size + passed > LARGEST[compute.name], np.inf, np.where(np.isfinite(total), result, 0.0))
 
 
-def ranked(n: Node, value, bound, arguments, extents) -> Ball:
+def sort(n: Node, value, bound, arguments, extents) -> Ball:
     """The k-th of the sorted values moves no further than the k-th of the ends; places may change among close ones."""
-    result = np.asarray(RULES["ranked"](n, [value], arguments, extents))
+    result = np.asarray(RULES["sorted"](n, [value], arguments, extents))
     unknown = np.broadcast_to(np.isinf(bound).any(axis=-1, keepdims=True), result.shape)
     if not bound.any():
         return result, np.zeros(result.shape)
     if n.attr[0] == "values":
-        moved = distance(result, *(RULES["ranked"](n, [v], arguments, extents) for v in corners(value, bound)))
+        moved = distance(result, *(RULES["sorted"](n, [v], arguments, extents) for v in corners(value, bound)))
         return result, np.where(unknown, np.inf, moved)
     ordered, slack = np.sort(value, axis=-1), np.max(bound, axis=-1, keepdims=True)
     near = ((np.diff(ordered, axis=-1) <= 2 * slack) & (slack > 0)).any(axis=-1, keepdims=True)

@@ -18,12 +18,12 @@ from ..ir.dims import Symbol
 from ..ir.graph import Graph, Node
 from ..ir.interp import RULES, cast, extents_of
 from ..ir.ops import OPS
-from .axes import ranked, reduction, scan
+from .axes import reduction, scan, sort
 from .ball import Ball, any_unbounded, stored, wide
 from .elementwise import Roundings, operation
 from .products import contraction, regrouped
 
-ALONG_AXES = {"reduce": reduction, "scan": scan, "ranked": ranked}
+ALONG_AXES = {"reduce": reduction, "scan": scan, "sorted": sort}
 
 
 def evaluate(graph: Graph, arguments: Sequence, roundings: Roundings | None = None) -> list[Ball]:

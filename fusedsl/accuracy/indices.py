@@ -117,7 +117,7 @@ class _Missing:
         match n.op:
             case "reduce":
                 return self.some(n.args[0], n.attr[1])
-            case "ranked":
+            case "sorted":
                 return self.some(n.args[0], (n.type.rank - 1,))
             case "scan":
                 line = self.b.cast(self.whole(n.args[0]), INT32)

@@ -15,7 +15,7 @@ from ..ir.types import FLOAT32
 from .ball import EPS, HALF_ULP, LARGEST, TINY, Ball
 
 SERIAL = 256  # products that are added sequentially at most; blocks are added pairwise
-WITH_AXES = ("reduce", "scan", "ranked", "contract")
+WITH_AXES = ("reduce", "scan", "sorted", "contract")
 
 
 def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:

@@ -1,1 +1,1 @@
-"""Layer 4: arrays lowered to scalars over axes, and cut into the fewest kernels."""
+"""Layer 4: a graph of arrays lowered to scalars over axes, and partitioned into the fewest kernels."""

@@ -1,8 +1,7 @@
-"""Alpha-equivalence of folds: folds equal up to the names of axes are one array, read at other coordinates.
+"""Alpha-equivalence of folds: folds that differ only in names of axes are one array, read at other coordinates.
 
-Nodes are numbered bottom-up by their structure, in which axes are the order of their first occurrence (hash-consing of
-locally nameless terms). A node is a number and its axes. Two folds with one number are equivalent, and their axes say
-where an element of one is in the array of the other.
+Nodes are numbered bottom-up by their structure, with axes numbered by first occurrence (hash-consing of locally
+nameless terms). Two folds with one number are equivalent; their lists of axes map the coordinates of one to the other.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from .scalar_program import ArraySource, ScalarProgram, ScalarStore
 
 @dataclass(frozen=True)
 class CanonicalForm:
-    """A node up to names of axes: the number of its structure, and its free axes by first occurrence."""
+    """A node up to names of axes: the number of its structure, and its free axes in order of first occurrence."""
 
     number: int
     axes: tuple[Axis, ...]
@@ -55,7 +54,7 @@ class CanonicalForms:
 
 
 def _nameless(attr: Any, indices: dict[Axis, int]) -> Any:
-    """An attribute with axes replaced by their order; values of computed indices are among the operands."""
+    """An attribute with axes replaced by their numbers; operands hold the values of computed indices."""
     if isinstance(attr, Axis):
         return ("axis", indices.setdefault(attr, len(indices)))
     if isinstance(attr, Coordinate):
@@ -66,22 +65,22 @@ def _nameless(attr: Any, indices: dict[Axis, int]) -> Any:
 
 
 def share_equivalent(
-    program: ScalarProgram, passes: Sequence[AttentionPattern], needed: Iterable[Node]
+    program: ScalarProgram, patterns: Sequence[AttentionPattern], needed: Iterable[Node]
 ) -> ScalarProgram:
-    """Program in which equivalent folds, scans and sorts of `needed` are computed once.
+    """The program with equivalent folds, scans and sorts of `needed` computed once.
 
-    The others are loaded from a temporary of the first one, or of the attention pattern that computes it.
+    The others load the temporary of the first one, or that of the attention pattern that computes it.
     """
-    forms, pass_of = CanonicalForms(), {f: one for one in passes for f in one.folds}
+    forms, pattern_of = CanonicalForms(), {f: pattern for pattern in patterns for f in pattern.folds}
     alike: dict[int, list[Node]] = {}
-    for f in (*pass_of, *needed):
+    for f in (*pattern_of, *needed):
         alike.setdefault(forms.of(f).number, []).append(f)
     roots: list[ScalarStore] = []
     loads: dict[Node, Node] = {}
     for group in alike.values():
         first = group[0]
         for f in dict.fromkeys(group):
-            if f is first or f in pass_of:
+            if f is first or f in pattern_of:
                 continue
             axes = forms.of(first).axes
             if forms.of(f).axes == axes:

@@ -1,8 +1,7 @@
-"""Axes that reshapes merge or split, in programs that reduce matrix products: all arrays get the split axes instead.
+"""Splits axes that reshapes split or merge, in programs that reduce matrix products: all arrays get the split axes.
 
-`k[:, :, None].expand(...).reshape(...)` repeats heads so that each head of q has one of k (grouped-query attention).
-With the heads of q as two axes too, k is read as it is and the reshape disappears; only arguments and results are
-viewed in other shapes.
+`k[:, :, None].expand(...).reshape(...)` repeats heads for grouped-query attention, so that each head of q has one of k.
+If the heads of q are two axes as well, no reshape separates k from its use; only arguments and results are reshaped.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ ELEMENTWISE = ("convert", "cast", "broadcast")
 
 
 def split_axes(results: Sequence[Node], same: SameExtent) -> list[Node]:
-    """Results of a program that reduces products, without reshapes between their operands and them.
+    """Results of a program that reduces products, without reshapes between products and their operands.
 
     `same` answers whether two extents are equal in all calls that the plan is for.
     """
@@ -52,7 +51,7 @@ def _folds_products(results: Sequence[Node]) -> bool:
 
 
 def _without_splits(results: Sequence[Node], same: SameExtent) -> list[Node]:
-    """The results with arrays that are split along an axis computed in the split shape."""
+    """The results with split arrays computed in the split shape."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         new = node(old.op, args, old.attr, old.type) if args != old.args else old
@@ -96,11 +95,11 @@ def _split_of(n: Node) -> tuple[int, Shape] | None:
     return (old[0], tuple(n.type.shape[a] for a in new)) if len(old) == 1 and len(new) > 1 else None
 
 
-def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
-    """Different splits that reshapes merge into an axis of a result."""
+def _merged_below(array_axis: ArrayAxis, same: SameExtent) -> list[Shape]:
+    """Distinct splits that reshapes merge into an axis of a result."""
     splits: list[Shape] = []
     seen: set[ArrayAxis] = set()
-    stack = [place]
+    stack = [array_axis]
     while stack:
         n, axis = stack.pop()
         if (n, axis) in seen or n.type.shape[axis] == 1:
@@ -115,9 +114,9 @@ def _merged_below(place: ArrayAxis, same: SameExtent) -> list[Shape]:
     return splits
 
 
-def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
+def _operands(array_axis: ArrayAxis) -> list[ArrayAxis] | None:
     """Axes of operands that an axis corresponds to; None if there is no direct correspondence."""
-    n, axis = place
+    n, axis = array_axis
     if n.op in OPS or n.op in ELEMENTWISE:
         aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args]
         return [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
@@ -134,7 +133,7 @@ def _operands(place: ArrayAxis) -> list[ArrayAxis] | None:
         case "scan":
             return [(n.args[0], axis)] if n.attr[1] != axis else None
         case "gather":
-            taken = [k for k, (kind, place) in enumerate(n.attr[1]) if kind == "axis" and place == axis]
+            taken = [k for k, (kind, array_axis) in enumerate(n.attr[1]) if kind == "axis" and array_axis == axis]
             aligned = [(a, axis - n.type.rank + a.type.rank) for a in n.args[1:]]
             return [(n.args[0], k) for k in taken] + [(a, k) for a, k in aligned if k >= 0 and a.type.shape[k] != 1]
         case "reshape":
@@ -153,51 +152,53 @@ class _Split:
 
     def __init__(self, parts: Shape, same: SameExtent):
         self.parts, self.same = parts, same
-        self.made: dict[ArrayAxis, Node | None] = {}
+        self.split_arrays: dict[ArrayAxis, Node | None] = {}
 
-    def of(self, place: ArrayAxis) -> Node | None:
+    def of(self, array_axis: ArrayAxis) -> Node | None:
         """The array with this axis split; None if something needs the whole axis."""
-        return resolve(self.made, place, self._needs, self._make)
+        return resolve(self.split_arrays, array_axis, self._needs, self._make)
 
-    def _needs(self, place: ArrayAxis) -> list[ArrayAxis]:
-        n, axis = place
-        return [] if n.type.shape[axis] == 1 or self._ends(place) else _operands(place) or []
+    def _needs(self, array_axis: ArrayAxis) -> list[ArrayAxis]:
+        n, axis = array_axis
+        return [] if n.type.shape[axis] == 1 or self._ends(array_axis) else _operands(array_axis) or []
 
-    def _ends(self, place: ArrayAxis) -> bool:
+    def _ends(self, array_axis: ArrayAxis) -> bool:
         """Whether an array can be reshaped directly: an argument, or a merge of exactly these parts."""
-        n, _ = place
-        return n.op == "param" or (n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(place)))
+        n, _ = array_axis
+        return n.op == "param" or (
+            n.op == "reshape" and (reshaped_argument(n) is not None or self._is_merged(array_axis))
+        )
 
-    def _is_merged(self, place: ArrayAxis) -> bool:
+    def _is_merged(self, array_axis: ArrayAxis) -> bool:
         """Whether a reshape merges exactly these parts, and does nothing else."""
-        n, axis = place
+        n, axis = array_axis
         before, after = unshared_axes(n.args[0].type.shape, n.type.shape)
         return after == [axis] and _equal_splits(tuple(n.args[0].type.shape[a] for a in before), self.parts, self.same)
 
-    def _shape(self, place: ArrayAxis) -> Shape:
-        n, axis = place
+    def _shape(self, array_axis: ArrayAxis) -> Shape:
+        n, axis = array_axis
         return (*n.type.shape[:axis], *self.parts, *n.type.shape[axis + 1 :])
 
-    def _make(self, place: ArrayAxis) -> Node | None:
-        n, axis = place
-        shape = self._shape(place)
+    def _make(self, array_axis: ArrayAxis) -> Node | None:
+        n, axis = array_axis
+        shape = self._shape(array_axis)
         if n.type.shape[axis] == 1:
             return _in_shape(n, (*n.type.shape[:axis], *(1 for _ in self.parts), *n.type.shape[axis + 1 :]))
-        if n.op == "reshape" and self._is_merged(place):
+        if n.op == "reshape" and self._is_merged(array_axis):
             before, _ = unshared_axes(n.args[0].type.shape, n.type.shape)
             named = dict(zip(before, self.parts))
             x = n.args[0]
             return _in_shape(_named(x, tuple(named.get(k, d) for k, d in enumerate(x.type.shape))), shape)
-        if self._ends(place):
+        if self._ends(array_axis):
             return _in_shape(n, shape)
-        operands = _operands(place)
-        new = {a: self.made[a] for a in operands or ()}
+        operands = _operands(array_axis)
+        new = {a: self.split_arrays[a] for a in operands or ()}
         if operands is None or None in new.values():
             return None
         type = Type(n.type.dtype, shape, n.type.weak)
 
         def split(x: Node, k: int) -> Node:
-            """An operand with its axis in parts; one of extent 1 with as many."""
+            """An operand with its axis split; an axis of extent 1 becomes as many of extent 1."""
             if (x, k) in new:
                 return new[x, k]  # type: ignore[return-value]
             ones = (1,) * len(self.parts)
@@ -235,8 +236,8 @@ class _Split:
             case "gather":
                 return self._gather(n, axis, type, split)
             case "reshape":
-                found = _operands((n, axis))
-                return node("reshape", (split(*found[0]),), None, type) if found else None
+                operands = _operands((n, axis))
+                return node("reshape", (split(*operands[0]),), None, type) if operands else None
         args = [split(a, axis - n.type.rank + a.type.rank) for a in n.args]
         return node(n.op, tuple(args), n.attr, type)
 
@@ -244,27 +245,27 @@ class _Split:
         (mode, entries), more = n.attr, len(self.parts) - 1
         entries_below: list[tuple[str, int]] = []
         x, (*arrays,) = n.args[0], n.args[1:]
-        for k, (kind, place) in enumerate(entries):
-            if kind == "axis" and place == axis:
+        for k, (kind, index) in enumerate(entries):
+            if kind == "axis" and index == axis:
                 entries_below += [("axis", axis + part) for part in range(more + 1)]
                 x = split(n.args[0], k)
             else:
-                entries_below.append((kind, place + more if kind == "axis" and place > axis else place))
+                entries_below.append((kind, index + more if kind == "axis" and index > axis else index))
         arrays = [split(a, axis - n.type.rank + a.type.rank) for a in arrays]
         return node("gather", (x, *arrays), (mode, tuple(entries_below)), type)
 
     def _positions(self, type: Type) -> Node:
-        """What the positions on an axis are on its parts."""
+        """The indices of an axis, computed from those of its parts."""
         total: Node | None = None
         for k, d in enumerate(self.parts):
-            line: Node = node("iota", (), None, Type(type.dtype, (d,), type.weak))
+            indices: Node = node("iota", (), None, Type(type.dtype, (d,), type.weak))
             step = product(self.parts[k + 1 :])
             shape = (d, *(1 for _ in self.parts[k + 1 :]))
-            line = _in_shape(line, shape)
+            indices = _in_shape(indices, shape)
             if step != 1:
-                line = node("multiply", (line, _extent(step, type)), None, Type(type.dtype, shape, type.weak))
-            whole = Type(type.dtype, self.parts[: k + 1] + shape[1:], type.weak)
-            total = line if total is None else node("add", (total, line), None, whole)
+                indices = node("multiply", (indices, _extent(step, type)), None, Type(type.dtype, shape, type.weak))
+            type_so_far = Type(type.dtype, self.parts[: k + 1] + shape[1:], type.weak)
+            total = indices if total is None else node("add", (total, indices), None, type_so_far)
         assert total is not None
         return total
 
@@ -286,7 +287,6 @@ def _spread(key: tuple) -> list[int | None]:
 
 
 def _in_shape(x: Node, shape: Shape) -> Node:
-    """The array reshaped."""
     while x.op == "reshape":
         (x,) = x.args
     return x if x.type.shape == shape else node("reshape", (x,), None, Type(x.type.dtype, shape, x.type.weak))

@@ -1,4 +1,4 @@
-"""Column reductions (over rows) that a kernel can compute from rows that it reduces along their columns anyway."""
+"""Column reductions (over rows) that a row-reduction kernel can compute from the rows that it reads anyway."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..ir.graph import Node, walk
 from .coordinates import Axis
 
-BOUND = ("fold", "scan", "ranked")  # values that one kernel computes; other kernels load them
+BOUND = ("fold", "scan", "sorted")  # values that one kernel computes; other kernels load them
 
 
 def both_axis_reductions(
@@ -16,7 +16,7 @@ def both_axis_reductions(
     uses: dict[Node, frozenset[Node]],
     roots: Sequence[Node],
 ) -> set[Node]:
-    """Folds over the rows of rows that other folds run along, if no element of these rows depends on them.
+    """Folds over rows that other folds reduce along their columns, if no element of these rows depends on them.
 
     Rows run along the last axis of the array that the other fold reads, which is contiguous in memory.
     """

@@ -1,5 +1,7 @@
-"""Concatenations of equal pieces, as in rotary embeddings: one loop over a piece treats all pieces together, so that an
-element of another piece is an ordinary load."""
+"""Concatenations of equal pieces, as in rotary embeddings: a loop over one piece computes all pieces together.
+
+An element of another piece is then an ordinary load.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ class Pieces:
         return tuple(expression("*", self.piece, k) for k in range(self.count))
 
     def join(self, fold: str, parts: Sequence[Node]) -> Node:
-        """Element of a fold over the whole axis: the elements at one index of all pieces, combined."""
+        """Element of a fold over the whole axis: the fold of the elements at one index of all pieces."""
         total = parts[0]
         for part in parts[1:]:
             total = scalar(JOINS[fold], total, part)
@@ -72,9 +74,9 @@ def find_pieces(results: Sequence[Node], same: SameExtent) -> Pieces | None:
         return None
     piece, count = parts[0], len(parts)
     equal = all(same(e, piece) for e in parts.values()) and same(extent, expression("*", piece, count))
-    places = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
+    numbers = {k for begin in parts for k in range(count) if same(begin, expression("*", piece, k))} if equal else set()
     pieces = Pieces(extent, piece, count, frozenset(parts.values()), same)
-    return pieces if len(places) == count else None
+    return pieces if len(numbers) == count else None
 
 
 def begin_of(position: Node) -> Dim | None:
@@ -91,7 +93,7 @@ def begin_of(position: Node) -> Dim | None:
 
 def _hinders(n: Node, extent: Dim) -> bool:
     """Whether a node needs the axis unsplit."""
-    if n.op in ("scan", "ranked", "reshape"):
+    if n.op in ("scan", "sorted", "reshape"):
         return any(extent in t.type.shape for t in (n, *n.args))
     if n.op == "reduce" and any(n.args[0].type.shape[a] == extent for a in n.attr[1]):
         return n.attr[0] not in JOINS or FOLDS[n.attr[0]].positional or _is_product(n)
@@ -104,8 +106,8 @@ def _is_product(n: Node) -> bool:
     if n.attr[0] != "sum" or x.op != "multiply":
         return False
     left, right = ((1,) * (x.type.rank - a.type.rank) + a.type.shape for a in x.args)
-    kept = [k for k in range(x.type.rank) if k not in n.attr[1]]
-    return any(left[k] == 1 != right[k] for k in kept) and any(right[k] == 1 != left[k] for k in kept)
+    result_axes = [k for k in range(x.type.rank) if k not in n.attr[1]]
+    return any(left[k] == 1 != right[k] for k in result_axes) and any(right[k] == 1 != left[k] for k in result_axes)
 
 
 def bound_in_pieces(position: Node, bound: Node, pieces: Pieces) -> Node | None:

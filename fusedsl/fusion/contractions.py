@@ -35,14 +35,16 @@ def _with(old: Node, args: tuple[Node, ...]) -> Node:
 
 def _spread(n: Node, args: tuple[Node, ...]) -> Node:
     letters = Subscripts.parse(n.attr)
-    whole = letters.result + letters.summed
+    all_letters = letters.result + letters.summed
     extent = dict(zip(letters.left, n.args[0].type.shape)) | dict(zip(letters.right, n.args[1].type.shape))
     wide, d = _adds_in(n.type.dtype), n.type.dtype
-    operands = [_converted(_aligned(x, mine, whole), wide) for x, mine in zip(args, (letters.left, letters.right))]
-    product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in whole)))
-    axes = tuple(range(len(letters.result), len(whole)))
-    kept = n.type.shape + (1,) * len(axes)
-    total = node("reduce", (product,), ("sum", axes), Type(wide, kept))
+    operands = [
+        _converted(_aligned(x, mine, all_letters), wide) for x, mine in zip(args, (letters.left, letters.right))
+    ]
+    product = node("multiply", tuple(operands), None, Type(wide, tuple(extent[c] for c in all_letters)))
+    axes = tuple(range(len(letters.result), len(all_letters)))
+    reduced_shape = n.type.shape + (1,) * len(axes)
+    total = node("reduce", (product,), ("sum", axes), Type(wide, reduced_shape))
     key = (*(_every(s) for s in n.type.shape), *(("int", 0) for _ in axes))
     result = node("index", (total,), key, Type(wide, n.type.shape))
     if d is BOOL:
@@ -64,8 +66,8 @@ def _aligned(x: Node, letters: str, whole: str) -> Node:
     shape = tuple(x.type.shape[a] for a in order)
     if order != tuple(range(len(letters))):
         x = node("transpose", (x,), order, Type(x.type.dtype, shape))
-    rest = iter(shape)
-    key = tuple(_every(next(rest)) if c in letters else ("new",) for c in whole)
+    extents = iter(shape)
+    key = tuple(_every(next(extents)) if c in letters else ("new",) for c in whole)
     if len(letters) == len(whole):
         return x
     return node("index", (x,), key, Type(x.type.dtype, tuple(1 if k[0] == "new" else k[3] for k in key)))

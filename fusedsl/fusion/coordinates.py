@@ -61,9 +61,9 @@ def position_of(at: Coordinate | ComputedIndex) -> Node:
     return plus(times(node("position", (), at.axis, Type(INT64)), at.step), at.start)
 
 
-def depends_on_axis(at: Coordinates, place: int) -> bool:
+def depends_on_axis(at: Coordinates, k: int) -> bool:
     """Whether another coordinate depends on the axis of this one, as on a diagonal."""
-    axis, others = at[place].axis, (*at[:place], *at[place + 1 :])
+    axis, others = at[k].axis, (*at[:k], *at[k + 1 :])
     computed = [c.value for c in others if isinstance(c, ComputedIndex)]
     free = free_axes(computed)
     return any(c.axis == axis for c in others) or any(axis in free[value] for value in computed)
@@ -259,8 +259,8 @@ def through_reshape(n: Node, at: Coordinates) -> Coordinates:
         part = times(position_of(at[c]), step)
         flat = part if is_literal(flat, 0) else scalar("add", flat, part)
     for a in reversed(middle_old[1:]):
-        flat, rest = _divided(flat, old[a])
-        inner[a] = ComputedIndex(rest, inside)
+        flat, index = _divided(flat, old[a])
+        inner[a] = ComputedIndex(index, inside)
     if middle_old:
         plain = as_coordinate(flat) if inside is None else None
         inner[middle_old[0]] = plain or ComputedIndex(flat, inside)

@@ -41,7 +41,7 @@ class Computation:
         return Computation(both, self.stores + other.stores, (self.loads | other.loads) - computed)
 
     def without(self, part: Computation) -> Computation:
-        """The rest, if another kernel computes a part."""
+        """What remains if another kernel computes a part."""
         parted, stored = set(part.values), set(part.stores)
         values = tuple(v for v in self.values if v not in parted)
         return Computation(values, tuple(r for r in self.stores if r not in stored), self.loads)
@@ -69,9 +69,9 @@ class Prices:
         return self.seconds(a) + self.seconds(b) - self.seconds(a | b)
 
     def busy(self, c: Computation) -> Dim:
-        """Time of a kernel in attoseconds, without the launch, as an expression of the extents.
+        """Time of a kernel in attoseconds, without its launch, as an expression of the extents.
 
-        Decisions by such times hold for every call for which they compare alike.
+        A decision by such times holds for every call in which they compare alike.
         """
         amounts = self._amounts(c)
         longest: Dim = 0
@@ -84,11 +84,11 @@ class Prices:
         return longest
 
     def number(self, time: Dim) -> float:
-        """Seconds of such a time at the extents of this call."""
+        """Such a time in seconds, at the extents of this call."""
         return evaluate(time, self.extents) * ATTOSECOND
 
     def _amounts(self, c: Computation) -> tuple[Sum, ...]:
-        """What a kernel that does this reads, writes and executes (see AMOUNTS): every place of an array read once."""
+        """Bytes and instructions of a kernel (see AMOUNTS); each element of an array is read once."""
         nodes = computed_nodes(c.values, c.loads)
         if any(n not in self.free for n in (*nodes, *c.loads)):
             self.free.update(free_axes([*c.values, *c.loads]))
@@ -97,8 +97,8 @@ class Prices:
             instructions[self._axes(n)] += cost(n)
             special[self._axes(n)] += SPECIAL.get(n.op, n.op == "divide")
             double[self._axes(n)] += cost(n) if n.type.dtype.compute is FLOAT64 else 0
-        places = {n.attr: n for n in nodes if n.op == "load"}
-        for (_, at), n in places.items():
+        loads = {n.attr: n for n in nodes if n.op == "load"}
+        for (_, at), n in loads.items():
             read[frozenset(p.axis for p in at if p.axis is not None)] += n.type.dtype.itemsize
         for n in nodes:
             read[self.free[n]] += n.type.dtype.itemsize if n.op == "fetch" else 0
@@ -109,7 +109,7 @@ class Prices:
         return read, written, instructions, special, double
 
     def _axes(self, n: Node) -> frozenset[Axis]:
-        """The axes over which a node is computed: a fold merges every element."""
+        """Axes over which a node is computed: those of its operand for a fold."""
         return self.free[n.args[0]] if n.op == "fold" else self.free[n]
 
     def _count(self, axes: frozenset[Axis]) -> int:
@@ -124,7 +124,6 @@ def count_of(axes: Iterable[Axis]) -> Dim:
 
 
 def sum_of(total: Sum) -> Dim:
-    """Sum of these products."""
     result: Dim = 0
     for count, each in sorted(((count_of(axes), each) for axes, each in total.items()), key=str):
         result = plus(result, times(count, each))

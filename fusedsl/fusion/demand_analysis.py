@@ -58,7 +58,7 @@ def reads(n: Node, at: Coordinates) -> list[tuple[Node, Coordinates]]:
             return [(x, through_reshape(n, at))]
         case "reduce":
             return [(x, _reduced(x.type.shape, at, n.attr[1]))]
-        case "ranked":
+        case "sorted":
             return [(x, (*at[:-1], _bound(x.type.shape[-1], at[:-1])))]
         case "contract":
             return _contracted(n, at)
@@ -93,7 +93,8 @@ def _position(n: Node, at: Coordinates) -> Node:
 
 
 def canonical(at: Coordinates) -> Coordinates:
-    """Coordinates with bound axes renumbered in order: coordinates equal up to these names become equal."""
+    """Coordinates with bound axes renumbered in order, so that coordinates that differ in their names only are
+    equal."""
     names: dict[Axis, Axis] = {}
     for c in at:
         if is_bound(c) and c.axis not in names:
@@ -110,16 +111,16 @@ def is_bound(c: Coordinate | ComputedIndex) -> bool:
 
 
 def count_reads(demands: Iterable[Coordinates]) -> int:
-    """Number of different coordinates at which an array is read; a reduction along a whole axis includes elementwise
+    """Number of distinct coordinates at which an array is read; a reduction along a whole axis includes elementwise
     reads."""
     kinds = dict.fromkeys(tuple("all" if is_bound(c) and _is_whole(c) else c for c in at) for at in demands)
     return len(kinds) - sum(any(a is not b and _within(a, b) for b in kinds) for a in kinds)
 
 
 def count_read_patterns(demands: Iterable[Coordinates]) -> int:
-    """Number of different access patterns of an array: along which axes reductions read it.
+    """Number of distinct access patterns of an array: the axes along which reductions read it.
 
-    Elementwise reads, and reads along one axis less, add no pattern.
+    Elementwise reads, and reads along one axis less, are part of a wider pattern.
     """
     kinds = dict.fromkeys(
         tuple("all" if is_bound(c) else "computed" if isinstance(c, ComputedIndex) else c for c in at) for at in demands

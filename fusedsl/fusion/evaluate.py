@@ -40,7 +40,7 @@ class ScalarEvaluator:
     def __init__(self, extents: Extents, arrays: Mapping[tuple[str, int], np.ndarray], numbers: Sequence):
         self.extents, self.arrays, self.numbers = extents, arrays, numbers
         self.known: dict[Node, AxisValue] = {}
-        self.places: dict[Axis, int] = {}  # the order of dimensions
+        self.dimension_of: dict[Axis, int] = {}  # the order of dimensions
         self.views: dict[ArraySource, np.ndarray] = {}
         self.elements = 0  # of all values so far
 
@@ -49,7 +49,7 @@ class ScalarEvaluator:
         roots = list(roots)
         with np.errstate(all="ignore"):
             for n in walk(roots):
-                if n not in self.known and n.op != "select":
+                if n not in self.known and n.op != "sort":
                     self.known[n] = self._evaluate(n)
         return [self.known[r] for r in roots]
 
@@ -62,9 +62,9 @@ class ScalarEvaluator:
         array = array.transpose([order.index(k) for k in range(len(axes))])
         starts = [evaluate(d, self.extents) for d in root.offsets or (0,) * len(root.axes)]
         box = tuple(slice(s, s + (1 if a is None else self.extent(a))) for s, a in zip(starts, root.axes))
-        whole = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
+        viewed = into.reshape([evaluate(d, self.extents) for d in root.viewed])  # a view: C order
         with np.errstate(all="ignore"):
-            whole[box] = array.reshape(whole[box].shape)
+            viewed[box] = array.reshape(viewed[box].shape)
 
     def extent(self, d: Axis | Dim) -> int:
         """Value of an extent."""
@@ -73,10 +73,10 @@ class ScalarEvaluator:
     # -- dimensions
 
     def _place(self, a: Axis) -> int:
-        return self.places.setdefault(a, len(self.places))
+        return self.dimension_of.setdefault(a, len(self.dimension_of))
 
     def _ordered(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
-        """Axes in the order of dimensions; TooLarge where a value of these is one too many."""
+        """Axes in the order of dimensions; TooLarge if values over them have too many elements."""
         ordered = tuple(sorted(set(axes), key=self._place))
         self.elements += prod(map(self.extent, ordered))
         if self.elements > MOST_ELEMENTS:
@@ -189,21 +189,22 @@ class ScalarEvaluator:
             prefixes = np.where(np.isfinite(prefixes), np.add.accumulate(array, axis=k, dtype=np.float64), prefixes)
         return self._over_axes(n, axes, np.flip(prefixes, k) if backwards else prefixes)
 
-    def _ranked(self, n: Node) -> AxisValue:
-        """A place of the stable order along a column, or all places; downwards it is that of the reversed row."""
-        (part, place), (descending, column, _) = n.attr, n.args[0].attr
+    def _sort(self, n: Node) -> AxisValue:
+        """An element of the stable sort along a column, or all of them; a descending sort is that of the reversed
+        row."""
+        (part, index), (descending, column, _) = n.attr, n.args[0].attr
         x = self.known[n.args[0].args[0]]
         axes = self._ordered((*x.axes, column))
         array, k = self._over(x, axes), axes.index(column)
         order = np.argsort(np.flip(array, k) if descending else array, axis=k, kind="stable")
         order = np.flip(array.shape[k] - 1 - order, k) if descending else order
-        ranked = order if part == "positions" else np.take_along_axis(array, order, axis=k)
-        if not isinstance(place, Axis):
-            return self._over_axes(n, tuple(a for a in axes if a != column), ranked.take(place, axis=k))
-        own = tuple(place if a == column else a for a in axes)
-        ranked = ranked.take(np.arange(self.extent(place)), axis=k)
+        sorted_values = order if part == "positions" else np.take_along_axis(array, order, axis=k)
+        if not isinstance(index, Axis):
+            return self._over_axes(n, tuple(a for a in axes if a != column), sorted_values.take(index, axis=k))
+        own = tuple(index if a == column else a for a in axes)
+        sorted_values = sorted_values.take(np.arange(self.extent(index)), axis=k)
         ordered = self._ordered(own)
-        return self._over_axes(n, ordered, ranked.transpose([own.index(a) for a in ordered]))
+        return self._over_axes(n, ordered, sorted_values.transpose([own.index(a) for a in ordered]))
 
 
 RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {
@@ -216,5 +217,5 @@ RULES: dict[str, Callable[[ScalarEvaluator, Node], AxisValue]] = {
     "scalar": ScalarEvaluator._scalar,
     "fold": ScalarEvaluator._fold,
     "scan": ScalarEvaluator._scan,
-    "ranked": ScalarEvaluator._ranked,
+    "sorted": ScalarEvaluator._sort,
 }

@@ -20,7 +20,7 @@ class Decision:
     joined: bool
     members: tuple[str, ...]
     reason: str
-    seconds: float | None = None  # that one kernel instead of two saves, or would save, by the time model
+    seconds: float | None = None  # saved by one kernel instead of two, by the time model
 
 
 @dataclass(eq=False)
@@ -34,10 +34,10 @@ class FusionGroup:
     columns: tuple[Axis, ...]
     folds: list[Node] = field(default_factory=list)  # over all columns: a value per row
     scans: list[Node] = field(default_factory=list)  # all in one direction
-    ranked: list[Node] = field(default_factory=list)  # elements of one sort of the columns
+    sorted: list[Node] = field(default_factory=list)  # elements of one sort of the columns
     stores: list[ScalarStore] = field(default_factory=list)  # along rows and columns
     row_stores: list[ScalarStore] = field(default_factory=list)  # along rows
-    rank_stores: list[ScalarStore] = field(default_factory=list)  # along rows and the sorted axis
+    sorted_stores: list[ScalarStore] = field(default_factory=list)  # along rows and the sorted axis
     attention: AttentionPattern | None = None  # the attention pattern that computes the folds
     value_axis_stores: list[ScalarStore] = field(default_factory=list)  # … along rows and an axis of its values
     column_folds: list[Node] = field(default_factory=list)  # over all rows: a value per column
@@ -47,27 +47,27 @@ class FusionGroup:
 
     @property
     def is_elementwise(self) -> bool:
-        return not self.folds and not self.scans and not self.ranked
+        return not self.folds and not self.scans and not self.sorted
 
     @property
     def is_plain(self) -> bool:
-        """Whether the group is a map or folds rows only: several kernels may then compute its elements."""
-        return not (self.scans or self.ranked or self.column_folds or self.attention)
+        """Whether the group is a map or folds rows only, so that several kernels may compute its elements."""
+        return not (self.scans or self.sorted or self.column_folds or self.attention)
 
     @property
-    def ranks(self) -> Axis | None:
+    def sorted_axis(self) -> Axis | None:
         """The sorted axis, if all sorted elements are needed."""
-        return next((n.attr[1] for n in self.ranked if isinstance(n.attr[1], Axis)), None)
+        return next((n.attr[1] for n in self.sorted if isinstance(n.attr[1], Axis)), None)
 
     @property
     def values(self) -> list[Node]:
         """Values that the kernel folds, scans and stores."""
         folded = (f.args[0] for f in self.folds + self.column_folds)
-        return [*folded, *self.scans, *self.ranked, *(r.value for r in self.all_stores)]
+        return [*folded, *self.scans, *self.sorted, *(r.value for r in self.all_stores)]
 
     @property
     def all_stores(self) -> list[ScalarStore]:
-        return self.stores + self.row_stores + self.rank_stores + self.column_stores + self.value_axis_stores
+        return self.stores + self.row_stores + self.sorted_stores + self.column_stores + self.value_axis_stores
 
     @property
     def temporaries_read(self) -> set[int]:

@@ -1,4 +1,4 @@
-"""Horizontal fusion: independent kernels in one launch (combo kernels), grouped by register demand."""
+"""Horizontal packing: independent kernels share one launch (combo kernels), grouped by register demand."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ UNLIKE = 2.0  # largest ratio of words per thread: the launch's occupancy is tha
 
 
 def horizontal_candidates(groups: Sequence[FusionGroup], fits: Callable[[Dim, int], bool]) -> list[list[int]]:
-    """Groups in launch order, with groups that could share a launch together.
+    """Groups in launch order, with groups that may share a launch in one list.
 
-    Groups of one level are independent: a group's level is one more than the highest level that it waits for. Maps
-    share launches with maps, and short rows with short rows.
+    Groups of one level are independent: the level of a group is one more than the highest level that it waits for. Maps
+    are packed with maps, short rows with short rows.
     """
     levels: list[int] = []
     for group in groups:
         levels.append(1 + max((levels[k] for k in group.waits_for), default=-1))
     order = []
     for level in range(max(levels, default=-1) + 1):
-        here = [k for k, of in enumerate(levels) if of == level]
-        maps = [k for k in here if groups[k].is_elementwise]
-        rows = [k for k in here if _is_plain_row(groups[k])]
+        indices = [k for k, own_level in enumerate(levels) if own_level == level]
+        maps = [k for k in indices if groups[k].is_elementwise]
+        rows = [k for k in indices if _is_plain_row(groups[k])]
         if len(rows) > 1:
             rows = [k for k in rows if fits(product(a.extent for a in groups[k].columns), SHORT_ROWS)]
-        together = [one for one in (maps, rows) if len(one) > 1]
-        grouped = {k for one in together for k in one}
-        order += sorted(together + [[k] for k in here if k not in grouped], key=min)
+        together = [members for members in (maps, rows) if len(members) > 1]
+        grouped = {k for members in together for k in members}
+        order += sorted(together + [[k] for k in indices if k not in grouped], key=min)
     return order
 
 
 def _is_plain_row(group: FusionGroup) -> bool:
-    """Whether a kernel only folds along the last axes of its inputs."""
-    if not group.rows or not group.folds or group.scans or group.ranked or group.column_folds:
+    """Whether a kernel only folds the last axes of its inputs."""
+    if not group.rows or not group.folds or group.scans or group.sorted or group.column_folds:
         return False
     columns = set(group.columns)
     read = [n.attr[1] for n in walk(group.folds) if n.op == "load"]

@@ -31,10 +31,10 @@ from .lower_elements import (
     fold,
     fresh,
     load,
-    ranked,
-    ranked_coordinates,
     reduced_coordinates,
     scan,
+    sorted_coordinates,
+    sorted_element,
 )
 from .reshapes import push_reshapes, refine, reshaped_argument
 from .scalar_program import ArraySource, ReadableArrays, ScalarProgram, ScalarStore
@@ -42,8 +42,8 @@ from .segments import Segment, StoreTarget, segments
 from .split_concat import split_concat_reductions
 
 Key = tuple[Node, Coordinates]
-MOST_READS = 128  # coordinates at which one value is computed; beyond, it is stored (values that double in each step)
-MOST_FOLDS = 16  # … of one reduction: each is a loop, which takes long to compile
+MOST_READS = 128  # coordinates at which one value is recomputed; beyond, it is stored
+MOST_FOLDS = 16  # … for a reduction: each is a loop, which takes long to compile
 ANYWHERE = (
     "convert",
     "cast",
@@ -72,14 +72,14 @@ def lower_segment(segment: Segment, memory: ReadableArrays, same: SameExtent) ->
         results = run(results, same)
     peeled = refine([_peel(r) for r in results])
     roots = list(zip(segment.targets, results, peeled))
-    whole = _lowered(roots, memory)
-    further = len(whole.temporaries) > len(memory.temporaries)
-    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in whole.stores) and not further else None
+    unsplit = _lowered(roots, memory)
+    further = len(unsplit.temporaries) > len(memory.temporaries)
+    pieces = find_pieces(peeled, same) if count_fetches(r.value for r in unsplit.stores) and not further else None
     if pieces is None:
-        return whole
+        return unsplit
     split = _lowered(roots, memory, pieces)
     further = len(split.temporaries) > len(memory.temporaries)
-    return whole if further or count_fetches(r.value for r in split.stores) else split
+    return unsplit if further or count_fetches(r.value for r in split.stores) else split
 
 
 def _lowered(
@@ -219,8 +219,8 @@ class _Lowering:
         if n.op == "transpose":
             inverse = {axis: place for place, axis in enumerate(n.attr)}
             return [(n.args[0], tuple(at[inverse[a]] for a in range(len(at))))]
-        if n.op == "ranked":
-            return [(n.args[0], ranked_coordinates(n, at))]
+        if n.op == "sorted":
+            return [(n.args[0], sorted_coordinates(n, at))]
         if n.op == "reduce":
             return [(n.args[0], inner) for inner in reduced_coordinates(n, at, self.pieces)[0]]
         if n.op == "reshape":
@@ -257,8 +257,8 @@ class _Lowering:
                 return known
         if n.op == "scan":
             return scan(n, at, args[0])
-        if n.op == "ranked":
-            return ranked(n, at, args[0])
+        if n.op == "sorted":
+            return sorted_element(n, at, args[0])
         return node(n.op, args, n.attr, Type(n.type.dtype))
 
     def _offsets_in_pieces(self, at: Coordinates) -> Coordinates:

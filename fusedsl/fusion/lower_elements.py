@@ -14,7 +14,7 @@ from .scalar_program import ArraySource
 
 
 class NeedsMemory(Exception):
-    """A value must be a temporary: a scan is read at foreign coordinates, or a value at too many."""
+    """A value must be a temporary: a scan read at computed coordinates, or a value recomputed at too many."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -35,9 +35,9 @@ def load(source: ArraySource, n: Node, at: Coordinates) -> Node:
 
 
 def _fetch(source: ArraySource, n: Node, at: Coordinates) -> Node:
-    """Load from a computed address, predicated: 0 if an index is outside its axis.
+    """Predicated load from a computed address: 0 if an index is outside its axis.
 
-    Indices are checked if they are computed, or are those of an iteration that a tile adds at its end.
+    Only computed indices are checked, and those that a tile adds beyond an axis' end.
     """
     address, conditions = node("pointer", (), (source,), Type(INT64)), []
     for k, (c, extent) in enumerate(zip(at, n.type.shape)):
@@ -60,23 +60,25 @@ def fill_value(n: Node) -> Node:
 
 
 def reduced_coordinates(n: Node, at: Coordinates, pieces: Pieces | None) -> tuple[list[Coordinates], tuple[Axis, ...]]:
-    """Coordinates of the reduced operand, one for each piece of a split axis, and the axes that are folded."""
+    """Coordinates of the reduced operand, one for each piece of a split axis, and the folded axes."""
     (x,) = n.args
     _, axes = n.attr
     used: list[Axis | None] = [c.axis for k, c in enumerate(at) if k not in axes]
     columns: list[Axis] = []
     inner: list[list] = [[]]
     for k, d in enumerate(x.type.shape):
-        places: list = [at[k]]
+        coordinates: list = [at[k]]
         if k in axes:
             cut = pieces is not None and d == pieces.extent
             column = None if d == 1 else fresh(pieces.piece if pieces is not None and cut else d, used)
             if column is not None:
                 used.append(column)
                 columns.append(column)
-            places = [Coordinate(start, 1, column) for start in (pieces.starts if pieces is not None and cut else (0,))]
-        inner = [[*outer, place] for outer in inner for place in places]
-    return [tuple(one) for one in inner], tuple(columns)
+            coordinates = [
+                Coordinate(start, 1, column) for start in (pieces.starts if pieces is not None and cut else (0,))
+            ]
+        inner = [[*outer, coordinate] for outer in inner for coordinate in coordinates]
+    return [tuple(operand) for operand in inner], tuple(columns)
 
 
 def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
@@ -90,32 +92,32 @@ def fold(n: Node, columns: tuple[Axis, ...], x: Node) -> Node:
 
 
 def scan(n: Node, at: Coordinates, x: Node) -> Node:
-    """Inclusive prefix along an axis; suffix if the axis runs backwards."""
-    name, place = n.attr
-    extent, c = n.type.shape[place], at[place]
+    """Inclusive prefix along an axis; the suffix if the axis runs backwards."""
+    name, k = n.attr
+    extent, c = n.type.shape[k], at[k]
     if extent == 1:
         return x
     last = expression("-", extent, 1)
     if isinstance(c, ComputedIndex):
         raise NeedsMemory(n)
     forward = (c.start, c.step) == (0, 1)
-    whole = c.axis is not None and c.axis.extent == extent
-    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and whole)) or depends_on_axis(at, place):
+    covers_axis = c.axis is not None and c.axis.extent == extent
+    if c.axis is None or not (forward or ((c.start, c.step) == (last, -1) and covers_axis)) or depends_on_axis(at, k):
         raise NeedsMemory(n)
     return node("scan", (x,), (name, c.axis, not forward), Type(n.type.dtype))
 
 
-def ranked_coordinates(n: Node, at: Coordinates) -> Coordinates:
-    """Coordinates of the elements that are sorted."""
+def sorted_coordinates(n: Node, at: Coordinates) -> Coordinates:
+    """Coordinates of the elements to sort."""
     extent = n.args[0].type.shape[-1]
     column = None if extent == 1 else fresh(extent, [c.axis for c in at])
     return (*at[:-1], Coordinate(0, 1, column))
 
 
-def ranked(n: Node, at: Coordinates, x: Node) -> Node:
-    """Element of a sort at a constant index, or along the sorted axis; `select` is the sort itself."""
+def sorted_element(n: Node, at: Coordinates, x: Node) -> Node:
+    """Element of a sort at a constant index, or along the sorted axis; its `sort` node is the sort itself."""
     part, descending = n.attr
-    column, c, count = ranked_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
+    column, c, count = sorted_coordinates(n, at)[-1].axis, at[-1], n.type.shape[-1]
     if column is None:
         return x if part == "values" else constant(0, INT64)
     if isinstance(c, ComputedIndex) or (c.axis is None and not isinstance(c.start, int)):
@@ -124,5 +126,5 @@ def ranked(n: Node, at: Coordinates, x: Node) -> Node:
         (c.start, c.step) != (0, 1) or c.axis.extent != count or depends_on_axis(at, len(at) - 1)
     ):
         raise NeedsMemory(n)
-    select = node("select", (x,), (descending, column, count), Type(x.type.dtype))
-    return node("ranked", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))
+    select = node("sort", (x,), (descending, column, count), Type(x.type.dtype))
+    return node("sorted", (select,), (part, c.start if c.axis is None else c.axis), Type(n.type.dtype))

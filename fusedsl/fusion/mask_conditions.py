@@ -1,4 +1,4 @@
-"""Mask conditions of attention: when an element contributes, and which of these conditions hold for all rows alike."""
+"""Mask conditions of attention: when an element contributes, and which of these conditions hold for all rows."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .coordinates import Axis, all_of
 Condition = tuple[Node, bool]  # (node, its value if an element contributes)
 
 
-def conditions(stream: OnlineReduction) -> list[list[Condition]] | None:
+def conditions(reduction: OnlineReduction) -> list[list[Condition]] | None:
     """For each fold and component, the conditions under which an element changes it; None if unknown."""
-    if stream.means:
+    if reduction.means:
         return None
-    by_part = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in stream.folds]
-    return by_part + [_of_component(c) for c in stream.components]
+    by_part = [_of_value(f.args[0], IDENTITY.get(f.attr[0])) for f in reduction.folds]
+    return by_part + [_of_component(c) for c in reduction.components]
 
 
 def _of_component(c: Component) -> list[Condition]:
@@ -56,10 +56,10 @@ def _of_value(value: Node, nothing: float | None) -> list[Condition]:
     return necessary
 
 
-def may_contribute(streams: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
-    """Condition of these axes only that is necessary for an element to contribute; None: always true."""
-    each = [one for stream in streams for one in conditions(stream) or [[]]]
-    parts_of_each = [[part for condition in one for part in conjuncts(condition)] for one in each]
+def may_contribute(reductions: Iterable[OnlineReduction], axes: Iterable[Axis]) -> Node | None:
+    """A condition of these axes only that every contributing element satisfies; None: always true."""
+    each = [alternatives for reduction in reductions for alternatives in conditions(reduction) or [[]]]
+    parts_of_each = [[part for condition in alternatives for part in conjuncts(condition)] for alternatives in each]
     common = (
         [c for c in dict.fromkeys(parts_of_each[0]) if all(c in other for other in parts_of_each)]
         if parts_of_each
@@ -88,7 +88,7 @@ def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda 
 
 
 def predicate_reads(condition: Node | None, value: Node) -> Node:
-    """A value whose loads from computed addresses are predicated by a condition; without it the value is arbitrary."""
+    """The value with its computed loads predicated by a condition; where it does not hold, the value is arbitrary."""
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
         if old.op == "fetch" and condition is not None:

@@ -25,13 +25,13 @@ INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
 MOST_READS = 64  # coordinates at which an array is recomputed
 MOST_NESTED = 12  # reductions in one kernel that depend on each other
-TURNED = 3  # how many of them a reduction along other axes counts for: its kernel recomputes its inputs
+TURNED = 3  # a nested reduction along other axes counts as so many: its kernel recomputes its inputs
 MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take seconds to compile
 MOST_PROMISED = 2400  # … if kernels are to be as few as possible
 UNKNOWN = 64  # assumed extent of a symbolic axis, for the cost of a reduction
 VIEW_COST = 3  # instructions of a view of an argument, for its address
 FREE = (*VIEWS, "convert")  # operations without cost
-WORKS = ("reduce", "scan", "ranked", "contract")
+WORKS = ("reduce", "scan", "sorted", "contract")
 
 
 Fits = Callable[[Dim, int], bool]
@@ -58,8 +58,8 @@ def materialize(
 ) -> list[StoredArray]:
     """The arrays of a program to store.
 
-    Storing and loading a byte takes as long as `instructions_per_byte`. `fits` answers whether a count is within a
-    limit for this plan. Attention may have a `single` query row.
+    `instructions_per_byte` take as long as storing and loading a byte. `fits` answers whether a count is within a limit
+    for this plan. Attention may have a `single` query row.
     """
     longest = MOST_OPERATIONS if instructions_per_byte < inf else MOST_PROMISED
     chosen = _Limited(results, fits, single, longest).find()
@@ -67,8 +67,7 @@ def materialize(
 
 
 def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
-    """All arrays that an unfused run stores, except inside elementwise chains with a single consumer, while kernels
-    stay short."""
+    """All arrays that an unfused run stores, except in short elementwise chains with a single consumer."""
     limited = _Limited(results, fits, True).find()
     users: dict[Node, int] = {}
     order = list(walk(results))
@@ -174,7 +173,7 @@ class _Limited:
         self.size[n] = sum(map(cost, self.inside[n]))
 
     def _limit_operands(self, n: Node) -> None:
-        """Store the operands of a product that attention does not compute on the fly."""
+        """Store the operands of a product that attention does not compute itself."""
         operands = [below_views(x) for x in summed_factors(n)]
         for x in operands:
             if self._of(self.products, x) > 1:
@@ -284,10 +283,10 @@ def _matmul_extents(n: Node) -> MatmulExtents:
     return MatmulExtents(alone, [n.args[0].type.shape[k] for k in n.attr[1]])
 
 
-def _aligned(a: Node, whole: Node) -> tuple[Dim, ...]:
+def _aligned(a: Node, product: Node) -> tuple[Dim, ...]:
     """Shape of an operand, padded to the rank of the product."""
     shape = _widened(a).type.shape
-    return (1,) * (whole.type.rank - len(shape)) + shape
+    return (1,) * (product.type.rank - len(shape)) + shape
 
 
 def _axes(n: Node) -> tuple[int, ...] | None:

@@ -71,15 +71,16 @@ def _tiles(axes: Iterable[Axis]) -> Dim:
     return expression("//", plus(count_of(axes), TILE - 1), TILE)
 
 
-def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], kept: int) -> Partition:
-    """Partition with expensive operands of matrix products stored by separate kernels, if that is faster.
+def store_factors(cut: Partition, prices: Prices, fits: Callable[[Dim, int], bool], pinned: int) -> Partition:
+    """The partition with expensive operands of matrix products stored by separate kernels, if that is faster.
 
-    The answer holds for every call for which `fits` says the same of the saving. Cheap operands, such as casts and
-    scaled quantised weights, stay in the product. The first `kept` temporaries belong to the program and stay.
+    The answer holds for every call for which `fits` gives the same answer about the saving. Cheap operands, such as
+    casts and scaled quantised weights, stay in the product. The first `pinned` temporaries belong to the program and
+    stay.
     """
     groups, temporaries, decisions = list(cut.groups), list(cut.temporaries), list(cut.decisions)
     for factor in [x for k in range(len(groups)) for x in _expensive_factors(groups, k, prices, fits)]:
-        if not _store_by_producer(groups, temporaries, factor, kept):
+        if not _store_by_producer(groups, temporaries, factor, pinned):
             _store_by_own_kernel(groups, temporaries, factor)
         what = f"{factor.value.op} before a matrix product"
         reason = "storing it once is faster than recomputing it for every tile"
@@ -99,7 +100,7 @@ def _store_by_own_kernel(groups: list[FusionGroup], temporaries: list, factor: E
     user.waits_for.add(len(groups) - 1)
 
 
-def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: ExpensiveFactor, kept: int) -> bool:
+def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: ExpensiveFactor, pinned: int) -> bool:
     """Whether the kernel that reduces the operand's only input stores the operand instead."""
     user, below = groups[factor.group], set(walk([factor.value]))
     needed = [f for f in user.imports if f in below]
@@ -110,7 +111,7 @@ def _store_by_producer(groups: list[FusionGroup], temporaries: list, factor: Exp
     stored = next((r for r in producer.row_stores if r.value is f and r.kind == "temporary"), None)
     elsewhere = any(f in g.imports for g in groups if g is not user)
     without = computed_nodes(user.values, frozenset((*user.imports, factor.value)) - {f})
-    if stored is None or stored.index < kept or elsewhere or f in without:
+    if stored is None or stored.index < pinned or elsewhere or f in without:
         return False
     root = temporary(factor.value, producer.rows, stored.index)
     producer.row_stores[producer.row_stores.index(stored)] = root

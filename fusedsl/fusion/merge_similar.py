@@ -107,7 +107,7 @@ def _shape(g: FusionGroup, kernel: _Kernel) -> tuple:
     for n in places:
         attr = None if n in free else n.attr if n.op == "const" else _word(n.attr)
         parts.append((n.op, n.type.dtype.name, tuple(places.get(a, -1) for a in n.args), attr))
-    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.rank_stores, g.column_stores))
+    stores = tuple(tuple(r.kind for r in part) for part in (g.stores, g.row_stores, g.sorted_stores, g.column_stores))
     return (len(g.rows), len(g.columns), len(g.imports), stores, tuple(parts))
 
 
@@ -120,7 +120,7 @@ def _word(attr) -> str | None:
 def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
     """The group with some of its literals as scalar arguments."""
     number = {n: node("literal", (), (k, bits_of(n)), n.type) for k, n in enumerate(literals)}
-    folds = [*g.folds, *g.scans, *g.ranked, *g.column_folds]
+    folds = [*g.folds, *g.scans, *g.sorted, *g.column_folds]
     new = replace_nodes([*folds, *(r.value for r in g.all_stores), *g.imports], number)
 
     def stored(stores: Sequence[ScalarStore]) -> list[ScalarStore]:
@@ -130,11 +130,11 @@ def _with_numbers(g: FusionGroup, literals: Sequence[Node]) -> FusionGroup:
         g,
         folds=[new[n] for n in g.folds],
         scans=[new[n] for n in g.scans],
-        ranked=[new[n] for n in g.ranked],
+        sorted=[new[n] for n in g.sorted],
         column_folds=[new[n] for n in g.column_folds],
         stores=stored(g.stores),
         row_stores=stored(g.row_stores),
-        rank_stores=stored(g.rank_stores),
+        sorted_stores=stored(g.sorted_stores),
         column_stores=stored(g.column_stores),
         imports={new[n]: load for n, load in g.imports.items()},
     )

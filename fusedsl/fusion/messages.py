@@ -1,4 +1,4 @@
-"""Texts of fusion decisions: names of folds and stores, and why one of them cannot be part of a kernel."""
+"""Texts of fusion decisions: names of folds and stores, and reasons against sharing a kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def why_separate(g: FusionGroup, f: Node) -> str:
     """Why a fold, scan or sort cannot share a kernel's loop over its rows."""
     if f.op == "scan" and any(s.attr[2] != f.attr[2] for s in g.scans):
         return "its scan runs in the other direction than a scan of the kernel"
-    if f.op == "ranked" or g.ranked:
+    if f.op == "sorted" or g.sorted:
         return "a kernel sorts its rows once"
     if f.op == "fold" and not g.scans:
         return "matrix products are summed in tiles, at most eight together, and other folds row by row"
@@ -29,7 +29,7 @@ def describe_fold(f: Node | ScalarStore) -> str:
     """Name of a fold, scan, sort or store in decisions."""
     if isinstance(f, ScalarStore):
         return f"{f.kind} {f.index}"
-    if f.op == "ranked":
+    if f.op == "sorted":
         return f"the sort along {f.args[0].attr[1]}"
     if f.op == "scan":
         return f"cumulative {f.attr[0]} along {f.attr[1]}"
@@ -37,7 +37,7 @@ def describe_fold(f: Node | ScalarStore) -> str:
 
 
 def describe_axes(f: Node, rows: frozenset[Axis], columns: frozenset[Axis]) -> str:
-    """Axes that a fold, scan or sort runs along, and for each of which others."""
+    """Axes of a fold, scan or sort, and the rows that it is computed for."""
     along = ", ".join(sorted(map(str, columns)))
     each = f" for each {', '.join(sorted(map(str, rows)))}" if rows else ""
     if f.op != "fold":

@@ -24,7 +24,7 @@ from .scalar_program import ScalarStore
 MOST_PRICED = 64  # decisions; pricing one walks all nodes of two kernels
 ROW_WORK = 64  # instructions per row that all threads of a row may repeat instead of another kernel
 MOST_PRODUCTS = 8  # matrix products in a kernel: as many as a recurrent cell has gates
-FEW_RANKS = 2048  # sorted elements that a block holds and can fold
+FEW_SORTED = 2048  # sorted elements that a block holds and can fold
 ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
 LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
 STEADY_BLOCK = 1 << 20  # … if batch-invariant
@@ -84,39 +84,40 @@ class _Partitioner(ProducerMap):
         while pending or folds:
             left = len(pending) + len(folds)
             folds = [f for f in folds if f in self.crossing or not self._place_fold(f)]
-            folds = [
-                f for f in folds if f not in self.crossing or not self._place_fold(f)
-            ]  # after the folds along rows
+            # column folds join row folds, which must be placed first
+            folds = [f for f in folds if f not in self.crossing or not self._place_fold(f)]
             placed = [r for r in pending if self.ready(r.value) and self._place_store(r)]
             pending = [r for r in pending if r not in placed]
             if left == len(pending) + len(folds):
                 raise AssertionError("a temporary is read before it can be computed")
-        place = {n: number for number, n in enumerate(self.order)}
+        rank_of = {n: number for number, n in enumerate(self.order)}
         for k, g in enumerate(self.groups):
-            self._import_folds(k, g, place)
+            self._import_folds(k, g, rank_of)
         return in_launch_order(self.groups, self.temporaries, (*self._priced(), *self.refused))
 
     # -- placing
 
-    def _place_attention(self, one: AttentionPattern) -> bool:
+    def _place_attention(self, pattern: AttentionPattern) -> bool:
         """Make a group for an attention pattern, once its inputs have producers."""
-        foreign = external_folds(one)
+        foreign = external_folds(pattern)
         if not all(f in self.kernel_of for f in foreign):
             return False
-        reads = frozenset().union(*(self.reads[v] for v in one.values))
+        reads = frozenset().union(*(self.reads[v] for v in pattern.values))
         if not all(n.attr[0].index in self.writer_of for n in reads):
             return False
         after = {self.kernel_of[f] for f in foreign} | {self.writer_of[n.attr[0].index] for n in reads}
-        group = FusionGroup(one.rows, one.reduction.axes, list(one.folds), waits_for=after, attention=one)
+        group = FusionGroup(
+            pattern.rows, pattern.reduction.axes, list(pattern.folds), waits_for=after, attention=pattern
+        )
         self.groups.append(group)
-        self.kernel_of |= dict.fromkeys(one.folds, len(self.groups) - 1)
-        scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in one.score_products))
+        self.kernel_of |= dict.fromkeys(pattern.folds, len(self.groups) - 1)
+        scores = ", ".join(dict.fromkeys(describe_fold(p.fold) for p in pattern.score_products))
         decision = Decision(
             True,
             (self._kernel_name(len(self.groups) - 1),),
-            f"{scores} is computed by the kernel of its {len(one.folds)} folds (attention)",
+            f"{scores} is computed by the kernel of its {len(pattern.folds)} folds (attention)",
         )
-        self.decisions.append((decision, len(self.groups) - 1, one.folds[-1]))
+        self.decisions.append((decision, len(self.groups) - 1, pattern.folds[-1]))
         return True
 
     def _place_fold(self, f: Node) -> bool:
@@ -133,8 +134,10 @@ class _Partitioner(ProducerMap):
                 continue
             if g.attention:
                 continue
-            along = frozenset(g.columns) == columns or (_folds_ranks(f) and self.on_ranks(k, x, columns))
-            if g.is_elementwise or frozenset(g.rows) != rows or not along:
+            same_columns = frozenset(g.columns) == columns or (
+                _folds_sorted_axis(f) and self.varies_only_by_sort(k, x, columns)
+            )
+            if g.is_elementwise or frozenset(g.rows) != rows or not same_columns:
                 continue
             if not self._can_share_loop(g, f):
                 self._refuse(f, why_separate(g, f), k)
@@ -160,11 +163,11 @@ class _Partitioner(ProducerMap):
         return True
 
     def _add_column_fold(self, k: int, f: Node, needs: set[int]) -> bool:
-        """Whether a fold over the rows of group k was added to it as a column fold."""
+        """Add a fold over the rows of group k as a column fold; False if the group cannot compute it."""
         g = self.groups[k]
         if not self.together:
             self._refuse(f, "rows of this layout or length do not stay on the chip beside the column states", k)
-        elif g.scans or g.ranked:
+        elif g.scans or g.sorted:
             self._refuse(f, "a kernel that scans or sorts its rows does not reduce over rows too", k)
         elif not self.can_join(k, f.args[0], needs):
             self._refuse(f, "it needs a result that is computed after the kernel has run", k)
@@ -176,12 +179,13 @@ class _Partitioner(ProducerMap):
         return False
 
     def _can_share_loop(self, g: FusionGroup, f: Node) -> bool:
-        """Whether one loop over a row can compute both: scans in one direction, one sort, one way to reduce."""
-        if f.op == "scan" and (g.ranked or g.column_folds or any(s.attr[2] != f.attr[2] for s in g.scans)):
+        """Whether one loop over a row can compute both: its scans have one direction, it sorts once, all folds are
+        tiled or none."""
+        if f.op == "scan" and (g.sorted or g.column_folds or any(s.attr[2] != f.attr[2] for s in g.scans)):
             return False
-        if f.op == "ranked":
-            other = isinstance(f.attr[1], Axis) and g.ranks not in (None, f.attr[1])
-            if other or g.scans or g.column_folds or any(r.args[0] is not f.args[0] for r in g.ranked):
+        if f.op == "sorted":
+            other = isinstance(f.attr[1], Axis) and g.sorted_axis not in (None, f.attr[1])
+            if other or g.scans or g.column_folds or any(r.args[0] is not f.args[0] for r in g.sorted):
                 return False
         if f.op == "fold" and g.folds:
             tiled = self._factors(f) is not None
@@ -191,7 +195,7 @@ class _Partitioner(ProducerMap):
         return not mixed or bool(g.rows) or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _factors(self, f: Node) -> tuple[Node, Node] | None:
-        """The factors of a fold that is a matrix product, else None."""
+        """The factors of a matrix product, or None."""
         return matmul_factors(f, self.free, self.free[f.args[0]] - bound_axes(f))
 
     def _place_store(self, r: ScalarStore) -> bool:
@@ -212,14 +216,13 @@ class _Partitioner(ProducerMap):
         elif not g.is_elementwise and axes == frozenset(g.rows) and g.columns:
             g.row_stores.append(r)
         else:
-            (g.rank_stores if self.is_ranked(k, axes, r.value) else g.stores).append(r)
+            (g.sorted_stores if self.is_sorted_store(k, axes, r.value) else g.stores).append(r)
         if r.kind == "temporary":
             self.writer_of[r.index] = k
         return True
 
     def _find_group(self, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> int | None:
-        """The kernel that can store a value: a producer of its inputs, else one over the same axes, which saves a
-        launch."""
+        """The kernel that can store a value: a producer of its inputs, or else one over the same axes."""
         for k in sorted(range(len(self.groups)), key=lambda k: k not in needs):
             g = self.groups[k]
             if self._is_column_store(k, r, axes, needs):
@@ -230,7 +233,7 @@ class _Partitioner(ProducerMap):
             if k in needs and self._rereads_rows(g, axes):
                 self._refuse(r, "its rows are longer than a chip holds: a second kernel reads them again", k)
                 continue
-            fits = self._accepts(g, axes) or self.is_ranked(k, axes, r.value)
+            fits = self._accepts(g, axes) or self.is_sorted_store(k, axes, r.value)
             if (
                 fits
                 and k not in needs
@@ -258,10 +261,10 @@ class _Partitioner(ProducerMap):
         return sum(map(cost, computed_nodes([r.value], self.uses[r.value])))
 
     def _is_column_store(self, k: int, r: ScalarStore, axes: frozenset[Axis], needs: set[int]) -> bool:
-        """Whether a store is a column store of group k: a value per column of its column folds only."""
+        """Whether group k can store a value per column that reads none of its row folds."""
         g, used = self.groups[k], self.direct_folds(r.value)
-        crossed = not used.isdisjoint(g.column_folds) and axes == frozenset(g.columns)
-        return crossed and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
+        along_columns = not used.isdisjoint(g.column_folds) and axes == frozenset(g.columns)
+        return along_columns and used.isdisjoint(g.folds) and self.has_inputs(k, r.value, needs)
 
     def _accepts(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
         """Whether a kernel can store along these axes: a map along its own, other kernels per row or per element."""
@@ -276,7 +279,7 @@ class _Partitioner(ProducerMap):
         return bool(g.rows) or not g.folds or self.fits(product(a.extent for a in g.columns), self.one_block)
 
     def _rereads_rows(self, g: FusionGroup, axes: frozenset[Axis]) -> bool:
-        """Whether elements of rows that exceed the chip are stored by a second kernel, which reads the rows again."""
+        """Whether a second kernel reads rows again that exceed the chip, to store their elements."""
         # measured: H200, 64 rows of 67 MB. A map, one vector per thread, reads and writes them in 2.00 ms, as fast as a
         # copy; a reduction kernel with four vectors per thread takes 2.10 ms.
         if self.fewest or not g.rows or not g.folds or not g.is_plain or axes != {*g.rows, *g.columns}:
@@ -295,19 +298,19 @@ class _Partitioner(ProducerMap):
         self.decisions.append((Decision(False, (describe_fold(what),), reason), k, what))
 
     def _priced(self) -> tuple[Decision, ...]:
-        """The decisions with the time that one kernel instead of two saves, or would have saved."""
+        """The decisions with the time that one kernel instead of two saves, or would save."""
         priced: list[Decision] = []
         for d, k, what in self.decisions:
             if len(priced) == MOST_PRICED:
                 break
-            joined, own = self.groups[k], self._producer_of(what)
-            other = self._own_kernel(what) if own is joined else own.work
-            rest = joined.work.without(other) if own is joined else joined.work
-            priced.append(replace(d, seconds=self.prices.saved(rest, other)))
+            joined, producer = self.groups[k], self._producer_of(what)
+            other = self._own_kernel(what) if producer is joined else producer.work
+            remaining = joined.work.without(other) if producer is joined else joined.work
+            priced.append(replace(d, seconds=self.prices.saved(remaining, other)))
         return (*priced, *(d for d, _, _ in self.decisions[MOST_PRICED:]))
 
     def _own_kernel(self, what: Node | ScalarStore) -> Computation:
-        """A fold, scan or store as a kernel of its own, which loads the folds of others."""
+        """A fold, scan or store as a kernel of its own that loads the folds of others."""
         if isinstance(what, ScalarStore):
             return Computation((what.value,), (what,), self.uses[what.value])
         value = what.args[0] if what.op == "fold" else what
@@ -320,17 +323,17 @@ class _Partitioner(ProducerMap):
 
     # -- temporaries between groups
 
-    def _import_folds(self, k: int, g: FusionGroup, place: dict[Node, int]) -> None:
-        """Load the folds of other groups that a group reads, in program order, so that plans are deterministic."""
+    def _import_folds(self, k: int, g: FusionGroup, rank_of: dict[Node, int]) -> None:
+        """Load folds of other groups, in program order, so that plans are deterministic."""
         if g.attention:
             for f in external_folds(g.attention):
                 if f not in g.imports:
                     g.imports[f] = self._temporary(f)
         values = (
-            [] if g.attention else [_reduced_node(f).args[0] for f in g.folds + g.column_folds + g.scans + g.ranked]
+            [] if g.attention else [_reduced_node(f).args[0] for f in g.folds + g.column_folds + g.scans + g.sorted]
         )
         for value in [*values, *(r.value for r in g.all_stores)]:
-            for f in sorted(self.direct_folds(value), key=place.__getitem__):
+            for f in sorted(self.direct_folds(value), key=rank_of.__getitem__):
                 if self.kernel_of[f] != k and f not in g.imports:
                     g.imports[f] = self._temporary(f)
 
@@ -338,14 +341,14 @@ class _Partitioner(ProducerMap):
         """The load of a fold (or scan) from the temporary that its group stores it to."""
         producer = self.groups[self.kernel_of[f]]
         axes, stores = producer.rows, producer.row_stores
-        if producer.attention and (own := [a for a in producer.attention.value_axes if a in self.free[f]]):
-            axes, stores = (*producer.rows, *own), producer.value_axis_stores
+        if producer.attention and (value_axes := [a for a in producer.attention.value_axes if a in self.free[f]]):
+            axes, stores = (*producer.rows, *value_axes), producer.value_axis_stores
         elif f in producer.column_folds:
             axes, stores = producer.columns, producer.column_stores
         elif f.op == "scan":
             axes, stores = producer.rows + producer.columns, producer.stores
-        elif f.op == "ranked" and isinstance(f.attr[1], Axis):
-            axes, stores = (*producer.rows, f.attr[1]), producer.rank_stores
+        elif f.op == "sorted" and isinstance(f.attr[1], Axis):
+            axes, stores = (*producer.rows, f.attr[1]), producer.sorted_stores
         stored = next((r for r in stores if r.value is f and r.kind == "temporary"), None)
         if stored is None:
             shape = tuple(a.extent for a in axes)
@@ -356,16 +359,16 @@ class _Partitioner(ProducerMap):
 
 
 def _members(g: FusionGroup, f: Node) -> list[Node]:
-    return {"scan": g.scans, "fold": g.folds, "ranked": g.ranked}[f.op]
+    return {"scan": g.scans, "fold": g.folds, "sorted": g.sorted}[f.op]
 
 
-def _folds_ranks(f: Node) -> bool:
-    """Whether a fold may run along a sorted axis: it is short, and the fold does not depend on positions."""
+def _folds_sorted_axis(f: Node) -> bool:
+    """Whether a fold may run along a sorted axis: the axis is short, and the fold does not depend on indices."""
     if f.op != "fold" or FOLDS[f.attr[0]].positional:
         return False
-    return all(isinstance(a.extent, int) and a.extent <= FEW_RANKS for a in f.attr[1])
+    return all(isinstance(a.extent, int) and a.extent <= FEW_SORTED for a in f.attr[1])
 
 
 def _reduced_node(f: Node) -> Node:
     """The node whose argument runs along the columns."""
-    return f.args[0] if f.op == "ranked" else f
+    return f.args[0] if f.op == "sorted" else f

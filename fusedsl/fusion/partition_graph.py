@@ -37,7 +37,7 @@ class PassContext:
     """Arguments of partition passes, for one segment."""
 
     fits: Fits
-    kept: int  # temporaries of the program itself, which stay
+    pinned: int  # number of temporaries of the program itself, which stay
     budget: int  # registers of a kernel's values
     fixed: Prices  # time model that decides
     prices: Prices  # time model of reported decisions
@@ -45,9 +45,9 @@ class PassContext:
 
 PartitionPass = Callable[[Partition, PassContext], Partition]
 PARTITION_PASSES: tuple[tuple[str, bool, PartitionPass], ...] = (  # (name, whether it needs a budget, pass), in order
-    ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.kept)),
+    ("row epilogues", False, lambda cut, c: compute_row_epilogues(cut, c.pinned)),
     ("materialize shared values", True, lambda cut, c: materialize_shared(cut, c.fixed, c.fits)),
-    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.kept)),
+    ("store matmul operands", True, lambda cut, c: store_factors(cut, c.fixed, c.fits, c.pinned)),
     ("register budget", True, lambda cut, c: fit_register_budget(cut, c.budget, c.prices)),
 )
 
@@ -103,8 +103,8 @@ def _busy(cut: Partition, prices: Prices) -> Dim:
 
 
 def _unfused_seconds(graph: Graph, prices: Prices) -> float:
-    """Time of the program operation by operation; the multiplications of a matrix product count separately, as
-    computations count them."""
+    """Time of the program operation by operation; multiplications of a matrix product count separately, as in
+    cost_model."""
     total = 0.0
     for step in unfused_kernels(graph, prices.extents):
         issued = step.instructions * (2 if step.sides else 1)
@@ -130,8 +130,7 @@ class _GraphPartitioner:
 
     @property
     def rate(self) -> float:
-        """Instructions that take as long as one byte; infinite without a budget, so that kernels are as few as
-        possible."""
+        """Instructions that take as long as one byte; infinite without a budget, for as few kernels as possible."""
         return INSTRUCTIONS_PER_BYTE if self.way.budget is not None else inf
 
     def graph(self, graph: Graph, stored: Sequence[StoredArray]) -> Partition:
@@ -159,8 +158,8 @@ class _GraphPartitioner:
             self.check.lowered(lowered, segment, memory)
         chosen = choose_attention(lowered, fits, self.way.scores)
         cut = partition(chosen, fits, prices, self.way, first)
-        kept, budget = len(chosen.program.temporaries), self.way.budget
-        context = PassContext(fits, kept, budget or 0, Prices(self.extents, _priced_for(self.way.scores)), prices)
+        pinned, budget = len(chosen.program.temporaries), self.way.budget
+        context = PassContext(fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.scores)), prices)
         for _, needs_budget, run in PARTITION_PASSES:
             if budget is not None or not needs_budget:
                 cut = run(cut, context)

@@ -13,11 +13,10 @@ from .fusion_group import FusionGroup, depends_on
 
 
 class ProducerMap:
-    """Groups under construction, and the group that computes each fold, scan or sort of some values.
+    """Groups under construction, and the group that computes each fold, scan or sort.
 
-    `uses` maps a node to the folds, scans and sorts that it is computed from, `reads` to its loads of temporaries that
-    the program has `written`. A group may recompute values of others as long as its body has no more than `longest`
-    instructions.
+    `uses` maps a node to the folds, scans and sorts below it, `reads` to its loads of temporaries that the program has
+    `written`. A group may recompute values of others while its body has at most `longest` instructions.
     """
 
     def __init__(self, values: Sequence[Node], written: frozenset[int], longest: int):
@@ -56,12 +55,12 @@ class ProducerMap:
         return not late and self.has_inputs(k, value, needs)
 
     def has_inputs(self, k: int, value: Node, needs: set[int]) -> bool:
-        """Whether the inputs of `value` are complete before group k runs."""
+        """Whether other groups compute the inputs of `value` before group k runs."""
         reads = {self.writer_of[n.attr[0].index] for n in self.reads[value]}
         return k not in reads and not any(d != k and depends_on(self.groups, d, k) for d in needs)
 
     def is_small(self, k: int, value: Node) -> bool:
-        """Whether group k stays short enough to compile quickly if it computes `value` too."""
+        """Whether group k still compiles quickly if it computes `value` too."""
         known = self.computed_by.setdefault(k, set())
         return sum(map(cost, (*known, *self._new(k, value)))) <= self.longest
 
@@ -79,31 +78,31 @@ class ProducerMap:
                 stack += n.args
         return new
 
-    def on_ranks(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
-        """Whether a value varies along group k's sorted axis only by elements of that sort; `axes` are its axes besides
+    def varies_only_by_sort(self, k: int, value: Node, axes: frozenset[Axis]) -> bool:
+        """Whether a value varies along group k's sorted axis only through elements of its sort; `axes` exclude the
         rows."""
-        ranks = self.groups[k].ranks
-        if ranks is None or axes != {ranks}:
+        sorted_axis = self.groups[k].sorted_axis
+        if sorted_axis is None or axes != {sorted_axis}:
             return False
-        if value.op != "ranked" and not isinstance(ranks.extent, int):  # a long sort is stored first
+        if value.op != "sorted" and not isinstance(sorted_axis.extent, int):  # a long sort is stored first
             return False
         stack, seen = [value], set()
         while stack:
             n = stack.pop()
-            if n in seen or ranks not in self.free[n]:
+            if n in seen or sorted_axis not in self.free[n]:
                 continue
             seen.add(n)
-            if n.op == "ranked" and self.kernel_of.get(n) == k:
+            if n.op == "sorted" and self.kernel_of.get(n) == k:
                 continue
             if n.op in BOUND or not n.args:
                 return False
             stack.extend(n.args)
         return True
 
-    def is_ranked(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
+    def is_sorted_store(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
         """Whether a store over these axes runs along group k's sorted axis."""
         g = self.groups[k]
-        return g.ranks in axes and self.on_ranks(k, value, axes - frozenset(g.rows))
+        return g.sorted_axis in axes and self.varies_only_by_sort(k, value, axes - frozenset(g.rows))
 
 
 def _read(n: Node) -> int | None:
@@ -112,9 +111,9 @@ def _read(n: Node) -> int | None:
 
 
 def _below(order: Sequence[Node], wanted: Callable[[Node], bool]) -> dict[Node, frozenset[Node]]:
-    """Nodes of the wanted kind below each node, up to the next fold.
+    """Nodes of the wanted kind below each node, down to the next fold.
 
-    A fold counts as itself and hides nothing of its own kind: its own inputs are looked up at the fold.
+    A fold ends the search: its inputs are listed at the fold itself.
     """
     below: dict[Node, frozenset[Node]] = {}
     for n in order:

@@ -1,4 +1,4 @@
-"""Recompute or store: values that two kernels compute are stored by one of them if that is faster."""
+"""Recompute or store: a value that two kernels compute is stored by one of them if that is faster."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def materialize_shared(cut: Partition, prices: Prices, fits: Callable[[Dim, int]
     while True:
         best: SharedValue | None = None
         saved: Dim = 0
-        for one in _candidates(groups):
-            gain = _gain(groups, one, prices)
+        for shared in _candidates(groups):
+            gain = _gain(groups, shared, prices)
             if not fits(expression("-", gain, saved), 0):
-                best, saved = one, gain
+                best, saved = shared, gain
         if best is None:
             return in_launch_order(groups, temporaries, decisions)
         _store(groups, temporaries, best)
@@ -48,7 +48,7 @@ def materialize_shared(cut: Partition, prices: Prices, fits: Callable[[Dim, int]
 
 
 def _candidates(groups: list[FusionGroup]) -> Iterator[SharedValue]:
-    """Expensive values over all axes of two kernels that something other than shared work reads."""
+    """Expensive values over all axes of two kernels, with a reader outside the shared work."""
     own = [computed_nodes(g.values, frozenset(g.imports)) for g in groups]
     for a, first in enumerate(groups):
         for b, second in enumerate(groups):
@@ -66,29 +66,31 @@ def _candidates(groups: list[FusionGroup]) -> Iterator[SharedValue]:
                     yield SharedValue(n, a, b)
 
 
-def _gain(groups: list[FusionGroup], one: SharedValue, prices: Prices) -> Dim:
+def _gain(groups: list[FusionGroup], shared: SharedValue, prices: Prices) -> Dim:
     """Time that storing a value saves (see `Prices.busy`)."""
-    first, second = groups[one.first].work, groups[one.second].work
-    stored = replace(first, values=(*first.values, one.value), stores=(*first.stores, _root(groups, one, 0)))
-    read = replace(second, loads=second.loads | {one.value})
+    first, second = groups[shared.first].work, groups[shared.second].work
+    stored = replace(first, values=(*first.values, shared.value), stores=(*first.stores, _store_of(groups, shared, 0)))
+    read = replace(second, loads=second.loads | {shared.value})
     twice, once = (plus(prices.busy(a), prices.busy(b)) for a, b in ((first, second), (stored, read)))
     return expression("-", twice, once)
 
 
-def _store(groups: list[FusionGroup], temporaries: list, one: SharedValue) -> None:
+def _store(groups: list[FusionGroup], temporaries: list, shared: SharedValue) -> None:
     """Let the first kernel store the value and the second one load it."""
-    first, second = groups[one.first], groups[one.second]
-    root = next((r for r in first.stores if r.value is one.value and r.kind == "temporary"), None)
+    first, second = groups[shared.first], groups[shared.second]
+    root = next((r for r in first.stores if r.value is shared.value and r.kind == "temporary"), None)
     if root is None:
-        root = _root(groups, one, len(temporaries))
+        root = _store_of(groups, shared, len(temporaries))
         temporaries.append((root.type, root.shape))
         first.stores.append(root)
-    second.imports[one.value] = load_of(root)
-    second.waits_for.add(one.first)
+    second.imports[shared.value] = load_of(root)
+    second.waits_for.add(shared.first)
 
 
-def _root(groups: list[FusionGroup], one: SharedValue, index: int) -> ScalarStore:
-    return temporary(one.value, memory_order([one.value], groups[one.first].rows + groups[one.first].columns), index)
+def _store_of(groups: list[FusionGroup], shared: SharedValue, index: int) -> ScalarStore:
+    return temporary(
+        shared.value, memory_order([shared.value], groups[shared.first].rows + groups[shared.first].columns), index
+    )
 
 
 # -- temporaries of elements

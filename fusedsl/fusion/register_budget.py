@@ -71,18 +71,18 @@ class _GroupSplitter:
         return True
 
     def _best_split(
-        self, g: FusionGroup, order: list[Node], axes: frozenset, kept: set[Node]
+        self, g: FusionGroup, order: list[Node], axes: frozenset, stored: set[Node]
     ) -> tuple[set[Node], list[Node]] | None:
-        """Best split of a body: (nodes before it, values that are read after it or `kept`).
+        """(nodes before the best split of a body, values read after it or `stored`), or None.
 
-        It is the split with the fewest live words, among those up to the first node at which the values exceed the
+        The best split has the fewest live words, among those up to the first node at which the values exceed the
         budget.
         """
         alive = pressure(order, g.values)
         limit = next((p for p, words in enumerate(alive) if words > self.budget), len(order))
         free = free_axes(order)
         values, addresses = set(g.values), _addresses(order)
-        last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(kept, len(order))
+        last = {a: p for p, n in enumerate(order) for a in n.args} | dict.fromkeys(stored, len(order))
         best, crossing, ends, computes, done = None, 0, [0] * (len(order) + 1), False, False
         for p, n in enumerate(order[:-1]):  # a split after each node
             crossing -= ends[p]
@@ -91,7 +91,7 @@ class _GroupSplitter:
                 if free[n] == axes and last.get(n, p) > p:
                     crossing += _words(n)
                     ends[last[n]] += _words(n)
-            done |= n in values and n not in kept
+            done |= n in values and n not in stored
             somewhere = limit // 2 <= p + 1 <= max(limit, 1) and computes and (crossing or done)
             if somewhere and (best is None or crossing <= best[0]):
                 best = (crossing, p + 1)
@@ -142,10 +142,10 @@ class _GroupSplitter:
         if len(free) < 2 or sum(_words(f.args[0]) for f in free) <= self.budget // 2:
             return False
         early = set(free[: len(free) // 2])
-        rest = _users(order, set(g.folds) - early, g.imports)
+        later = _users(order, set(g.folds) - early, g.imports)
         first = FusionGroup(g.rows, g.columns, folds=[f for f in g.folds if f in early], imports=dict(g.imports))
-        first.waits_for, first.row_stores = set(g.waits_for), [r for r in g.row_stores if r.value not in rest]
-        g.folds, g.row_stores = [f for f in g.folds if f not in early], [r for r in g.row_stores if r.value in rest]
+        first.waits_for, first.row_stores = set(g.waits_for), [r for r in g.row_stores if r.value not in later]
+        g.folds, g.row_stores = [f for f in g.folds if f not in early], [r for r in g.row_stores if r.value in later]
         used = set(_order(g.values, g.imports))
         crossing = [f for f in first.folds if f in used]
         for f in crossing:
@@ -165,7 +165,7 @@ class _GroupSplitter:
         return root
 
     def _compute_inputs_before(self, k: int) -> bool:
-        """Move inputs of the folds that need none of them to a map before this kernel."""
+        """Move inputs of the folds that do not read folds to a map before this kernel."""
         g, axes = self.groups[k], self.groups[k].rows + self.groups[k].columns
         everything = _order(g.values, g.imports)
         late = _users(everything, set(g.folds), g.imports)

@@ -1,4 +1,4 @@
-"""Reshapes: pushed to where they are views, and the axes that maps should run over because of them."""
+"""Reshapes: moved to where they are views, and the axes that maps run over because of them."""
 
 from __future__ import annotations
 
@@ -94,17 +94,17 @@ def _only_adds_axes(n: Node) -> bool:
 
 
 def _part_reshaped(part: Shape, old: Shape, new: Shape) -> Shape | None:
-    """The shape that broadcasts to `new` as `part` does to `old`; None if no reshape gives it."""
+    """The shape that broadcasts to `new` as `part` broadcasts to `old`; None if no reshape gives it."""
     if not part or part == old:
         return part and new
     first, last = shared_ends(old, new)
     before, after = non_unit_axes(old), non_unit_axes(new)
-    whole = (1,) * (len(old) - len(part)) + part
+    padded = (1,) * (len(old) - len(part)) + part
     shape: list[Dim] = [1] * len(new)
-    kept = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
-    for a, c in zip(*kept):
-        shape[c] = whole[a]
-    inside = {whole[a] != 1 for a in before[first : len(before) - last]}
+    shared = (before[:first] + before[len(before) - last :], after[:first] + after[len(after) - last :])
+    for a, c in zip(*shared):
+        shape[c] = padded[a]
+    inside = {padded[a] != 1 for a in before[first : len(before) - last]}
     if len(inside) == 2:
         return None
     for c in after[first : len(after) - last] if True in inside else ():
@@ -147,7 +147,7 @@ def _last_axis_split(results: list[Node], shape: Shape) -> Shape | None:
     """`shape` with its last axis split as some reshape in maps of this shape needs, or None."""
     maps = [r for r in results if r.type.shape == shape]
     nodes = list(walk(maps))
-    if any(n.op in ("reduce", "scan", "ranked") for n in nodes):
+    if any(n.op in ("reduce", "scan", "sorted") for n in nodes):
         return None
     whole = [VECTOR_BYTES // r.type.dtype.itemsize for r in maps]
     splits: list[tuple[int, Dim]] = []

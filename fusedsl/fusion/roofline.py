@@ -12,7 +12,7 @@ from ..hardware import Hardware
 
 LAUNCH = 2.7e-6  # seconds of an empty launch
 LATENCY = 1.4e-6  # … of one round of loads: the least time of a kernel that reads memory
-APART = 1.3  # overlap of the load latency with the rest: 1 none, infinity full
+APART = 1.3  # overlap of the load latency with other work: 1 is none, infinity full
 READ_SHARE, WRITE_SHARE = 0.96, 0.84  # of the data sheet's bandwidth, for reads and writes
 ISSUE_SHARE = 0.85  # of the issue rate that code without memory accesses reaches
 SPECIAL_SHARE = 0.92  # … of the rate of special functions
@@ -21,7 +21,7 @@ FLOAT_PART = 0.7  # of instructions that FP32 units execute; the rest compares, 
 DEPENDENT = 9  # cycles between dependent instructions of one thread
 SATURATING = 48 << 10  # bytes in flight per SM that saturate memory
 L2_BYTES = 24  # bytes per cycle per SM from the L2
-L2_SHARE = 0.6  # of the L2 that keeps data until it is read again
+L2_SHARE = 0.6  # of the L2 that holds data until they are read again
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Work:
 
 
 def seconds(work: Work, hardware: Hardware) -> float:
-    """Time of one launch: the largest of memory, issue and unit time, plus the launch overhead and most of the first
-    load latency."""
+    """Time of one launch: the launch, most of the first load's latency, and the largest of memory, issue and unit
+    time."""
     busy = max(_memory(work, hardware), _arithmetic(work, hardware))
     return LAUNCH + (LATENCY**APART + busy**APART) ** (1 / APART)
 

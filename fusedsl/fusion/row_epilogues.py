@@ -1,4 +1,4 @@
-"""Row epilogues: per-row work on a reduction's result moves into the reducing kernel, so that maps load a finished
+"""Row epilogues: per-row work on a reduction's result moves to the reducing kernel, so that maps load a finished
 value."""
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from .recompute_or_store import temporary
 PLAIN = ("const", "scalar", "size")  # available in every kernel
 
 
-def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
-    """Partition in which reductions store the row values that a map over rows and columns computes from their folds.
+def compute_row_epilogues(cut: Partition, pinned: int) -> Partition:
+    """The partition with row values stored by the reducing kernels, instead of computed by maps over rows and columns.
 
-    The first `kept` temporaries belong to the program and may be read by address: they stay.
+    The first `pinned` temporaries belong to the program and stay, because they may be read by address.
     """
     groups, temporaries = list(cut.groups), list(cut.temporaries)
     for user in groups:
@@ -30,11 +30,13 @@ def compute_row_epilogues(cut: Partition, kept: int) -> Partition:
                 and not shared
                 and not frozenset(user.columns) <= set(producer.rows)
             ):
-                _move_row_values(producer, user, folds, temporaries, kept)
+                _move_row_values(producer, user, folds, temporaries, pinned)
     return in_launch_order(groups, temporaries, cut.decisions)
 
 
-def _move_row_values(producer: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, kept: int) -> None:
+def _move_row_values(
+    producer: FusionGroup, user: FusionGroup, folds: list[Node], temporaries: list, pinned: int
+) -> None:
     """Let kernel `producer` store the row values that `user` reads, and only those folds that `user` reads directly."""
     work, rows = computed_nodes(user.values, frozenset(user.imports)), frozenset(producer.rows)
     free = free_axes(user.values)
@@ -46,16 +48,16 @@ def _move_row_values(producer: FusionGroup, user: FusionGroup, folds: list[Node]
     read = [a for n in work if n not in of_rows for a in n.args] + user.values
     values = [n for n in dict.fromkeys(read) if n in of_rows]
     old = [r for r in producer.row_stores if r.kind == "temporary" and r.value in folds and r.value not in read]
-    old = [r for r in old if r.index >= kept]
-    places = [r.index for r in old] + list(range(len(temporaries), len(temporaries) + len(values)))
+    old = [r for r in old if r.index >= pinned]
+    indices = [r.index for r in old] + list(range(len(temporaries), len(temporaries) + len(values)))
     if not values:
         return
     producer.row_stores = [r for r in producer.row_stores if r not in old]
     for r in old:
         del user.imports[r.value]
-    for value, place in zip(values, places):
-        root = temporary(value, producer.rows, place)
-        temporaries[place : place + 1] = [(root.type, root.shape)]
+    for value, index in zip(values, indices):
+        root = temporary(value, producer.rows, index)
+        temporaries[index : index + 1] = [(root.type, root.shape)]
         producer.row_stores.append(root)
         user.imports[value] = load_of(root)
 

@@ -1,9 +1,9 @@
 """Scalar program as data: stores of elements, each an expression of scalars over named axes.
 
 Every node is a scalar. `load` reads an element of an array at coordinates, `fetch` at a computed address. `position` is
-the index on an axis. `fold` reduces its argument over axes, `scan` is the inclusive prefix along one axis, `select`
-sorts along one axis and `ranked` is an element of that sort. All other nodes are operations of the table. Axes are
-bound variables: two reductions over the same extents of the same rows use the same axes, which is what lets them fuse.
+the index on an axis. `fold` reduces its argument over axes, `scan` is the inclusive prefix along one axis, `sort`
+sorts along one axis and `sorted` is an element of that sort. All other nodes are operations of the table. Axes are
+bound variables: two reductions over the same extents of the same rows use the same axes, and so can share a kernel.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class ReadableArrays:
     temporaries: tuple[Type, ...] = ()
     rounded: frozenset[int] = frozenset()
 
-    def source(self, place: int, views: tuple = ()) -> ArraySource:
-        """Array number `place`, seen through views."""
-        index = place - self.arguments
+    def source(self, number: int, views: tuple = ()) -> ArraySource:
+        """Array `number`, seen through views."""
+        index = number - self.arguments
         if index < 0:
-            return ArraySource("argument", place, views)
+            return ArraySource("argument", number, views)
         return ArraySource("temporary", index, views, index in self.rounded)
 
 

@@ -1,7 +1,7 @@
-"""Segments: a program split at the arrays that it stores between kernels; each segment is planned separately.
+"""Segments: a program split at the arrays stored between kernels; each segment is planned separately.
 
-A stored array is of a lower level than its readers. A segment consists of the results and stored arrays of one level,
-and reads those of lower levels like arguments. So planning time grows linearly with the number of segments.
+A stored array is of a lower level than its readers. A segment has the results and stored arrays of one level, and reads
+those of lower levels like arguments. Planning time so grows linearly with the number of segments.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ def segments(graph: Graph, stored: Sequence[StoredArray]) -> list[Segment]:
     leaf = {n: _leaf(n, len(graph.parameters) + k) for n, k in index.items()}
     parts = []
     for number in sorted(set(level.values())):
-        here = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
-        here += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
+        targets = [(n, StoreTarget("temporary", k, is_rounded(n))) for n, k in index.items() if level[n] == number]
+        targets += [(n, StoreTarget("result", k)) for k, n in enumerate(graph.results) if level[n] == number]
         read = {n: x for n, x in leaf.items() if level[n] < number}
-        roots = _reading([n for n, _ in here], read)
-        parts.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in here)))
+        roots = _reading([n for n, _ in targets], read)
+        parts.append(Segment(Graph(graph.parameters, tuple(roots), ()), tuple(t for _, t in targets)))
     return parts
 
 
@@ -136,8 +136,7 @@ def _levels(roots: Sequence[Node], index: dict[Node, int], products: set[Node]) 
 
 
 def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index: dict[Node, int]) -> dict[Node, int]:
-    """The levels with roots moved to a later segment that computes the same reductions, scans, sorts or products, and
-    their readers after them."""
+    """The levels with roots moved to a later segment that computes the same expensive nodes; readers follow."""
     if not any(level.values()):
         return level
     below = {root: _works_below(root, level, index) for root in level}
@@ -178,7 +177,7 @@ def _raise(levels: dict[Node, int], readers: dict[Node, dict[Node, int]], root: 
 
 
 def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> list[Node]:
-    """Reductions, scans, sorts and products that a root needs, up to arrays stored by earlier segments."""
+    """Reductions, scans, sorts and products that a root computes, down to stored arrays of earlier segments."""
     stack, seen = [root], set[Node]()
     while stack:
         n = stack.pop()
@@ -205,12 +204,12 @@ def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[No
     return arrays
 
 
-def _leaf(n: Node, place: int) -> Node:
-    return node("param", (), place, Type(n.type.dtype, n.type.shape, n.type.weak))
+def _leaf(n: Node, index: int) -> Node:
+    return node("param", (), index, Type(n.type.dtype, n.type.shape, n.type.weak))
 
 
 def is_rounded(n: Node) -> bool:
-    """Whether an array's values are those of its own dtype, so that memory need not hold the compute dtype."""
+    """Whether memory may hold an array in its own dtype instead of the compute dtype."""
     return n.op == "cast" and n.type.dtype.compute is not n.type.dtype
 
 
@@ -218,7 +217,7 @@ def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
     """The roots with some arrays replaced by parameters."""
     new: dict[Node, Node] = {}
 
-    def made(n: Node) -> Node:
+    def parameter(n: Node) -> Node:
         args = tuple(leaf.get(a) or new[a] for a in n.args)
         return node(n.op, args, n.attr, n.type) if args != n.args else n
 
@@ -229,6 +228,6 @@ def _reading(roots: Sequence[Node], leaf: dict[Node, Node]) -> list[Node]:
             missing = [] if n in new else [a for a in n.args if a not in new and a not in leaf]
             stack += missing
             if not missing:
-                new.setdefault(n, made(n))
+                new.setdefault(n, parameter(n))
                 stack.pop()
     return [new[r] for r in roots]

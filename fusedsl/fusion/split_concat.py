@@ -1,8 +1,7 @@
-"""Reductions of scores with an extra column, such as an attention sink: split into reductions of the pieces, combined
-afterwards.
+"""Reductions over scores with an extra column, such as an attention sink: one reduction for each piece, then combined.
 
-`softmax(concat([scores, sink], -1))[..., :-1] @ v` runs over scores and v only: the maximum and the sum are those of
-the scores, combined with the sink's, and a slice that is a piece is that piece.
+`softmax(concat([scores, sink], -1))[..., :-1] @ v` then runs over scores and v only: the maximum and the sum of the
+scores are combined with the sink, and a slice that is one piece reads that piece.
 """
 
 from __future__ import annotations
@@ -76,11 +75,11 @@ class _PieceSlicer:
 
     def __init__(self, cut: AxisPieces, same: SameExtent):
         self.cut, self.same = cut, same
-        self.made: list[dict[ArrayAxis, Node | None]] = [{} for _ in cut.begins]
+        self.parts_of: list[dict[ArrayAxis, Node | None]] = [{} for _ in cut.begins]
         self.names: dict[Dim, Dim] = {}
 
     def results(self, results: Sequence[Node]) -> list[Node]:
-        """The results computed from pieces; extents of slices that equal a piece's extent are unified."""
+        """The results computed from pieces, with slice extents that equal a piece's extent replaced by it."""
         new = rebuild(results, self._change)
         graph = Graph((), tuple(new[r] for r in results), ())
         return list(resolve_dims(graph, self.names).results)
@@ -92,21 +91,21 @@ class _PieceSlicer:
         return (self._sliced(new) or new) if new.op == "index" else new
 
     def _reduced(self, n: Node) -> Node | None:
-        """Reduction of all pieces, combined."""
+        """The combined reductions of all pieces."""
         (x,), (name, axes) = n.args, n.attr
         if len(axes) != 1 or x.type.shape[axes[0]] != self.cut.extent or name not in JOINS:
             return None
         parts = [self.part((x, axes[0]), p) for p in range(len(self.cut.begins))]
         if None in parts:
             return None
-        whole: Node | None = None
+        combined: Node | None = None
         for part in parts:
-            one = part if part.type.shape[axes[0]] == 1 else node("reduce", (part,), n.attr, n.type)  # type: ignore[union-attr, arg-type]
-            whole = one if whole is None else node(JOINS[name], (whole, one), None, n.type)  # type: ignore[arg-type]
-        return whole
+            reduced = part if part.type.shape[axes[0]] == 1 else node("reduce", (part,), n.attr, n.type)  # type: ignore[union-attr, arg-type]
+            combined = reduced if combined is None else node(JOINS[name], (combined, reduced), None, n.type)  # type: ignore[arg-type]
+        return combined
 
     def _sliced(self, n: Node) -> Node | None:
-        """The piece that a slice is, or None."""
+        """The piece that a slice selects, or None."""
         (x,) = n.args
         plain = [entry for entry in n.attr if entry[0] != "new"]
         for axis, entry in enumerate(plain):
@@ -131,13 +130,13 @@ class _PieceSlicer:
 
     # -- pieces
 
-    def part(self, place: ArrayAxis, p: int) -> Node | None:
+    def part(self, array_axis: ArrayAxis, p: int) -> Node | None:
         """One piece of an array along an axis; None if something needs the whole axis."""
-        return resolve(self.made[p], place, lambda at: self._needs(at, p), lambda at: self._make(at, p))
+        return resolve(self.parts_of[p], array_axis, lambda at: self._needs(at, p), lambda at: self._make(at, p))
 
-    def _needs(self, place: ArrayAxis, p: int) -> list[ArrayAxis]:
-        n, axis = place
-        if n.type.shape[axis] == 1 or self._holds(place, p) is not None:
+    def _needs(self, array_axis: ArrayAxis, p: int) -> list[ArrayAxis]:
+        n, axis = array_axis
+        if n.type.shape[axis] == 1 or self._holds(array_axis, p) is not None:
             return []
         if n.op == "where" and (known := self._branch(n, axis, p)) is not None:
             return _below(known, n, axis)
@@ -148,11 +147,11 @@ class _PieceSlicer:
         inner = _inner(n, axis)
         return [] if inner is None else [(n.args[0], inner)]
 
-    def _make(self, place: ArrayAxis, p: int) -> Node | None:
-        n, axis = place
+    def _make(self, array_axis: ArrayAxis, p: int) -> Node | None:
+        n, axis = array_axis
         if n.type.shape[axis] == 1:
             return n
-        known = self._holds(place, p)
+        known = self._holds(array_axis, p)
         if known is not None:
             return constant(known, BOOL)
         shape = tuple(self.cut.extents[p] if k == axis else d for k, d in enumerate(n.type.shape))
@@ -177,11 +176,11 @@ class _PieceSlicer:
             first = first or node("size", (), begin, Type(type.dtype, (), type.weak))
             return node("add", (node("iota", (), None, type), first), None, type)
         if n.op == "param":
-            whole: list[tuple] = [("slice", 0, 1, d) for d in n.type.shape]
-            whole[axis] = ("slice", begin, 1, extent)
-            return node("index", (n,), tuple(whole), type)
+            key: list[tuple] = [("slice", 0, 1, d) for d in n.type.shape]
+            key[axis] = ("slice", begin, 1, extent)
+            return node("index", (n,), tuple(key), type)
         inner = _inner(n, axis)
-        x = None if inner is None else self.made[p][n.args[0], inner]
+        x = None if inner is None else self.parts_of[p][n.args[0], inner]
         if x is None or inner is None:
             return None
         if n.op == "index":
@@ -192,7 +191,7 @@ class _PieceSlicer:
     def _of(self, a: Node, n: Node, axis: int, p: int) -> Node | None:
         """Piece of an operand that broadcasts to n."""
         k = axis - n.type.rank + a.type.rank
-        return a if k < 0 else self.made[p][a, k]
+        return a if k < 0 else self.parts_of[p][a, k]
 
     def _gathered(self, n: Node, axis: int) -> Dim | None:
         """Offset at which a gather places an array that is one of the pieces, or None."""
@@ -204,15 +203,15 @@ class _PieceSlicer:
     # -- conditions
 
     def _branch(self, n: Node, axis: int, p: int) -> Node | None:
-        """The branch of a select that a whole piece takes, or None."""
+        """The branch of a select that holds for a whole piece, or None."""
         condition = n.args[0]
         k = axis - n.type.rank + condition.type.rank
         known = None if k < 0 else self._holds((condition, k), p)
         return None if known is None else n.args[1 if known else 2]
 
-    def _holds(self, place: ArrayAxis, p: int) -> bool | None:
+    def _holds(self, array_axis: ArrayAxis, p: int) -> bool | None:
         """Value of a condition of the index alone on a whole piece; None if it is not constant."""
-        n, axis = place
+        n, axis = array_axis
         while n.op in ("index", "convert", "broadcast"):
             inner = axis - n.type.rank + n.args[0].type.rank if n.op != "index" else _inner(n, axis)
             if inner is None or inner < 0:
@@ -248,13 +247,13 @@ def _extent_of(n: Node) -> Dim | None:
 
 
 def _below(a: Node, n: Node, axis: int) -> list[ArrayAxis]:
-    """The axis of an operand that one of n is broadcast from."""
+    """The axis of an operand that an axis of n is broadcast from."""
     k = axis - n.type.rank + a.type.rank
     return [] if k < 0 else [(a, k)]
 
 
 def _inner(n: Node, axis: int) -> int | None:
-    """The axis of its operand that one of a view, or of a reduction along others, is all of."""
+    """The axis of a view's or reduction's operand that one of its axes covers entirely, or None."""
     if n.op == "transpose":
         return n.attr[axis]
     if n.op == "reduce":

@@ -34,9 +34,9 @@ class UnfusedKernel:
 def unfused_kernels(graph: Graph, extents: Mapping[Symbol, int]) -> tuple[UnfusedKernel, ...]:
     """Kernels that NumPy or CuPy would run: every operation reads its operands and writes its result.
 
-    Counted in favour of the unfused run: common subexpressions are computed once, and an operand that one operation
-    reads twice is moved once. Views, dtype changes, and arithmetic on Python numbers and indices are free, except for
-    results that they fill. A sum of broadcast products is a matrix product, masked or not.
+    The count favours the unfused run: common subexpressions are computed once, and an operation reads an operand once.
+    Views, dtype changes, and arithmetic on Python numbers and indices are free, unless they fill a result. A sum of
+    broadcast products is a matrix product, masked or not.
     """
     arrays = _arrays(graph)
     products = _products(graph, extents)
@@ -68,17 +68,17 @@ def _products(graph: Graph, extents: Mapping[Symbol, int]) -> dict[Node, tuple[N
 
 def _factors(summed: Node, extents: Mapping[Symbol, int]) -> tuple[Node, ...]:
     """The two factors of an element if either is smaller than all products; else empty."""
-    kept: tuple[Node, ...] = ()
+    masks: tuple[Node, ...] = ()
     x = _operand(summed)
     if x.op == "where" and x.args[2].op == "const" and value_of(x.args[2]) == 0:
-        kept, x = x.args[:1], _operand(x.args[1])
+        masks, x = x.args[:1], _operand(x.args[1])
     if x.op != "multiply" or any(_count(_operand(a), extents) >= _count(summed, extents) for a in x.args):
         return ()
-    return (*x.args, *kept)
+    return (*x.args, *masks)
 
 
 def _only_within(graph: Graph, products: Mapping[Node, tuple[Node, ...]]) -> set[Node]:
-    """Nodes between such sums and their factors without other users."""
+    """Nodes between matrix products and their factors that have no other users."""
     users: dict[Node, list[Node]] = {}
     for n in graph.nodes():
         for a in n.args:
@@ -104,7 +104,7 @@ def _computes(n: Node) -> bool:
         return below.op in VIEWS
     if n.op == "gather":
         return n.attr[0] != GUARDED  # a select between pieces is the kernel then
-    return n.op in OPS or n.op in ("reduce", "scan", "ranked", "cast", "contract")
+    return n.op in OPS or n.op in ("reduce", "scan", "sorted", "cast", "contract")
 
 
 def _below_views(n: Node) -> Node:
@@ -136,7 +136,7 @@ def _sides(n: Node, extents: Mapping[Symbol, int]) -> tuple[int, int, int, int]:
 
 
 def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mapping[Symbol, int]) -> UnfusedKernel:
-    """A sum as the matrix product that it is."""
+    """The kernel of a sum that is a matrix product."""
     operands = [a for a in dict.fromkeys(map(_operand, factors)) if a in arrays]
     read, written, work = sum(_size(a, extents) for a in operands), _size(n, extents), _work(n, extents)
     a, b, results = (_count(_operand(x), extents) for x in (*factors[:2], n))
@@ -151,7 +151,7 @@ def _product(n: Node, factors: Sequence[Node], arrays: set[Node], extents: Mappi
 
 def _work(n: Node, extents: Mapping[Symbol, int]) -> int:
     """Number of operations; for a sort, its instructions."""
-    if n.op == "ranked":
+    if n.op == "sorted":
         along = evaluate(n.args[0].type.shape[-1], extents) or 0
         return round(_count(n, extents) * ordering(along))
     if n.op != "contract":

@@ -13,7 +13,7 @@ import numpy as np
 from ..ir.compare import compare
 from ..ir.dims import evaluate
 from ..ir.graph import Graph, Node, Type, walk
-from ..ir.places import IndexRules
+from ..ir.index_rules import IndexRules
 from ..ir.samples import Samples
 from ..ir.types import numpy_dtype
 from ..ir.verify import require
@@ -30,10 +30,9 @@ from .verify_stores import verify_order, verify_stores, verify_values
 def verify_scalar_program(
     program: ScalarProgram, segment: Segment, memory: ReadableArrays, samples: Samples, meaning: bool = True
 ) -> str:
-    """Why a scalar program was not compared with its segment, or "".
+    """VerifyError if a scalar program is not well formed, or differs in `meaning` from its segment.
 
-    VerifyError if it is not well formed, or if `meaning` is asked for and it computes something else. `samples` pass
-    the checks of the whole program.
+    Returns why the two were not compared, or "". `samples` pass the checks of the whole program.
     """
     graph, before = segment.graph, memory.temporaries
     require(program.temporaries[: len(before)] == before, "a program keeps the temporaries that stand before it")
@@ -107,9 +106,9 @@ def _numbers(graph: Graph) -> dict:
 
 def _read(graph: Graph) -> set[Key]:
     """Arrays that a segment's graph reads."""
-    places = [n.attr for n in graph.nodes() if n.op == "param"]
+    indices = [n.attr for n in graph.nodes() if n.op == "param"]
     count = len(graph.parameters)
-    return {("argument", k) if k < count else ("temporary", k - count) for k in places}
+    return {("argument", k) if k < count else ("temporary", k - count) for k in indices}
 
 
 def _run(pairs: Iterable[tuple[ScalarStore, Node]], evaluator: ScalarEvaluator) -> Mapping[Key, np.ndarray]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from ..ir.graph import Type
-from ..ir.places import IndexRules
+from ..ir.index_rules import IndexRules
 from ..ir.types import DType
 
 Key = tuple[str, int]
@@ -14,11 +14,10 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Arrays:
-    """Arguments, temporaries and results; `readable` ones, temporaries `rounded` to their dtype, and scalar arguments
-    `numbers`."""
+    """Types of arrays, the `readable` ones, temporaries `rounded` to their dtype, and scalar arguments `numbers`."""
 
     types: Mapping[Key, Type]
     readable: Collection[Key]
     rounded: Collection[int]
     numbers: Mapping[int, DType]
-    places: IndexRules
+    index_rules: IndexRules

@@ -34,8 +34,7 @@ def verify_group(g: FusionGroup, stores: Stores) -> dict[ScalarStore, Node]:
 
 
 def verify_groups_order(groups: Sequence[FusionGroup]) -> None:
-    """VerifyError unless every kernel runs after those that it waits for, and waits for the writers of temporaries that
-    it reads."""
+    """VerifyError unless every kernel waits for the writers of its temporaries and runs after all that it waits for."""
     writer: dict[int, set[int]] = {}
     before: list[int] = []  # bit set of kernels that are complete when each begins
     for k, g in enumerate(groups):
@@ -63,11 +62,11 @@ def _axes_are_distinct(g: FusionGroup) -> None:
 def _stores_run_over_its_axes(g: FusionGroup) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
     own = frozenset() if g.attention is None else frozenset(g.attention.value_axes)
-    ranks = frozenset(() if g.ranks is None else (g.ranks,))
+    sorted_axis = frozenset(() if g.sorted_axis is None else (g.sorted_axis,))
     kinds: list[tuple[list[ScalarStore], Callable[[frozenset[Axis]], bool]]] = [
         (g.stores, lambda axes: axes == rows | columns),
         (g.row_stores, lambda axes: axes == rows),
-        (g.rank_stores, lambda axes: bool(ranks) and axes == rows | ranks),
+        (g.sorted_stores, lambda axes: bool(sorted_axis) and axes == rows | sorted_axis),
         (g.value_axis_stores, lambda axes: rows <= axes and len(axes - rows) == 1 and axes - rows <= own),
         (g.column_stores, lambda axes: axes == columns),
     ]
@@ -89,7 +88,7 @@ def _is_the_load_of(f: Node, load: Node, stores: Stores) -> None:
 
 def _finds_what_it_computes(g: FusionGroup) -> None:
     """Folds, scans and sorts that a kernel reads are its own or imported."""
-    own = {*g.folds, *g.column_folds, *g.scans, *g.ranked}
+    own = {*g.folds, *g.column_folds, *g.scans, *g.sorted}
     scores = [] if g.attention is None else [p.fold for p in g.attention.score_products]
     roots = [*g.values, *(p.args[0] for p in scores)]
     own.update(scores)
@@ -99,15 +98,15 @@ def _finds_what_it_computes(g: FusionGroup) -> None:
 
 def _folds_run_along_columns(g: FusionGroup, own: Mapping[Node, Node], free: Mapping[Node, frozenset]) -> None:
     rows, columns = frozenset(g.rows), frozenset(g.columns)
-    ranks = frozenset(() if g.ranks is None else (g.ranks,))
+    sorted_axis = frozenset(() if g.sorted_axis is None else (g.sorted_axis,))
     for f in g.folds:
         along = frozenset(f.attr[1])
-        require(along in (columns, ranks), "a fold runs along the columns", f, g.columns)
+        require(along in (columns, sorted_axis), "a fold runs along the columns", f, g.columns)
         require(free[own[f]] <= rows, "a fold is a value of a row", f, g.rows)
     for f in g.column_folds:
         require(frozenset(f.attr[1]) == rows, "a fold the other way runs along the rows", f, g.rows)
         require(free[own[f]] <= columns, "a fold the other way is a value of a column", f, g.columns)
-    for n in (*g.scans, *(r.args[0] for r in g.ranked)):
+    for n in (*g.scans, *(r.args[0] for r in g.sorted)):
         require(bound_axes(n) == columns, "a scan or an order is along the columns", n, g.columns)
 
 
@@ -121,4 +120,4 @@ def _is_its_pass(g: FusionGroup) -> None:
         g.columns,
     )
     require(tuple(g.folds) == one.folds, "an attention kernel computes the folds of its pattern", *g.folds)
-    require(not (g.scans or g.ranked or g.column_folds or g.stores), "an attention kernel has reductions only")
+    require(not (g.scans or g.sorted or g.column_folds or g.stores), "an attention kernel has reductions only")

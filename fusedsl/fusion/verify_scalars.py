@@ -58,7 +58,7 @@ def _operands_have_one_dtype(n: Node) -> None:
 def _shape_of(source: ArraySource, arrays: Arrays) -> tuple[Dim, ...]:
     key = (source.kind, source.index)
     require(key in arrays.readable, "what is read is an argument, or was stored before", source)
-    return arrays.places.viewed(arrays.types[key].shape, source.views, source)
+    return arrays.index_rules.viewed(arrays.types[key].shape, source.views, source)
 
 
 def _load(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
@@ -68,7 +68,7 @@ def _load(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]
     require(len(at) == len(shape), "a load has a coordinate for each axis", n)
     for c, extent in zip(at, shape):
         require(isinstance(c, Coordinate), "a load is at coordinates", n)
-        arrays.places.inside(c.start, c.step, 1 if c.axis is None else c.axis.extent, extent, n)
+        arrays.index_rules.inside(c.start, c.step, 1 if c.axis is None else c.axis.extent, extent, n)
 
 
 def _fetch(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
@@ -103,7 +103,7 @@ def _scalar(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ..
 
 
 def _size(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
-    arrays.places.known_extents([n.attr], n)
+    arrays.index_rules.known_extents([n.attr], n)
 
 
 # -- axes
@@ -111,7 +111,7 @@ def _size(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]
 
 def _is_axis(a: object, arrays: Arrays, what: Node) -> None:
     require(isinstance(a, Axis), "a loop runs along an axis", what)
-    arrays.places.known_extents([a.extent], what)  # type: ignore[attr-defined]
+    arrays.index_rules.known_extents([a.extent], what)  # type: ignore[attr-defined]
 
 
 def _position(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
@@ -134,22 +134,22 @@ def _scan(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]
     _is_axis(axis, arrays, n)
 
 
-def _select(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
+def _sort(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     _, column, count = n.attr
     _is_axis(column, arrays, n)
-    for extents in arrays.places.samples.extents:
+    for extents in arrays.index_rules.samples.extents:
         require(
             evaluate(count, extents) <= evaluate(column.extent, extents), "an order has the places of its column", n
         )
 
 
-def _ranked(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
+def _sorted(n: Node, arrays: Arrays, sources: Mapping[ArraySource, tuple[Dim, ...]]) -> None:
     part, place = n.attr
-    require(part in ("values", "positions") and n.args[0].op == "select", "what is ranked is an order", n)
+    require(part in ("values", "positions") and n.args[0].op == "sort", "what is ranked is an order", n)
     (_, _, count) = n.args[0].attr
     if isinstance(place, Axis):
         _is_axis(place, arrays, n)
-    for extents in arrays.places.samples.extents:
+    for extents in arrays.index_rules.samples.extents:
         last = evaluate(place.extent, extents) if isinstance(place, Axis) else place + 1
         require(last <= evaluate(count, extents), "a place is one of the order", n)
 
@@ -164,6 +164,6 @@ RULES = {
     "position": _position,
     "fold": _fold,
     "scan": _scan,
-    "select": _select,
-    "ranked": _ranked,
+    "sort": _sort,
+    "sorted": _sorted,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..ir.graph import Node, Type, walk
-from ..ir.places import Box, IndexRules
+from ..ir.index_rules import Box, IndexRules
 from ..ir.verify import require
 from ..rewrite.scalar_builder import free_axes
 from .scalar_program import ScalarStore
@@ -18,23 +18,23 @@ def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays:
     for r in roots:
         key = (r.kind, r.index)
         require(key in wanted, "what is stored is a result, or a temporary of this program", r)
-        _has_the_type_of_its_array(r, arrays.types[key], arrays.places)
+        _has_the_type_of_its_array(r, arrays.types[key], arrays.index_rules)
         stored.setdefault(key, []).append(r)
     for key in wanted:
         require(key in stored, "every result and every temporary is stored", key)
         viewed = stored[key][0].viewed
         require(all(r.viewed == viewed for r in stored[key]), "pieces are those of an array of one shape", key)
-        arrays.places.covered(viewed, [_box(r) for r in stored[key]], key)
+        arrays.index_rules.covered(viewed, [_box(r) for r in stored[key]], key)
 
 
-def _has_the_type_of_its_array(r: ScalarStore, t: Type, places: IndexRules) -> None:
+def _has_the_type_of_its_array(r: ScalarStore, t: Type, index_rules: IndexRules) -> None:
     require(r.type.dtype is t.dtype, "what is stored has the dtype of its array", r, t)
     require(
         r.value.type.dtype.compute is r.stored_dtype.compute, "a value is computed in what its array holds", r, r.value
     )
-    places.alike(r.shape, t.shape, r)
+    index_rules.alike(r.shape, t.shape, r)
     if r.viewed != r.shape:
-        places.viewed(r.shape, (("reshape", r.viewed),), r)
+        index_rules.viewed(r.shape, (("reshape", r.viewed),), r)
     require(len(r.axes) == len(r.viewed), "a store has an axis for each of its array", r)
     axes = [a for a in r.axes if a is not None]
     require(len(axes) == len(set(axes)), "a store runs along an axis once", r)

@@ -27,7 +27,7 @@ EXACT_IN_FLOAT = (
     *VIEWS,
 )
 FOLDING = ("reduce", "scan")
-MIXING = (*FOLDING, "contract", "ranked")
+MIXING = (*FOLDING, "contract", "sorted")
 
 
 def fail(error: FusedslError, operand: int | None = None, item: int | None = None) -> FusedslError:

@@ -84,7 +84,7 @@ def footprint(graph: Graph, arguments: Sequence) -> int:
 
 
 # arrays as large as the result that are made on the way
-WORKING = {"gather": 2, "contract": 1, "scan": 3, "ranked": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
+WORKING = {"gather": 2, "contract": 1, "scan": 3, "sorted": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
 WORKING |= dict.fromkeys(("philox", "philox_high", "philox_word", "philox_pair"), 10)
 
 
@@ -263,7 +263,7 @@ def _scan(n, args, arguments, extents):
     return np.where(np.isfinite(prefixes), np.add.accumulate(args[0], axis=axis, dtype=np.float64), prefixes)
 
 
-def _ranked(n, args, arguments, extents):
+def _sort(n, args, arguments, extents):
     """Stable order along the last axis; downwards it is the order of the reversed row, reversed."""
     part, down = n.attr
     x = args[0][..., ::-1] if down else args[0]
@@ -317,7 +317,7 @@ RULES: dict[str, Callable] = {
     "reshape": _reshape,
     "reduce": _reduce,
     "scan": _scan,
-    "ranked": _ranked,
+    "sorted": _sort,
     "gather": _gather,
     "contract": _contract,
 }

@@ -85,7 +85,7 @@ def _scan(n: Node, args: Sequence[Origins]) -> Origins:
     return args[0]
 
 
-def _ranked(n: Node, args: Sequence[Origins]) -> Origins:
+def _sort(n: Node, args: Sequence[Origins]) -> Origins:
     return (*args[0][:-1], NONE)
 
 
@@ -114,7 +114,7 @@ RULES: dict[str, Callable[[Node, Sequence[Origins]], Origins]] = {
     "reshape": _reshape,
     "reduce": _reduce,
     "scan": _scan,
-    "ranked": _ranked,
+    "sorted": _sort,
     "gather": _gather,
     "contract": _contract,
 }

@@ -128,7 +128,7 @@ OPS: dict[str, Op] = _table(
 # Operations that are not elementwise: their types are inferred in builder.py, their meaning is in interp.py.
 LEAVES = ("param", "scalar", "const", "size", "iota")
 VIEWS = ("index", "transpose", "broadcast", "reshape")
-OTHERS = ("convert", "cast", "reduce", "scan", "ranked", "gather", "contract")
+OTHERS = ("convert", "cast", "reduce", "scan", "sorted", "gather", "contract")
 
 
 class RuleError(Exception):

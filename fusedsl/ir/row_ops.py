@@ -26,7 +26,7 @@ def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
     return b.cast(prefixes, result) if b.rounding == "op" and result.compute is not result else prefixes
 
 
-def ranked(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
+def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
     """(values, positions) of the last axis in stable order, or the first `k` of them.
 
     NaN counts as larger than every number and -0.0 equals 0.0; among equals the lower position comes first.
@@ -38,8 +38,8 @@ def ranked(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> 
     if k is not None:
         _require(b, x, k, n)
     shape = (*x.type.shape[:-1], n if k is None else k)
-    values = node("ranked", (x,), ("values", descending), Type(x.type.dtype, shape, x.type.weak))
-    return values, node("ranked", (b.strong(x),), ("positions", descending), Type(INT64, shape))
+    values = node("sorted", (x,), ("values", descending), Type(x.type.dtype, shape, x.type.weak))
+    return values, node("sorted", (b.strong(x),), ("positions", descending), Type(INT64, shape))
 
 
 def _require(b: GraphBuilder, x: Node, k: Dim, n: Dim) -> None:

@@ -38,7 +38,7 @@ def verify(graph: Graph) -> None:
             _verify_reduce(n)
         elif n.op == "scan":
             assert n.type.shape == n.args[0].type.shape, f"a scan keeps its shape: {n!r}"
-        elif n.op == "ranked":
+        elif n.op == "sorted":
             assert n.type.shape[:-1] == n.args[0].type.shape[:-1], f"ranking keeps the rows: {n!r}"
         elif n.op == "gather":
             _verify_gather(n)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..ir.compare import compare
 from ..ir.graph import Graph, Type
-from ..ir.places import Box, IndexRules
+from ..ir.index_rules import Box, IndexRules
 from ..ir.samples import Samples, sampled
 from ..ir.verify import require
 from .evaluate import FlatMemory, KernelRun, PlanCall

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..ir.dims import Dim
 from ..ir.graph import Parameter, Type
-from ..ir.places import IndexRules
+from ..ir.index_rules import IndexRules
 from ..ir.verify import require
 from .phase import Phase
 from .plan import ArrayUse, KernelPlan, ScalarUse

@@ -131,7 +131,7 @@ def _edge(b: GraphBuilder, edge: Node | None, x: Node, axis: int) -> Node | None
 def topk(b: GraphBuilder, x: Node, k: int, axis: int = -1):
     """Values and indices of the `k` largest elements of the last axis; among equals the first comes first."""
     _check_last_axis(b, "topk", x, axis, 2)
-    return row_ops.ranked(b, x, True, k)
+    return row_ops.sort_nodes(b, x, True, k)
 
 
 def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: int = 1) -> None:
@@ -148,11 +148,11 @@ def _check_last_axis(b: GraphBuilder, name: str, x: Node, axis: int, operand: in
 def sort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The last axis sorted, stable; NaN counts as the largest."""
     _check_last_axis(b, "sort", x, axis)
-    return row_ops.ranked(b, x, descending)[0]
+    return row_ops.sort_nodes(b, x, descending)[0]
 
 
 @function(axis="int", descending="flag", stable="flag")
 def argsort(b: GraphBuilder, x: Node, axis: int = -1, *, descending: bool = False, stable: bool = True):
     """The indices that sort the last axis, stable."""
     _check_last_axis(b, "argsort", x, axis)
-    return row_ops.ranked(b, x, descending)[1]
+    return row_ops.sort_nodes(b, x, descending)[1]

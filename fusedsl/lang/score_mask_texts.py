@@ -24,7 +24,7 @@ from .hints import is_function, value_hint
 from .score_mask_reads import ArrayReads, PairAxes, PairText
 from .syntax import CallExpr, Expr, Name, ParsedText, Subscript, postorder, show
 
-REDUCTIONS = ("reduce", "scan", "ranked", "contract")
+REDUCTIONS = ("reduce", "scan", "sorted", "contract")
 MOVEMENTS = ("index", "transpose", "reshape", "gather")
 ALIGNED = 2  # most axes of an array without an index
 

@@ -221,7 +221,7 @@ def _kernel_name(group: FusionGroup, k: int) -> str:
     if group.folds and not group.attention and _multiplies(group):
         return f"matmul_{k}"
     folds = [f.attr[0] for f in group.folds] + [f"cum{s.attr[0]}" for s in group.scans]
-    folds = list(dict.fromkeys(folds + ["order" for _ in group.ranked]))
+    folds = list(dict.fromkeys(folds + ["order" for _ in group.sorted]))
     plain = [n.op for n in walk(roots, group.imports) if n.op in OPS]
     special = [op for op in plain if OPS[op].special and op != "divide"]
     words = folds + list(dict.fromkeys(special or plain))

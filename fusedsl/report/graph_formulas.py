@@ -34,7 +34,7 @@ def formula(n: Node, names: Sequence[str], depth: int = DEEP) -> str:
         return f"{n.type.dtype}({parts[0]})"
     if n.op == "scan":
         return f"{SCANS[n.attr[0]]}({parts[0]})"
-    if n.op == "ranked":
+    if n.op == "sorted":
         return f"{'sort' if n.attr[0] == 'values' else 'argsort'}({parts[0]})"
     if n.op == "reduce":
         return f"{n.attr[0]}({parts[0]})"

@@ -20,7 +20,7 @@ MERGE, VALUES, POSITIONS = 4.2e-9, 0.2e-9, 1e-9
 
 def slower_than_numpy(graph: Graph, extents: Mapping[Symbol, int], moved: int, unfused: UnfusedBaseline) -> list[str]:
     """The note that NumPy sorts faster, for a call that moves so many bytes; else no note."""
-    orders = [n for n in graph.nodes() if n.op == "ranked" and n.type.shape == n.args[0].type.shape]
+    orders = [n for n in graph.nodes() if n.op == "sorted" and n.type.shape == n.args[0].type.shape]
     if not orders:
         return []
     threads, steps = num_threads(), {}

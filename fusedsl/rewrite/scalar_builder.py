@@ -30,12 +30,12 @@ def free_axes(roots: Iterable[Node]) -> dict[Node, frozenset]:
 
 def bound_axes(n: Node) -> frozenset:
     """Axes that a node folds, scans or sorts along."""
-    return frozenset(n.attr[1] if n.op == "fold" else n.attr[1:2] if n.op in ("scan", "select") else ())
+    return frozenset(n.attr[1] if n.op == "fold" else n.attr[1:2] if n.op in ("scan", "sort") else ())
 
 
 def kept_axes(n: Node) -> frozenset:
     """Axes that a node binds and its value still depends on: of a scan, and of sorted elements."""
-    axes = n.attr[1:2] if n.op == "scan" or (n.op == "ranked" and not isinstance(n.attr[1], int)) else ()
+    axes = n.attr[1:2] if n.op == "scan" or (n.op == "sorted" and not isinstance(n.attr[1], int)) else ()
     return frozenset(axes)
 
 

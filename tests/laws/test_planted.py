@@ -194,7 +194,7 @@ TABLES = {
     "a cast that wraps": lambda: _rule("cast", _wraps),
     "a bfloat16 cut off": lambda: _rule("cast", _truncates),
     "indices that are clipped": lambda: _rule("gather", _clips),
-    "an order that is not stable": lambda: _rule("ranked", _unstable),
+    "an order that is not stable": lambda: _rule("sorted", _unstable),
     "a stale temporary": _stale,
 }
 

@@ -258,7 +258,7 @@ def rename_axis(root: Node, old: Axis, new: Axis, free: dict[Node, frozenset]) -
             attr = (attr[0], tuple(map(coordinate, attr[1])), *attr[2:])
         elif n.op == "position":
             attr = new
-        elif n.op in ("scan", "select", "ranked"):
+        elif n.op in ("scan", "sort", "sorted"):
             attr = tuple(new if part == old else part for part in attr)
         return node(n.op, args, attr, n.type)
 

@@ -50,7 +50,7 @@ class AttentionFrame(PhaseBuilder):
         self.folds, self.cross = list(self.pattern.folds), []
         self.row_stores = [(r, stored(new[moved[r.value]], r)) for r in g.row_stores]
         self.own_stores = [(r, stored(new[moved[r.value]], r)) for r in g.value_axis_stores]
-        self.stores = self.rank_stores = self.cross_stores = []
+        self.stores = self.sorted_stores = self.cross_stores = []
         self._state()
 
     def _state(self) -> None:

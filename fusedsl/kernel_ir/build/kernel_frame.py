@@ -23,7 +23,7 @@ class KernelFrame:
     def __init__(self, group: FusionGroup, parameters: Sequence[Parameter]):
         self.group = group
         self.parameters = parameters
-        self.ranks = (group.ranks,) if group.ranks else ()
+        self.ranks = (group.sorted_axis,) if group.sorted_axis else ()
         self.columns = self._columns()
         self.rows = self._row_axes()
         self.axes = (*self.rows, *self.columns, *self.ranks)
@@ -31,7 +31,7 @@ class KernelFrame:
         self._import()
         self.free = free_axes(self._roots())
         self.nodes = list(walk(self._roots()))
-        self.selects = [n for n in self.nodes if n.op == "select"]
+        self.selects = [n for n in self.nodes if n.op == "sort"]
         self._name_leaves()
 
     def _row_axes(self) -> tuple[Axis, ...]:
@@ -52,13 +52,13 @@ class KernelFrame:
         divided = multiply_by_reciprocals(list(dict.fromkeys(new[r] for r in roots)), {*g.columns, *self.ranks})
         self.folds = [divided[new[f]] for f in g.folds]
         self.cross = [divided[new[f]] for f in g.column_folds]
-        self.stores, self.row_stores, self.rank_stores, self.cross_stores = (
+        self.stores, self.row_stores, self.sorted_stores, self.cross_stores = (
             [(r, stored(divided[new[r.value]], r)) for r in roots]
-            for roots in (g.stores, g.row_stores, g.rank_stores, g.column_stores)
+            for roots in (g.stores, g.row_stores, g.sorted_stores, g.column_stores)
         )
 
     def _all_stores(self) -> list[tuple[ScalarStore, Node]]:
-        return self.stores + self.row_stores + self.rank_stores + self.cross_stores
+        return self.stores + self.row_stores + self.sorted_stores + self.cross_stores
 
     def _roots(self) -> list[Node]:
         return [*self.folds, *self.cross, *(v for _, v in self._all_stores())]
@@ -91,7 +91,7 @@ class KernelFrame:
                 self.numbers.append(n)
             elif n.op == "fold":
                 self.builder.name(n, n.attr[0], n.attr[0])
-            elif n.op == "ranked":
+            elif n.op == "sorted":
                 self.builder.name(n, f"ranked_{n.attr[0]}", "ranked" if n.attr[0] == "values" else "places")
             elif n.op == "scan":
                 self.builder.name(n, f"cum{n.attr[0]}", f"cum{n.attr[0]}")

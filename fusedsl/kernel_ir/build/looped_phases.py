@@ -166,4 +166,4 @@ def _online_passes(owner: PhaseBuilder) -> tuple[tuple[OnlinePass, ...], tuple[s
 def _after_order(owner: PhaseBuilder) -> bool:
     """Whether a fold over the columns depends on a sort of them."""
     folds = [f for f in owner.folds if f.attr[1] != owner.ranks]
-    return any(n.op == "ranked" for n in walk(folds))
+    return any(n.op == "sorted" for n in walk(folds))

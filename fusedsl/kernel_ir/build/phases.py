@@ -37,7 +37,7 @@ class PhaseBuilder(KernelFrame):
             if n.op == "fold":
                 depth[n] = passes[n] + 1 if passes is not None and n in passes else below + 1
             else:
-                depth[n] = max(below, before) + 1 if n.op == "select" else below
+                depth[n] = max(below, before) + 1 if n.op == "sort" else below
         return depth
 
     # -- the plan
@@ -67,7 +67,7 @@ class PhaseBuilder(KernelFrame):
 
     def count(self, depth: Mapping[Node, int]) -> int:
         """Number of phases."""
-        ends = [depth[v] + 1 for _, v in self.stores + self.rank_stores]
+        ends = [depth[v] + 1 for _, v in self.stores + self.sorted_stores]
         return max([1, *ends, *(depth[f] for f in self.folds + self.cross), *(depth[n] for n in self.selects)])
 
     def _phase(self, p: int, stores, known, rows) -> tuple[list[Phase], list[Node]]:
@@ -116,7 +116,7 @@ class PhaseBuilder(KernelFrame):
     def selection(self, n: Node, lifted: str) -> Selection:
         """The sort of a row, and which of its values are read."""
         descending, _, count = n.attr
-        read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "ranked" and m.args[0] is n}
+        read = {m.attr: self.builder.value(m) for m in self.nodes if m.op == "sorted" and m.args[0] is n}
         along = {part: value for (part, place), value in read.items() if isinstance(place, Axis)}
         places = tuple((part, place, v) for (part, place), v in read.items() if not isinstance(place, Axis))
         value, whole = Value(lifted, n.type.dtype.compute), count if isinstance(count, int) else None
@@ -124,15 +124,15 @@ class PhaseBuilder(KernelFrame):
 
     def picked(self, p: int, depth: Mapping[Node, int]) -> list[Node]:
         """Elements that are read of the sort of phase p."""
-        return [n for n in self.nodes if n.op == "ranked" and depth[n.args[0]] == p + 1]
+        return [n for n in self.nodes if n.op == "sorted" and depth[n.args[0]] == p + 1]
 
     def rank_phase(self, p: int, depth: Mapping[Node, int], available: list[Node]) -> list[Phase]:
         """Phase over the sorted axis, if it has work."""
         folds = [f for f in self.folds if depth[f] == p + 1 and self.ranks and f.attr[1] == self.ranks]
-        stores = [(r, v) for r, v in self.rank_stores if depth[v] == p]
+        stores = [(r, v) for r, v in self.sorted_stores if depth[v] == p]
         if not folds and not stores:
             return []
-        available = [*available, *(n for n in self.nodes if n.op == "ranked" and self.varies(n))]
+        available = [*available, *(n for n in self.nodes if n.op == "sorted" and self.varies(n))]
         lifted = {f: self.lifted(f.attr[0], f.args[0]) for f in folds}
         wanted = [*(x for state in lifted.values() for x in state), *(v for _, v in stores)]
         element, names = self._body(list(dict.fromkeys(wanted)), available)
@@ -246,7 +246,7 @@ class PhaseBuilder(KernelFrame):
         """Row values that become computable after phase p and that elements of later phases read."""
         live_ins: dict[Node, None] = {}
         later = [f.args[0] for f in self.folds + self.cross if depth[f] > p + 1]
-        later += [v for _, v in self.stores + self.rank_stores]
+        later += [v for _, v in self.stores + self.sorted_stores]
         later += [n.args[0] for n in self.selects if depth[n] > p + 1]
         for n in computed_below(later, set()):
             if self.varies(n) and n.op not in READ:

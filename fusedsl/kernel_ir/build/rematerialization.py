@@ -9,7 +9,7 @@ from ...ir.op_cost import FETCH_COST
 from ...ir.ops import OPS
 
 RECOMPUTE_BELOW = 8  # instructions; cheaper values are recomputed
-READ = ("fold", "ranked")  # row values that are read by name
+READ = ("fold", "sorted")  # row values that are read by name
 PRICED = {"scan": 100, "fetch": FETCH_COST}  # instructions; a scan synchronises all threads of a row
 
 
