@@ -92,9 +92,9 @@ class Kernel:
         if torch is not None and (torch.compiler.is_compiling() or dynamo.records()):
             return self._in_trace(values, outs)
         dynamo.watch()
-        kernel, rest = self._variants.for_integers(self, values)
+        kernel, others = self._variants.for_integers(self, values)
         if kernel is not self:
-            return kernel(*rest, out=outs if outs is None or len(outs) > 1 else outs[0])
+            return kernel(*others, out=outs if outs is None or len(outs) > 1 else outs[0])
         try:
             results = self._run(values, outs)
         except ArgumentError as fault:

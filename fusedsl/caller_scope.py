@@ -52,7 +52,7 @@ def look_up(names: Collection[str], *scopes: Scope) -> tuple[dict[str, Any], dic
 
 
 def shadowed_constants(kernel: Kernel, given: Mapping[str, Any], mapping: Mapping[str, Any]) -> tuple[str, ...]:
-    """The constants and dtypes of a program that the caller passes by name with other values, which count."""
+    """Constants and dtypes of a program that the caller's scope gives other values."""
     names = kernel._source.shadowable
     return tuple([n for n in names if n in given or (n in mapping and _differs(n, mapping[n]))])
 
@@ -77,18 +77,18 @@ def _differs(name: str, value: Any) -> bool:
     return is_value(value)
 
 
-def undefined(kernel: Kernel, found: Collection[str], others: Mapping[str, Any], mapping: Any) -> FusedslError:
+def undefined(kernel: Kernel, known: Collection[str], others: Mapping[str, Any], mapping: Any) -> FusedslError:
     """The error for names without a value.
 
-    `others` are objects of those names that are no values; `mapping` is what the caller gave.
+    `others` are objects of those names that are not values; `mapping` is the caller's mapping.
     """
     from .lang.build import undefined
 
-    missing = [name for name in kernel.params if name not in found]
+    missing = [name for name in kernel.params if name not in known]
     hints = {name: f"{name} is a {type(x).__name__}, which is no array" for name, x in others.items()}
     options = [name for name in missing if name in OPTION_NAMES]
     hints |= {n: f'{n}= is an option of evaluate; pass the array in a mapping: {{"{n}": {n}}}' for n in options}
-    given = [name for name in (*found, *mapping) if isinstance(name, str)]
+    given = [name for name in (*known, *mapping) if isinstance(name, str)]
     return undefined(kernel._source.program, missing, given, hints)
 
 

@@ -27,9 +27,9 @@ def logger() -> logging.Logger:
     """The package's logger, which is silent unless the program has handlers."""
     import logging
 
-    found = logging.getLogger("fusedsl")
-    found.addHandler(logging.NullHandler())
-    return found
+    log = logging.getLogger("fusedsl")
+    log.addHandler(logging.NullHandler())
+    return log
 
 
 def compiling(kernel: str, target: str) -> None:

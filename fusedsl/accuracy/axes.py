@@ -25,7 +25,7 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
         return total, np.where(unknown, np.inf, passed)
     total = np.asarray(RULES["reduce"](n, [value], arguments, extents))
     if fold in ("argmax", "argmin"):
-        return total, np.where(_close_to_best(fold, value, bound, axes[0]), np.inf, 0.0)
+        return total, np.where(_may_be_best(fold, value, bound, axes[0]), np.inf, 0.0)
     if fold in ("sum", "prod"):
         return total, np.where(unknown, np.inf, 0.0)
     if value.dtype.kind == "b":
@@ -35,33 +35,35 @@ def reduction(n: Node, value, bound, arguments, extents) -> Ball:
     return total, np.where(unknown, np.inf, moved)
 
 
-def _sum(value, bound, total, compute: DType, count: int, along):
-    """Chunks added one after another, then a tree of what they give; nothing to round where all are small integers."""
-    size = along(np.add, np.abs(np.where(np.isfinite(value), value, 0)))
-    passed = along(np.add, bound)
-    beyond = size + passed > LARGEST[compute.name]  # of a partial result, in some order
-    whole = along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (size * EPS[compute.name] <= 1)
+def _sum(value, bound, total, compute: DType, count: int, reduce_along):
+    """Bound of a sum in chunks, combined in a tree; small integers are exact."""
+    size = reduce_along(np.add, np.abs(np.where(np.isfinite(value), value, 0)))
+    passed = reduce_along(np.add, bound)
+    beyond = size + passed > LARGEST[compute.name]  # a partial sum may overflow in some order
+    is_exact = reduce_along(np.logical_and, np.isfinite(value) & (value == np.trunc(value))) & (
+        size * EPS[compute.name] <= 1
+    )
     terms = min(count, 8 + 64 + np.log2(count))
-    rounding = np.where((passed == 0) & whole, 0.0, 2 * terms * EPS[compute.name] * size)
+    rounding = np.where((passed == 0) & is_exact, 0.0, 2 * terms * EPS[compute.name] * size)
     return np.where(beyond, np.inf, np.where(np.isfinite(total), passed + rounding, 0.0))
 
 
-def _product(value, bound, total, compute: DType, count, along):
-    """Each factor at the end of its bound. Partial products in some order may leave the range of normal floats."""
+def _product(value, bound, total, compute: DType, count, reduce_along):
+    """Bound with each factor at the end of its bound; partial products may overflow or underflow in some order."""
     size = np.where(np.isfinite(value), np.abs(value), 1.0)
-    ends = along(np.multiply, size + np.where(np.isfinite(bound), bound, 0))
-    passed = ends - along(np.multiply, size)
-    high = along(np.multiply, np.maximum(size + bound, 1.0)) > LARGEST[compute.name]
-    low = along(np.multiply, np.where(size == 0, 1.0, np.minimum(size, 1.0))) < SMALLEST[compute.name]
-    moved = along(np.logical_or, bound > 0)
-    whole = along(np.logical_and, value == np.trunc(value)) & (ends * EPS[compute.name] <= 1) & ~moved
-    rounding = np.where(whole, 0.0, 4 * count * EPS[compute.name] * ends)
+    ends = reduce_along(np.multiply, size + np.where(np.isfinite(bound), bound, 0))
+    passed = ends - reduce_along(np.multiply, size)
+    high = reduce_along(np.multiply, np.maximum(size + bound, 1.0)) > LARGEST[compute.name]
+    low = reduce_along(np.multiply, np.where(size == 0, 1.0, np.minimum(size, 1.0))) < SMALLEST[compute.name]
+    moved = reduce_along(np.logical_or, bound > 0)
+    is_exact = reduce_along(np.logical_and, value == np.trunc(value)) & (ends * EPS[compute.name] <= 1) & ~moved
+    rounding = np.where(is_exact, 0.0, 4 * count * EPS[compute.name] * ends)
     crossing = moved & ~np.isfinite(total)
     return np.where(high | low | crossing, np.inf, np.where(np.isfinite(total), passed * 1.001 + rounding, 0.0))
 
 
-def _close_to_best(fold: str, value, bound, axis: int):
-    """Whether an element that is not the best may be."""
+def _may_be_best(fold: str, value, bound, axis: int):
+    """Whether another element than the best one may be the best within the bounds."""
     if not bound.any():
         return np.zeros([1 if a == axis else d for a, d in enumerate(value.shape)], bool)
     if value.dtype.kind != "f":
@@ -76,7 +78,7 @@ def _close_to_best(fold: str, value, bound, axis: int):
 
 
 def scan(n: Node, value, bound, arguments, extents) -> Ball:
-    """Prefixes: a few hundred additions one after another, then those of whole tiles."""
+    """Bound of prefixes: a few hundred sequential additions, then those of whole tiles."""
     fold, axis = n.attr
     unknown = np.logical_or.accumulate(np.isinf(bound), axis=axis)
     if n.type.dtype.kind != "f":
@@ -105,7 +107,7 @@ def _prefix_sums(value, bound, total, compute: DType, serial, axis: int):
 
 
 def sort(n: Node, value, bound, arguments, extents) -> Ball:
-    """The k-th of the sorted values moves no further than the k-th of the ends; places may change among close ones."""
+    """The k-th sorted value moves no further than that of the bounds' ends; close elements may swap positions."""
     result = np.asarray(RULES["sorted"](n, [value], arguments, extents))
     unknown = np.broadcast_to(np.isinf(bound).any(axis=-1, keepdims=True), result.shape)
     if not bound.any():

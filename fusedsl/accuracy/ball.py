@@ -20,7 +20,7 @@ Ball = tuple[np.ndarray, np.ndarray]
 
 
 def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
-    """A value cast to a dtype: casts are monotone, so what is within the bound lies between the casts of its ends."""
+    """A value cast to a dtype: casts are monotone, so the casts of the bound's ends bound the result."""
     if value.dtype.kind == "f" and d is FLOAT64:
         return value, bound
     middle = wide(cast(value, d), d)
@@ -33,7 +33,7 @@ def stored(value: np.ndarray, bound: np.ndarray, d: DType) -> Ball:
 
 
 def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
-    """How far the others are, at most; infinity where one is NaN and the other not, or where integers differ."""
+    """Largest distance of the others; infinity if only one is NaN, or if integers differ."""
     result = np.zeros(middle.shape)
     for other in others:
         if middle.dtype.kind != "f":
@@ -47,17 +47,17 @@ def distance(middle: np.ndarray, *others: np.ndarray) -> np.ndarray:
 
 
 def wide(x: np.ndarray, d: DType) -> np.ndarray:
-    """Floats are worked in float64, all else in its own dtype."""
+    """Floats as float64, other values in their own dtype."""
     return x.astype(np.float64) if d.kind == "f" else x.astype(numpy_dtype(d))
 
 
 def any_unbounded(args: list[Ball], shape) -> np.ndarray:
-    """Where an operand may be anything."""
+    """Where an operand has an infinite bound."""
     return any_bound(args, shape, np.isinf)
 
 
 def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
-    """Where something holds for the bound of an operand."""
+    """Where the bound of an operand satisfies a condition."""
     result = np.zeros(shape, bool)
     for _, bound in args:
         result = result | holds(bound)
@@ -65,7 +65,7 @@ def any_bound(args: list[Ball], shape, holds: Callable) -> np.ndarray:
 
 
 def corners(value, bound) -> tuple[np.ndarray, ...]:
-    """The ends of what an operand may be; a bool that is unsure may be either."""
+    """The ends of an operand's bound; an unsure bool may have either value."""
     if value.dtype.kind == "f":
         step = np.where(np.isfinite(bound), bound, 0.0)
         return (value - step, value + step) if step.any() else (value,)
@@ -73,8 +73,7 @@ def corners(value, bound) -> tuple[np.ndarray, ...]:
 
 
 def bounded(op: str, values, value, bound, compute: DType) -> Ball:
-    """Beyond the largest float is infinity; a product (a power) that is added to may escape that, where both are
-    rounded once."""
+    """Overflow to infinity; a product (or power) rounded together with a following sum may escape it."""
     largest, size = LARGEST[compute.name], np.abs(value)
     beyond = np.isfinite(value) & (size - bound > largest)
     unsure = (size + bound > largest) & np.isfinite(value) & ~beyond

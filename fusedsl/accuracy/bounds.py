@@ -1,9 +1,9 @@
-"""Derived error bounds: a graph evaluated in float64 beside how far a correct target may be from it.
+"""Derived error bounds: a graph evaluated in float64, with a bound on the distance of a correct target.
 
-Every rounding adds half an ulp (a documented number of ulps for functions), and an operation passes the errors of its
-operands on: the bound is the largest change of the exact result when each operand moves by its own bound. A bound of
-infinity says that anything may come, NaN included: a comparison of values within their bounds of one another, a value
-beside the edge of a function's domain or beside the largest float. What is neither NaN nor a float is exact or such.
+Every rounding adds half an ulp (for functions, a documented number of ulps), and operations propagate the errors of
+their operands: the bound is the largest change of the exact result when each operand moves by its own bound. An
+infinite bound allows anything, NaN included: for a comparison of values within their bounds, or a value near the edge
+of a function's domain or the largest float. Values of other dtypes than floats are exact or unbounded.
 
 This is a running error analysis (Higham, Accuracy and Stability of Numerical Algorithms, 2002, 3.3).
 """
@@ -27,9 +27,9 @@ ALONG_AXES = {"reduce": reduction, "scan": scan, "sorted": sort}
 
 
 def evaluate(graph: Graph, arguments: Sequence, roundings: Roundings | None = None) -> list[Ball]:
-    """(exact value, bound) of each result, stored in its dtype. Values that are not floats have bound 0 or infinity.
+    """(exact value, bound) of each result, stored in its dtype; other values than floats have bound 0 or infinity.
 
-    `roundings` are bounds of functions that are not as near as they are by default.
+    `roundings` are bounds of functions that are less accurate than by default.
     """
     balls = evaluate_nodes(graph, arguments, roundings)
     with np.errstate(all="ignore"):
@@ -37,7 +37,7 @@ def evaluate(graph: Graph, arguments: Sequence, roundings: Roundings | None = No
 
 
 def evaluate_nodes(graph: Graph, arguments: Sequence, roundings: Roundings | None = None) -> dict[Node, Ball]:
-    """The same of every node, computed and not stored yet."""
+    """(exact value, bound) of every node, before it is stored."""
     extents, balls = extents_of(arguments), dict[Node, Ball]()
     with np.errstate(all="ignore"):
         for n in graph.nodes():
@@ -50,7 +50,7 @@ def evaluate_nodes(graph: Graph, arguments: Sequence, roundings: Roundings | Non
 def of_node(
     n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int], roundings: Roundings | None = None
 ) -> Ball:
-    """One node, given its arguments' values and bounds."""
+    """(exact value, bound) of one node, given those of its arguments."""
     if n.op in OPS:
         return operation(n, args, roundings or {})
     if n.op in ALONG_AXES:

@@ -47,7 +47,7 @@ def operation(n: Node, args: list[Ball], roundings: Roundings) -> Ball:
 
 
 def _chosen(args: list[Ball], value):
-    """An unsure condition may give either of two values."""
+    """Where an unsure condition may select either value."""
     (condition, unsure), (a, ea), (b, eb) = args
     bound = np.where(condition, ea, eb)
     if not unsure.any():
@@ -59,8 +59,10 @@ def _chosen(args: list[Ball], value):
 
 
 def _rounded(op: str, values, value, passed, sure, compute: DType) -> Ball:
-    """The value with the bound that its rounding adds to what is passed on; nothing comes from operands that are sure,
-    and may be too little for float64 to show from those that are not."""
+    """The value, with its rounding error added to the propagated bound.
+
+    Exact operands whose result is exact add nothing; small roundings may vanish in float64.
+    """
     ulps = 0.0 if op in EXACT else 0.5 if op in ARITHMETIC else 8.0 if op == "lgamma" else FUNCTION_ULPS
     ulps *= 2 if compute is FLOAT64 else 1  # the reference itself is computed in float64
     size = np.abs(np.where(np.isfinite(value), value, 0))
@@ -82,7 +84,7 @@ def _rounded(op: str, values, value, passed, sure, compute: DType) -> Ball:
 
 
 def needs_no_rounding(a, b, product, compute: DType):
-    """Whether a product is exact: one that is not may be rounded together with the sum that it enters."""
+    """Whether a product is exact; otherwise it may be rounded together with the sum that reads it."""
     if compute is FLOAT32:
         return product == product.astype(np.float32)
     high_a, high_b = (x * SPLIT - (x * SPLIT - x) for x in (a, b))  # Dekker's exact product, 1971
@@ -92,7 +94,7 @@ def needs_no_rounding(a, b, product, compute: DType):
 
 
 def _passed_on(op: str, args: list[Ball], value):
-    """The largest change of the result over the corners of the operands' bounds, where it is monotone between them."""
+    """Largest change of the result over the corners of the operands' bounds, if it is monotone between them."""
     with np.errstate(all="ignore"):
         corner_values = [
             np.asarray(OPS[op].meaning(*moved)) for moved in itertools.product(*(corners(*a) for a in args))
@@ -100,13 +102,13 @@ def _passed_on(op: str, args: list[Ball], value):
         worst = distance(value, *corner_values)
         if op in WAVES:
             worst = WAVES[op](worst, corner_values, args, value)
-    whole = [a for a in args if a[0].dtype.kind in "iu"]
-    unknown = whole if args[0][0].dtype.kind == "b" else args
+    integers = [a for a in args if a[0].dtype.kind in "iu"]
+    unknown = integers if args[0][0].dtype.kind == "b" else args
     return np.where(any_unbounded(unknown, value.shape), np.inf, worst)
 
 
 def _wave(worst, corner_values, args, value):
-    """No steeper than 1."""
+    """A slope of at most 1."""
     return np.minimum(np.maximum(worst, args[0][1]), 2.0)
 
 
@@ -120,13 +122,13 @@ def _quotient(worst, corner_values, args, value):
 
 
 def _raised(worst, corner_values, args, value):
-    """A negative number has powers at whole exponents alone."""
+    """Powers of negative numbers exist for integer exponents only."""
     (a, ea), (_, eb) = args
     return np.where((eb > 0) & (a - ea < 0), np.inf, worst * 1.01)
 
 
 def _whole_quotient(worst, corner_values, args, value):
-    """The quotient's whole part must be sure; a remainder is steep at its steps."""
+    """The integer part of the quotient must be sure; a remainder jumps where it changes."""
     (a, ea), (b, eb) = args
     ends = [np.floor(x / y) for x in (a - ea, a, a + ea) for y in (b - eb, b, b + eb)]
     steady = np.all([end == ends[0] for end in ends], axis=0)
@@ -140,7 +142,7 @@ def _equality(worst, corner_values, args, value):
 
 
 def _gamma(worst, corner_values, args, value):
-    """It has poles at the negative integers and turns between them."""
+    """lgamma has poles at the non-positive integers and extrema between them."""
     return np.where((args[0][1] > 0) & (args[0][0] < 0), np.inf, worst * 1.1 + args[0][1])
 
 

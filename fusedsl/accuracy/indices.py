@@ -21,7 +21,7 @@ from ..ir.types import BOOL, INT32
 
 
 def checked_gathers(graph: Graph) -> list[Node]:
-    """What reads at positions that may be out of range."""
+    """Gathers whose indices may be out of range."""
     return [n for n in graph.nodes() if n.op == "gather" and n.attr[0] == CHECKED]
 
 
@@ -37,7 +37,9 @@ def dependence(
     result = b.literal(False)
     for r in graph.results:
         part = missing.conditions.get(r)
-        result = result if part is None else b.elementwise("logical_or", result, missing.some(r, range(r.type.rank)))
+        result = (
+            result if part is None else b.elementwise("logical_or", result, missing.any_along(r, range(r.type.rank)))
+        )
     return b.finish([shapes.reshape(b, result, ())]), b.guards
 
 
@@ -51,14 +53,14 @@ def require_indices_in_range(graph: Graph, arguments: Sequence) -> None:
 
 
 def fault(position: int | None, extent: int) -> ShapeError:
-    """The error of a position that is out of range; None where it is not known."""
+    """The error for an index that is out of range; None if it is unknown."""
     what = "an index" if position is None else f"index {position}"
     help = f"indices run from {-extent} to {extent - 1}"
     return ShapeError(f"{what} is out of range for an axis of {extent}", "shape.index", help=help)
 
 
 def _first_outside(n: Node, graph: Graph, arguments: Sequence, extents: Extents) -> tuple[int, int]:
-    """The first position of a gather that is out of range, and the extent of its axis."""
+    """The first index of a gather that is out of range, and the extent of its axis."""
     for at, d in _axes(n):
         (positions,), extent = interpret(Graph(graph.parameters, (at,)), arguments), evaluate(d, extents)
         outside = positions[(positions < -extent) | (positions >= extent)]
@@ -68,15 +70,15 @@ def _first_outside(n: Node, graph: Graph, arguments: Sequence, extents: Extents)
 
 
 def _axes(n: Node):
-    """(the positions, the extent) of each axis that a gather reads at positions."""
+    """(index array, extent) of each axis that a gather indexes."""
     x, *arrays = n.args
     return zip(arrays, [d for d, (kind, _) in zip(x.type.shape, n.attr[1]) if kind == "at"])
 
 
 class _Missing:
-    """For each node the bools, which elements depend on one that is not there; nothing for a node of which none does.
+    """For each node, bools that tell which elements depend on an out-of-range read; nodes without any have no entry.
 
-    They broadcast to the node's shape.
+    The bools broadcast to the node's shape.
     """
 
     def __init__(self, b: GraphBuilder, sources: frozenset[Node]):
@@ -85,7 +87,7 @@ class _Missing:
         self.conditions: dict[Node, Node] = {}
 
     def visit(self, n: Node) -> None:
-        """Ask for a node whose arguments are known."""
+        """Compute the entry of a node, after those of its arguments."""
         conditions = [self._of_node(n)] if any(a in self.conditions for a in n.args) else []
         conditions += [self._beyond(n)] if n in self.sources else []
         if (condition := self._either(*conditions)) is not None:
@@ -96,7 +98,7 @@ class _Missing:
         return reduce(lambda one, other: self.b.elementwise("logical_or", one, other), given) if given else None
 
     def _beyond(self, n: Node) -> Node | None:
-        """Which elements a gather reads out of range."""
+        """Elements that a gather reads out of range."""
         b, sides = self.b, list[Node]()
         for at, d in _axes(n):
             extent = b.extent(d)
@@ -109,18 +111,18 @@ class _Missing:
         if n.op == "where":
             return self._of_select(n.args[0], sides)
         if n.op in ("logical_and", "logical_or", "bitwise_and", "bitwise_or") and n.type.dtype is BOOL:
-            return self._unsettled(n, sides)
+            return self._of_logic(n, sides)
         if n.op in OPS or n.op in ("convert", "cast"):
             return self._either(*sides)
         if n.op in VIEWS:
-            return node(n.op, (self.whole(n.args[0]),), n.attr, Type(BOOL, n.type.shape))
+            return node(n.op, (self.in_full_shape(n.args[0]),), n.attr, Type(BOOL, n.type.shape))
         match n.op:
             case "reduce":
-                return self.some(n.args[0], n.attr[1])
+                return self.any_along(n.args[0], n.attr[1])
             case "sorted":
-                return self.some(n.args[0], (n.type.rank - 1,))
+                return self.any_along(n.args[0], (n.type.rank - 1,))
             case "scan":
-                line = self.b.cast(self.whole(n.args[0]), INT32)
+                line = self.b.cast(self.in_full_shape(n.args[0]), INT32)
                 return self.b.truth(node("scan", (line,), ("max", n.attr[1]), line.type))
             case "contract":
                 return self._of_products(n, sides)
@@ -135,8 +137,8 @@ class _Missing:
         yes, no = (self.b.literal(False) if side is None else side for side in picked)
         return self._either(of_condition, self.b.elementwise("where", condition, yes, no))
 
-    def _unsettled(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
-        """A True settles `or`, a False `and`, where it is one of an element that is there."""
+    def _of_logic(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
+        """An in-range True decides `or`, an in-range False decides `and`: the other operand does not matter."""
         b, conditions = self.b, list[Node]()
         for mine, other, value in zip(sides, reversed(sides), reversed(n.args)):
             if mine is not None:
@@ -146,13 +148,13 @@ class _Missing:
         return self._either(*conditions)
 
     def _of_products(self, n: Node, sides: Sequence[Node | None]) -> Node | None:
-        """What meets a 0 of a mask is left out."""
+        """Elements multiplied by a 0 of a mask do not matter."""
         b, letters, conditions = self.b, Subscripts.parse(n.attr), list[Node]()
         for k, side in enumerate(sides):
             if side is not None:
                 x, other = n.args[k], n.args[1 - k]
                 met = _ones(b, other.type.rank) if _is_plain(other) else b.truth(other)
-                given = (self.whole(x), met) if k == 0 else (met, self.whole(x))
+                given = (self.in_full_shape(x), met) if k == 0 else (met, self.in_full_shape(x))
                 conditions.append(contraction.contract(b, *given, letters, "matmul"))
         return self._either(*conditions)
 
@@ -160,15 +162,15 @@ class _Missing:
         x, *arrays = n.args
         read = None
         if sides[0] is not None:
-            read = node("gather", (self.whole(x), *arrays), n.attr, Type(BOOL, n.type.shape))
+            read = node("gather", (self.in_full_shape(x), *arrays), n.attr, Type(BOOL, n.type.shape))
         return self._either(read, *sides[1:])
 
-    def whole(self, n: Node) -> Node:
-        """A node's bools in its own shape."""
+    def in_full_shape(self, n: Node) -> Node:
+        """A node's bools, broadcast to its shape."""
         return shapes.broadcast_to(self.b, self.conditions[n], n.type.shape)
 
-    def some(self, n: Node, axes: Sequence[int]) -> Node:
-        """Whether there is one along some axes, which stay as 1."""
+    def any_along(self, n: Node, axes: Sequence[int]) -> Node:
+        """Whether any bool holds along some axes, which remain with extent 1."""
         b, mine = self.b, self.conditions[n]
         lacking = n.type.rank - mine.type.rank
         mine = shapes.expand_dims(b, mine, list(range(lacking))) if lacking else mine
@@ -185,5 +187,5 @@ def _ones(b: GraphBuilder, rank: int) -> Node:
 
 
 def _is_plain(n: Node) -> bool:
-    """Whether a 0 of it is a number: not that of a mask, which leaves out what it is multiplied by."""
+    """Whether a 0 of a value is a number, not a mask that excludes what it multiplies."""
     return all(m.op != "where" for m in walk([n]))

@@ -19,9 +19,9 @@ WITH_AXES = ("reduce", "scan", "sorted", "contract")
 
 
 def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:
-    """Sums of products: a few hundred one after another, then those of blocks."""
-    (x, ex), (y, ey) = (_weighed(a, *ball) for a, ball in zip(n.args, args))
-    unknown = _touched(n, x, y, np.isinf(ex), np.isinf(ey))
+    """Bound of sums of products: a few hundred sequential additions, then those of blocks."""
+    (x, ex), (y, ey) = (_rounded_factor(a, *ball) for a, ball in zip(n.args, args))
+    unknown = _reads_any(n, x, y, np.isinf(ex), np.isinf(ey))
     if n.type.dtype.kind != "f":
         total = np.asarray(RULES["contract"](n, [x, y], arguments, extents))
         return total, np.where(np.broadcast_to(unknown, total.shape), np.inf, 0.0)
@@ -33,21 +33,25 @@ def contraction(n: Node, args: list[Ball], arguments: Sequence, extents: Mapping
     serial = min(count, SERIAL) + count // SERIAL + 8
     subnormal = np.where(size > 0, count * TINY[compute.name], 0.0)  # products, each rounded or not
     bound = most - size + 2 * serial * EPS[compute.name] * size + subnormal
-    unsure = unknown | (most > LARGEST[compute.name]) | _masked(n, x, y) | _masked(n, y, x, 1)
+    unsure = (
+        unknown | (most > LARGEST[compute.name]) | _multiplies_nonfinite(n, x, y) | _multiplies_nonfinite(n, y, x, 1)
+    )
     return total, np.where(unsure, np.inf, np.where(np.isfinite(total), bound, 0.0))
 
 
-def _touched(n: Node, x: np.ndarray, y: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Where a sum has some of these elements of either operand."""
+def _reads_any(n: Node, x: np.ndarray, y: np.ndarray, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Where a sum reads any of these elements of either operand."""
     if not (left.any() or right.any()):
         return np.zeros((), bool)
     counted = sums_of_products(n.attr, left.astype(float), np.ones(y.shape))
     return counted + sums_of_products(n.attr, np.ones(x.shape), right.astype(float)) > 0
 
 
-def _masked(n: Node, weights: np.ndarray, others: np.ndarray, side: int = 0) -> np.ndarray:
-    """Where weights of 0 that a condition may have chosen stand beside NaN or infinities: they contribute nothing where
-    their mask is false, and NaN elsewhere."""
+def _multiplies_nonfinite(n: Node, weights: np.ndarray, others: np.ndarray, side: int = 0) -> np.ndarray:
+    """Where a weight of 0 that a mask may have selected multiplies NaN or an infinity.
+
+    A target may skip such an element, whose exact product is NaN.
+    """
     if np.isfinite(others).all() or all(m.op != "where" for m in walk([n.args[side]])):
         return np.zeros((), bool)
     pair = [(weights == 0).astype(float), (~np.isfinite(others)).astype(float)]
@@ -55,8 +59,10 @@ def _masked(n: Node, weights: np.ndarray, others: np.ndarray, side: int = 0) -> 
 
 
 def regrouped(n: Node, balls: Mapping[Node, Ball], arguments: Sequence, extents: Mapping[Symbol, int]) -> Ball:
-    """Operands that are products themselves: some of their factors may be multiplied in after the sum, which leaves the
-    range of floats, or loses bits of subnormal numbers, where the other factors alone do."""
+    """Bound for operands that are products: a target may multiply some factors after the sum.
+
+    Partial products may then overflow, or lose bits of subnormal numbers.
+    """
     value, bound = balls[n]
     reaches: dict[Node, np.ndarray] = {}
     left, right = (_reach(a, reaches, balls, arguments, extents) for a in n.args)
@@ -65,7 +71,7 @@ def regrouped(n: Node, balls: Mapping[Node, Ball], arguments: Sequence, extents:
 
 
 def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extents) -> np.ndarray:
-    """The largest magnitude, from 1 on, that some of a value's factors multiply to."""
+    """The largest magnitude, at least 1, of a product of some of a value's factors."""
 
     def needs(n: Node) -> tuple[Node, ...]:
         if n.op in ("multiply", "divide") and n.type.dtype.kind == "f":
@@ -89,9 +95,9 @@ def _reach(root: Node, reaches: dict[Node, np.ndarray], balls, arguments, extent
     return resolve(reaches, root, needs, make)
 
 
-def _weighed(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
-    """What was rounded to enter a sum of products. A stream rounds it before other factors of the sum, or never: it may
-    be infinite or finite."""
+def _rounded_factor(n: Node, value: np.ndarray, bound: np.ndarray) -> Ball:
+    """A factor that was rounded to 16 bits: attention may round it before other factors, or never, so it may overflow
+    or not."""
     half, least = HALF_ULP.get(n.type.dtype.name, (0.0, 0.0))
     if not half or n.op != "cast" or n.args[0].type.dtype.compute is not FLOAT32:
         return value, bound

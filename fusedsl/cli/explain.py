@@ -72,8 +72,8 @@ def _array(text: str) -> tuple[str, Any]:
     """("x", spec) of `x=4096,4096:float32`."""
     from ..specs import spec
 
-    name, _, rest = text.partition("=")
-    shape, _, dtype = rest.partition(":")
+    name, _, description = text.partition("=")
+    shape, _, dtype = description.partition(":")
     sizes = [part for part in shape.strip("()[] ").replace("x", ",").split(",") if part.strip()]
     if not name.isidentifier() or "=" not in text or not all(part.strip().isdigit() for part in sizes):
         help = "write NAME=SHAPE[:DTYPE], e.g. x=4096,4096:float32"

@@ -1,4 +1,4 @@
-"""Checks of attention's extents, and their error messages: operands, and arrays that score and mask texts read."""
+"""Checks of attention's extents, and their messages: for operands, and for arrays that score and mask texts read."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def holds(check: Check, values: Sequence[int]) -> bool:
 
 
 def words(check: Check, shown: Sequence[str], values: Sequence[int], shapes: Sequence[Sequence[int]]) -> Words:
-    """(message, note, help, code) of a failed check of attention; operands are shown as they are."""
+    """(message, note, help, code) of a failed check of attention; `shown` are the operands as messages show them."""
     match check.kind:
         case "agree":
             message = f"attention needs one {check.what}: {shown[0]} and {shown[1]}"
@@ -82,15 +82,15 @@ def indexed(name: str, shape: Sequence[int], extents: Mapping[str, int]) -> str 
 
 
 def indexing_help(name: str, shape: Sequence[int], runs: Sequence[int]) -> str | None:
-    """How to index a named array that is not aligned with the last axes."""
+    """How to index a named array whose axes are not the last ones."""
     extents = dict(zip(PLACES, runs))
     aligned = _indices(shape, PLACES[len(PLACES) - len(shape) :], extents) if len(shape) <= len(PLACES) else None
     return None if aligned or not shape or not name or name in ("score", *PLACES) else indexed(name, shape, extents)
 
 
-def _indices(shape: Sequence[int], places: Sequence[str], extents: Mapping[str, int]) -> list[str] | None:
-    fits = all(extent in (1, extents[place]) for place, extent in zip(places, shape))
-    return ["0" if extent == 1 else place for place, extent in zip(places, shape)] if fits else None
+def _indices(shape: Sequence[int], letters: Sequence[str], extents: Mapping[str, int]) -> list[str] | None:
+    fits = all(extent in (1, extents[letter]) for letter, extent in zip(letters, shape))
+    return ["0" if extent == 1 else letter for letter, extent in zip(letters, shape)] if fits else None
 
 
 def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Builder of typed graphs: type promotion, weak values, broadcasting, and checks that only a call can decide."""
+"""Builder of typed graphs: type promotion, weak values, broadcasting, and the checks that a call must pass."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIXING = (*FOLDING, "contract", "sorted")
 
 
 def fail(error: FusedslError, operand: int | None = None, item: int | None = None) -> FusedslError:
-    """Attach the faulty operand of the call (or an item of it) to an error, so that the language can point at it."""
+    """An error with the faulty operand of the call (or an item of it), so that the language can point at it."""
     error.operand = operand  # type: ignore[attr-defined]
     if item is not None:
         error.item = item  # type: ignore[attr-defined]
@@ -39,10 +39,10 @@ def fail(error: FusedslError, operand: int | None = None, item: int | None = Non
 
 
 class GraphBuilder:
-    """One program under construction: a factory of nodes that gathers checks, unified extents and guards.
+    """One program under construction: builds nodes, and collects checks, unified extents and guards.
 
     `extents` are those of the call that caused the build. They decide only whether a computed extent is 1 (each such
-    decision becomes a guard of the plan) and the shapes that error messages show.
+    decision becomes a guard of the plan), and which shapes error messages show.
     """
 
     def __init__(self, parameters: tuple[Parameter, ...], extents: Mapping[Symbol, int], rounding: str = "store"):
@@ -52,7 +52,7 @@ class GraphBuilder:
         self.checks: list[Check] = []
         self.guards: dict[Dim, bool] = {}
         self.unified: dict[Dim, Dim] = {}
-        self.merged: dict[Node, tuple[Node, Node]] = {}  # indices on an axis that merges two: the indices on each
+        self.merged: dict[Node, tuple[Node, Node]] = {}  # index on a merged axis -> the indices on its two axes
         self.site = Site()
         self.find_site: Callable[[int, int | None], Site] | None = (
             None  # source site of an operand, or of an item of it
@@ -63,7 +63,7 @@ class GraphBuilder:
 
     @contextmanager
     def pointing(self, operand: int, item: int | None = None):
-        """What is checked inside is asked of this operand, or of an item of it."""
+        """Attribute errors of the checks inside to this operand, or to an item of it."""
         site = self.site
         self.site = self.find_site(operand, item) if self.find_site else site
         try:
@@ -91,13 +91,13 @@ class GraphBuilder:
         return node("size", (), dim, Type(INT64, (), weak=True))
 
     def iota(self, dim: Dim) -> Node:
-        """0, 1, ... along one axis of this extent: a weak integer vector that no memory holds."""
+        """0, 1, ... along one axis of this extent: a weak integer vector that is not stored in memory."""
         return node("iota", (), None, Type(INT64, (dim,), weak=True))
 
     # -- extents
 
     def is_unit(self, dim: Dim) -> bool:
-        """Whether this extent is 1. An argument's own extents are settled by its signature, others by a guard."""
+        """Whether this extent is 1. The signature fixes an argument's own extents, a guard all others."""
         dim = self.canonical(dim)
         if isinstance(dim, int):
             return dim == 1
@@ -110,8 +110,7 @@ class GraphBuilder:
         return self.guards[dim]
 
     def unit_axes(self, shape: Sequence[Dim]) -> list[int]:
-        """The axes of extent 1, which are the same for all calls; ShapeError where arguments are to have any extents,
-        of which one is 1."""
+        """Axes of extent 1, equal for all calls; ShapeError for an extent of 1 where a saved file takes any extents."""
         for dim in map(self.canonical, shape):
             if isinstance(dim, Symbol) and self.extents[dim] == 1:
                 raise ShapeError(
@@ -120,13 +119,13 @@ class GraphBuilder:
         return [a for a, d in enumerate(shape) if self.is_unit(d)]
 
     def canonical(self, dim: Dim) -> Dim:
-        """The extent that this one was unified with."""
+        """The extent that this one was unified with, or itself."""
         while dim in self.unified:
             dim = self.unified[dim]
         return dim
 
     def unify(self, a: Dim, b: Dim) -> None:
-        """From here on the two extents are one."""
+        """Treat two extents as equal from here on."""
         a, b = self.canonical(a), self.canonical(b)
         if a == b or (isinstance(a, int) and isinstance(b, int)):
             return
@@ -137,7 +136,7 @@ class GraphBuilder:
         self.unified[b] = a
 
     def broadcast(self, shapes: list[tuple[Dim, ...]], check: Check) -> tuple[Dim, ...]:
-        """NumPy's broadcasting of shapes; where two extents must agree, `check` is added for them."""
+        """NumPy's broadcasting of shapes; `check` is added for extents that must agree."""
         rank = max((len(s) for s in shapes), default=0)
         result: list[Dim] = []
         for position in range(-rank, 0):
@@ -159,7 +158,7 @@ class GraphBuilder:
     # -- dtypes
 
     def convert(self, x: Node, to: DType) -> Node:
-        """`x` in dtype `to`, as promotion does: nothing is rounded to a narrow float."""
+        """`x` in dtype `to` by promotion: nothing is rounded to a narrow float."""
         if x.type.weak:
             return self.coerce(x, to)
         if x.type.dtype is to:
@@ -169,7 +168,7 @@ class GraphBuilder:
         return node("convert", (x,), None, Type(to, x.type.shape))
 
     def cast(self, x: Node, to: DType) -> Node:
-        """`x` in dtype `to`, as `astype` does: a narrow float is rounded here."""
+        """`x` in dtype `to` as by `astype`: rounded to a narrow float."""
         if x.type.weak:
             return self.cast(self.coerce(x, x.type.dtype), to)
         if x.type.dtype is to and (to.compute is to or x.op in ("param", "cast")):
@@ -177,15 +176,15 @@ class GraphBuilder:
         return node("cast", (x,), None, Type(to, x.type.shape))
 
     def strong(self, x: Node) -> Node:
-        """A weak value alone: int64, float64 or bool."""
+        """A weak value as int64, float64 or bool."""
         return self.coerce(x, x.type.dtype) if x.type.weak else x
 
     def weakened(self, x: Node) -> Node:
-        """Integers that take the dtype of what they meet, as positions do."""
+        """Integers made weak, so that they take the dtype of the other operand, as positions do."""
         return node("convert", (x,), None, Type(INT64, x.type.shape, weak=True))
 
     def coerce(self, x: Node, to: DType) -> Node:
-        """A weak value computed in the dtype of the strong value that it meets."""
+        """A weak value computed in the dtype of a strong operand."""
         if to is BOOL:
             return self.truth(x)
         order: dict[Node, None] = {}
@@ -203,7 +202,7 @@ class GraphBuilder:
         return self._coerced[x, to]
 
     def _rebuilt(self, x: Node, to: DType) -> bool:
-        """Whether the arguments of weak `x` are computed in `to` too (else `x` is computed wide, then converted)."""
+        """Whether the arguments of weak `x` are computed in `to` too; else `x` is computed wide, then converted."""
         if x.op in EXACT_IN_FLOAT:
             return True
         return (x.op in OPS or x.op in MIXING) and (x.type.dtype.kind == "f" or to.kind != "f")
@@ -270,7 +269,7 @@ class GraphBuilder:
         )
 
     def _values(self, op: Op, args: tuple[Node, ...]) -> tuple[Node, ...]:
-        """The operands that promotion looks at: not a condition, not an exponent."""
+        """Operands that promotion depends on: neither a condition nor an exponent."""
         if op.rule == "where":
             return args[1:]
         return args[:1] if op.rule == "ldexp" else args
@@ -293,7 +292,7 @@ class GraphBuilder:
         return (self.convert(exponent, INT32),)
 
     def _operands(self, op: Op, args: tuple[Node, ...]) -> tuple[tuple[Node, ...], DType, DType]:
-        """The operands that promotion looks at, the dtype to compute in, and the result's dtype."""
+        """(operands that promotion depends on, dtype to compute in, dtype of the result)."""
         values = self._values(op, args)
         strong = [a.type.dtype for a in values if not a.type.weak]
         dtypes = tuple(self._met(a, strong, op) for a in values)
@@ -310,7 +309,7 @@ class GraphBuilder:
         return self._operands(OPS[name], args)[1]
 
     def _met(self, x: Node, strong: list[DType], op: Op) -> DType:
-        """The dtype that a weak operand takes beside these strong ones."""
+        """The dtype that a weak operand takes beside these strong operands."""
         if not x.type.weak or not strong:
             return x.type.dtype
         common = strong[0]
@@ -323,7 +322,7 @@ class GraphBuilder:
         return self._compared(x, common) if op.rule == "compare" else common
 
     def _compared(self, x: Node, common: DType) -> DType:
-        """The dtype that a weak integer is compared in: comparisons are of the numbers themselves, whatever fits."""
+        """The dtype that a weak integer is compared in: comparisons are exact, whichever dtype holds the numbers."""
         if x.op == "const":
             value = int(value_of(x))
             if fits(value, common):
@@ -332,7 +331,7 @@ class GraphBuilder:
         return INT64 if common.kind != "f" and common is not UINT64 else common
 
     def _exact_comparison(self, op: Op, args: tuple[Node, ...]) -> Node | None:
-        """int64 against uint64 compares the numbers, not their float64 roundings, nor what is below 0 modulo 2**64."""
+        """Exact comparison of int64 with uint64: neither rounded to float64, nor wrapped modulo 2**64."""
         dtypes = [a.type.dtype for a in args]
         if op.rule != "compare" or UINT64 not in dtypes or not any(d.kind == "i" for d in dtypes):
             return None
@@ -354,13 +353,13 @@ class GraphBuilder:
     # -- results
 
     def finish(self, results: list[Node]) -> Graph:
-        """The graph of these results, with unified extents written alike."""
+        """The graph of these results, with unified extents replaced by one expression."""
         graph = Graph(self.parameters, tuple(self.strong(r) for r in results), tuple(self.checks))
         return resolve_dims(graph, {k: self.canonical(k) for k in self.unified})
 
     @contextmanager
     def at(self, site: Site):
-        """Nodes made inside belong to this place of the text."""
+        """Nodes built inside have this site in the text."""
         before, self.site = self.site, site
         try:
             yield

@@ -10,7 +10,7 @@ from . import attention_checks
 from .dims import Symbol, evaluate
 from .graph import Check, Type
 
-# How an error names an operation on two operands; a comparison, a unary one and any other have theirs in `phrase`.
+# Verbs of binary operations in messages; `phrase` has those of the others.
 PHRASES = {
     "+": "add {0} and {1}",
     "-": "subtract {1} from {0}",
@@ -22,7 +22,7 @@ PHRASES = {
     "**": "raise {0} to the power {1}",
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), "compare {0} with {1}"),
 }
-# Messages and helps of operations that give one operand's shape to the other, or need one of all.
+# Messages and helps of operations whose operands must have one shape.
 FIXED = {
     "where=": ("where= of {1} does not fit {0}", "{y} needs {elements} there"),
     "broadcast_to": ("cannot broadcast {0} to {shape}", "{x} needs {elements} there; or ask for {b}"),
@@ -66,7 +66,7 @@ def shortened(value: int) -> str:
 
 
 def spelled(value: int) -> str:
-    """An integer as messages show it; of a very long one, its length."""
+    """An integer as messages show it: a very long one by its number of digits."""
     return str(value) if abs(value) < 10**40 else f"{'-' * (value < 0)}10**{int(math.log10(abs(value)))}..."
 
 
@@ -102,8 +102,8 @@ def explain(check: Check, extents: Mapping[Symbol, int]) -> ShapeError:
     """Error of a failed check, pointing at the operation that needs it."""
     message, note, help, code = _words(check, extents)
     site = check.site
-    place = {"text": site.text, "span": site.span, "caret": site.caret, "inside": site.inside}
-    return ShapeError(message, f"shape.{code}", note=note, help=help, **place)  # type: ignore[arg-type]
+    location = {"text": site.text, "span": site.span, "caret": site.caret, "inside": site.inside}
+    return ShapeError(message, f"shape.{code}", note=note, help=help, **location)  # type: ignore[arg-type]
 
 
 def _words(check: Check, extents: Mapping[Symbol, int]) -> tuple[str, str | None, str | None, str]:
@@ -190,7 +190,7 @@ def _broadcast_words(check, shown, values, extents):
 
 
 def _pairs_words(check, shown, values, extents):
-    """As of any broadcast, but an array that fits some of b, h, i and j is to be read there."""
+    """The words of a broadcast check, with help for an array that could be indexed by b, h, i and j."""
     message, note, help, code = _broadcast_words(check, shown, values, extents)
     for array, name in sorted(zip(check.operands, check.names), key=lambda one: one[0].rank):
         sizes = [evaluate(d, extents) for d in array.shape]

@@ -19,7 +19,7 @@ from .verify import VerifyError
 MOST_NODES = 2000  # of a graph
 MOST_ELEMENTS = 1 << 20  # of all values together
 SEEDS = (0, 1, 2)  # a difference must show for all seeds: one comparison of numbers may be a near tie
-# Relative to the largest magnitude of a result, by the narrowest float of a program: folds are in other orders.
+# Tolerances relative to the largest magnitude of a result, by the narrowest float: orders of summation differ.
 TOLERANCE = {64: 1e-9, 32: 2e-4, 16: 3e-2, 8: 0.26}
 NOISE = 16  # factor between the effect of intermediate rounding and that of an ulp of the arguments
 
@@ -32,9 +32,9 @@ class TooLarge(Exception):
 
 
 def compare(graph: Graph, temporaries: Sequence[Type], extents: Extents | None, run: Run, count: int) -> str:
-    """Why a program was not compared with its graph, or "".
+    """Why a program was not compared with its graph, or ""; VerifyError if they differ.
 
-    `run` gives its results at some extents, for given arrays. VerifyError if they differ.
+    `run` returns the program's results at some extents, for given arrays.
     """
     if extents is None:
         return "no small extents pass the checks"
@@ -56,7 +56,7 @@ def compare(graph: Graph, temporaries: Sequence[Type], extents: Extents | None, 
 
 @dataclass(frozen=True)
 class _Case:
-    """A graph, the temporaries that it reads behind its arguments, and what is compared with it."""
+    """A graph, the temporaries that it reads besides its arguments, and the program to compare."""
 
     graph: Graph
     temporaries: Sequence[Type]
@@ -64,8 +64,10 @@ class _Case:
     run: Run
 
     def differs(self, seed: int) -> str:
-        """How the results of the program differ from those of the graph, or "". Where most are no finite numbers, as of
-        logarithms, arguments are positive as well."""
+        """How the program's results differ from those of the graph, or "".
+
+        If most results are not finite, as those of logarithms, positive arguments are compared as well.
+        """
         random = np.random.default_rng(seed)
         arguments = self._arguments(random, 0)
         expected = self._interpreted(arguments)
@@ -127,8 +129,10 @@ def _floats(results: Iterable[Node]) -> list[int]:
 
 
 def _differs(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndarray | None = None) -> np.ndarray:
-    """Where two arrays differ by more than rounding. `moved` is the first with arguments that are off by an ulp: what
-    changes then may be off by some times as much."""
+    """Where two arrays differ by more than rounding.
+
+    `moved` is the first result for arguments changed by an ulp: an element may be off by a multiple of its change.
+    """
     if want.dtype.kind in "iub":
         return (want != got) & (True if moved is None else want == moved)
     want, got = want.astype(np.float64), got.astype(np.float64)
@@ -147,7 +151,7 @@ def _differs(want: np.ndarray, got: np.ndarray, tolerance: float, moved: np.ndar
 
 
 def _random(d: DType, shape: Sequence[int], random: np.random.Generator, least: int) -> np.ndarray:
-    """Random values from `least` on, or of either sign where it is 0: floats whose sums are exact in any order."""
+    """Random values from `least` on, of either sign if it is 0: floats whose sums are exact in any order."""
     x: Any
     if d.kind == "b":
         x = random.integers(0, 2, shape)
@@ -159,7 +163,7 @@ def _random(d: DType, shape: Sequence[int], random: np.random.Generator, least: 
 
 
 def _moved(x: Any, random: np.random.Generator) -> Any:
-    """Floats that are off by an ulp; all else as it is."""
+    """Floats changed by an ulp; other values unchanged."""
     if not isinstance(x, np.ndarray) or x.dtype.kind in "iub":
         return x * (1 + 2.0**-22) if isinstance(x, float) else x
     sign = random.integers(0, 2, x.shape) * 2 - 1

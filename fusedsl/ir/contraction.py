@@ -73,14 +73,14 @@ def contract(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts, what: st
         x, y = (b.convert(_rounded(b, z), FLOAT32) for z in (x, y))
     x, left = _alone_summed(b, x, left, right + result)
     y, right = _alone_summed(b, y, right, left + result)
-    kept = "".join(c for c in result if c in left + right)
+    remaining = "".join(c for c in result if c in left + right)
     if meet:
-        product = _sum_of_products(b, x, y, Subscripts(left, right, kept))
+        product = _sum_of_products(b, x, y, Subscripts(left, right, remaining))
     else:
-        product = b.elementwise("multiply", _placed(b, x, left, kept), _placed(b, y, right, kept))
+        product = b.elementwise("multiply", _placed(b, x, left, remaining), _placed(b, y, right, remaining))
         if summed and product.type.dtype.kind == "f":  # over unit axes: the sum of -0.0 is 0.0
             product = b.elementwise("add", product, b.literal(0.0))
-    return _placed(b, product if d.storage or product.type.weak else b.convert(product, d), kept, result)
+    return _placed(b, product if d.storage or product.type.weak else b.convert(product, d), remaining, result)
 
 
 def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) -> Node:
@@ -97,7 +97,7 @@ def _sum_of_products(b: GraphBuilder, x: Node, y: Node, subscripts: Subscripts) 
 
 
 def _rounded(b: GraphBuilder, x: Node) -> Node:
-    """A narrow float as it is stored: what was computed in float32 is rounded, what comes from memory is."""
+    """A narrow float rounded to its dtype, if it was computed in float32."""
     d, below = x.type.dtype, x
     if d.compute is d:
         return x
@@ -108,7 +108,7 @@ def _rounded(b: GraphBuilder, x: Node) -> Node:
 
 
 def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
-    """The cast of an array as it lies in memory, where it may be stored: a transpose stays a view of it."""
+    """The cast of a stored array, moved below a transpose, which so remains a view."""
     if x.op != "transpose":
         return b.cast(x, d)
     return node("transpose", (_cast(b, x.args[0], d),), x.attr, Type(d, x.type.shape))
@@ -118,7 +118,7 @@ def _cast(b: GraphBuilder, x: Node, d: DType) -> Node:
 
 
 def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], what: str) -> None:
-    """Extents of shared letters are equal, or one of them is 1."""
+    """Unify the extents of shared letters; one of them may be 1."""
     extents: dict[str, Dim] = {}
     for x, mine in zip(operands, letters):
         for c, d in zip(mine, x.type.shape):
@@ -129,25 +129,25 @@ def _unify(b: GraphBuilder, operands: Sequence[Node], letters: Sequence[str], wh
                 _require_same(b, extents[c], d, Check("contract", (), what, tuple(o.type for o in operands), names))
 
 
-def _require_same(b: GraphBuilder, one: Dim, other: Dim, check: Check) -> None:
-    """Two extents are equal from here on; a call checks it."""
-    if b.canonical(one) == b.canonical(other):
+def _require_same(b: GraphBuilder, d: Dim, e: Dim, check: Check) -> None:
+    """Unify two extents; a call checks that they are equal."""
+    if b.canonical(d) == b.canonical(e):
         return
-    check = Check(check.kind, (one, other), check.what, check.operands, check.names, b.site)
+    check = Check(check.kind, (d, e), check.what, check.operands, check.names, b.site)
     b.checks.append(check)
-    if isinstance(one, int) and isinstance(other, int):
+    if isinstance(d, int) and isinstance(e, int):
         raise explain(check, b.extents)
-    b.unify(one, other)
+    b.unify(d, e)
 
 
 def require_summed(b: GraphBuilder, x: Node, y: Node, axis: int, other: int, what: str) -> None:
-    """The two axes have one extent: an extent of 1 is no exception."""
+    """Unify the extents of two summed axes; an extent of 1 does not broadcast."""
     one, two = x.type.shape[axis], y.type.shape[other]
     _require_same(b, one, two, Check("contract", (), what, (x.type, y.type)))
 
 
 def require_one(b: GraphBuilder, x: Node, axis: int, other: int, letter: str) -> None:
-    """The two axes of `x` that have this letter have one extent."""
+    """Unify the extents of two axes of `x` that have the same letter."""
     one, two = x.type.shape[axis], x.type.shape[other]
     check = Check("contract", (one, two), "einsum", (x.type,), (letter,), b.site)
     if b.is_unit(one) != b.is_unit(two):
@@ -156,7 +156,7 @@ def require_one(b: GraphBuilder, x: Node, axis: int, other: int, letter: str) ->
 
 
 def _without_units(b: GraphBuilder, x: Node, letters: str) -> tuple[Node, str]:
-    """`x` without its axes of extent 1; a letter that no operand has then comes back in the result."""
+    """`x` without axes of extent 1; letters that no other operand has are restored in the result."""
     units = [a for a, d in enumerate(x.type.shape) if b.is_unit(d)]
     return shapes.squeeze(b, x, units) if units else x, "".join(c for a, c in enumerate(letters) if a not in units)
 
@@ -170,7 +170,7 @@ def _alone_summed(b: GraphBuilder, x: Node, letters: str, others: str) -> tuple[
 
 
 def added(b: GraphBuilder, x: Node, axes: tuple[int, ...]) -> Node:
-    """Sum over axes with the accumulation of products: integers in their own width, bools by or."""
+    """Sum over axes, accumulated as products are: integers in their own width, bools by or."""
     total = shapes.reduce(b, "any" if x.type.dtype.kind == "b" else "sum", x, axes)
     return total if total.type.dtype is x.type.dtype else b.cast(total, x.type.dtype)
 
@@ -187,7 +187,7 @@ def _placed(b: GraphBuilder, x: Node, letters: str, result: str) -> Node:
 
 
 def matmul(b: GraphBuilder, x: Node, y: Node) -> Node:
-    """`x @ y`: the last axis of x meets the last but one of y, the axes before these broadcast."""
+    """`x @ y`: summed over the last axis of x and the last but one of y; the axes before these broadcast."""
     for k, z in enumerate((x, y)):
         if not z.type.shape:
             error = ShapeError("@ needs arrays, not numbers", code="shape.matmul", help="use * to scale")
@@ -198,13 +198,13 @@ def matmul(b: GraphBuilder, x: Node, y: Node) -> Node:
     outer, rows, columns, met = LETTERS[:batch], LETTERS[batch], LETTERS[batch + 1], LETTERS[batch + 2]
     left = met if x.type.rank == 1 else outer[batch - (x.type.rank - 2) :] + rows + met
     right = met if y.type.rank == 1 else outer[batch - (y.type.rank - 2) :] + met + columns
-    kept = outer + rows * (x.type.rank > 1) + columns * (y.type.rank > 1)
+    letters = outer + rows * (x.type.rank > 1) + columns * (y.type.rank > 1)
     _check_batch(b, x, y)
-    return contract(b, x, y, Subscripts(left, right, kept), "matmul")
+    return contract(b, x, y, Subscripts(left, right, letters), "matmul")
 
 
 def _check_batch(b: GraphBuilder, x: Node, y: Node) -> None:
-    """The axes before the last two broadcast."""
+    """Check that the axes before the last two broadcast."""
     check = Check("equal", (), "@", (x.type, y.type), b.names)
     b.broadcast([(*z.type.shape[:-2], 1, 1) for z in (x, y) if z.type.rank > 2], check)
 
@@ -213,13 +213,13 @@ def tensordot(
     b: GraphBuilder, x: Node, y: Node, left: Sequence[int], right: Sequence[int], what: str = "tensordot"
 ) -> Node:
     """Summed over pairs of axes; the result has the other axes of x, then those of y."""
-    for one, other in zip(left, right):
-        require_summed(b, x, y, one, other, what)
+    for axis, other in zip(left, right):
+        require_summed(b, x, y, axis, other, what)
     _require_letters(x.type.rank + y.type.rank)
     mine = LETTERS[: x.type.rank]
     yours = list(LETTERS[x.type.rank : x.type.rank + y.type.rank])
-    for one, other in zip(left, right):
-        yours[other] = mine[one]
+    for axis, other in zip(left, right):
+        yours[other] = mine[axis]
     free = [c for a, c in enumerate(mine) if a not in left] + [c for a, c in enumerate(yours) if a not in right]
     return contract(b, x, y, Subscripts(mine, "".join(yours), "".join(free)), what)
 
@@ -230,19 +230,19 @@ def vecdot(b: GraphBuilder, x: Node, y: Node, axis: int) -> Node:
     rank = max(x.type.rank, y.type.rank)
     _require_letters(rank)
     mine, yours = (LETTERS[rank - z.type.rank : rank] for z in (x, y))
-    kept = LETTERS[:rank].replace(LETTERS[rank + axis], "")
-    return contract(b, x, y, Subscripts(mine, yours, kept), "vecdot")
+    letters = LETTERS[:rank].replace(LETTERS[rank + axis], "")
+    return contract(b, x, y, Subscripts(mine, yours, letters), "vecdot")
 
 
 def dot(b: GraphBuilder, x: Node, y: Node) -> Node:
-    """NumPy's dot: a product with a number; else the last axis of x meets the last but one of y."""
+    """NumPy's dot: a product with a number, or summed over the last axis of x and the last but one of y."""
     if not x.type.shape or not y.type.shape:
         return b.elementwise("multiply", x, y)
     return tensordot(b, x, y, (x.type.rank - 1,), (max(y.type.rank - 2, 0),), "dot")
 
 
 def inner(b: GraphBuilder, x: Node, y: Node) -> Node:
-    """The last axes meet."""
+    """Summed over the last axis of both."""
     if not x.type.shape or not y.type.shape:
         return b.elementwise("multiply", x, y)
     return tensordot(b, x, y, (x.type.rank - 1,), (y.type.rank - 1,), "inner")
@@ -260,6 +260,6 @@ def _require_letters(count: int) -> None:
 
 
 def too_many_axes(count: int) -> FusedslError:
-    """A product of arrays with so many axes together."""
+    """The error for a product of arrays with so many axes in total."""
     message = f"a product over {count} axes is more than {len(LETTERS)}"
     return LimitError(message, code="limit.dimensions", help="reshape some axes into one")

@@ -21,10 +21,10 @@ class Symbol:
 
 
 class Expression:
-    """An extent computed from others: `op` is a key of OPERATIONS; Nones stand for absent slice bounds.
+    """An extent computed from others: `op` is a key of OPERATIONS; None stands for an absent slice bound.
 
-    Interned, as nodes are: identity is equality, so that extents that grow out of each other thousands of times, or
-    double each time, cost no more than they have parts. `weight` counts the parts, each as often as it occurs.
+    Interned, so that identity is equality: an extent built in thousands of steps, or doubled at each, costs no more
+    than its distinct parts. `weight` counts the parts with their repetitions.
     """
 
     __slots__ = ("__weakref__", "args", "op", "weight")
@@ -90,7 +90,7 @@ OPERATIONS: dict[str, Callable[..., int]] = {
 
 
 def expression(op: str, *args: Dim | None) -> Dim:
-    """`op` of extents, folded where every argument is known and simplified where it costs nothing."""
+    """`op` of extents, folded if all arguments are known, and simplified if that is cheap."""
     if all(a is None or isinstance(a, int) for a in args):
         return OPERATIONS[op](*args)
     if op == "slice" and args[1] in (None, 0) and args[2] is None and args[3] in (None, 1):
@@ -114,13 +114,13 @@ def expression(op: str, *args: Dim | None) -> Dim:
     return Expression(op, args)
 
 
-def _without(whole: Dim | None, factor: Dim | None) -> Dim | None:
-    """`whole` without one of its factors; None where it is no factor. (An extent of 0 divides as any other.)"""
-    if whole == factor:
+def _without(dim: Dim | None, factor: Dim | None) -> Dim | None:
+    """An extent without one of its factors; None if it has no such factor. (An extent of 0 divides like any other.)"""
+    if dim == factor:
         return 1
-    if not isinstance(whole, Expression) or whole.op != "*" or whole.weight > SHOWN:
+    if not isinstance(dim, Expression) or dim.op != "*" or dim.weight > SHOWN:
         return None
-    a, b = whole.args
+    a, b = dim.args
     if (rest := _without(a, factor)) is not None:
         return expression("*", rest, b)
     return None if (rest := _without(b, factor)) is None else expression("*", a, rest)
@@ -138,7 +138,7 @@ def product(dims) -> Dim:
 
 
 class Extents(dict[Symbol, int]):
-    """The extents of one call, with those computed from them that were asked for."""
+    """The extents of one call, with a cache of computed ones."""
 
     __slots__ = ("known",)
 
@@ -148,7 +148,7 @@ class Extents(dict[Symbol, int]):
 
 
 def evaluate(dim: Dim, extents: Mapping[Symbol, int]) -> int:
-    """The number that `dim` stands for, given the extents of the arguments."""
+    """The value of `dim`, given the extents of the arguments."""
     if isinstance(dim, int):
         return dim
     if isinstance(dim, Symbol):
@@ -161,7 +161,7 @@ def evaluate(dim: Dim, extents: Mapping[Symbol, int]) -> int:
 
 
 def parts(dim: Expression, known: Container[Expression] = ()) -> Iterator[Expression]:
-    """The expressions that `dim` consists of, each once and after its own parts, less those that are `known`."""
+    """The subexpressions of `dim`, each once and after its own parts, without those that are `known`."""
     stack = [dim]
     seen: set[Expression] = set()
     while stack:
@@ -177,43 +177,40 @@ def parts(dim: Expression, known: Container[Expression] = ()) -> Iterator[Expres
 
 
 def symbols(dim: Dim) -> list[Symbol]:
-    """The symbols that an extent is computed from."""
+    """The symbols in an extent."""
     if isinstance(dim, Symbol):
         return [dim]
     args = [a for part in parts(dim) for a in part.args] if isinstance(dim, Expression) else []
     return [a for a in args if isinstance(a, Symbol)]
 
 
-def substitute(dim: Dim | None, table: Mapping[Dim, Dim], found: dict[Dim | None, Any] | None = None) -> Dim | None:
-    """`dim` with every extent that `table` names replaced (used when broadcasting unifies two symbols).
-
-    `found` remembers what extents became, for more of them under the same table.
-    """
-    found = {} if found is None else found
+def substitute(dim: Dim | None, table: Mapping[Dim, Dim], known: dict[Dim | None, Any] | None = None) -> Dim | None:
+    """`dim` with the extents in `table` replaced; `known` caches results for one table."""
+    known = {} if known is None else known
     stack = [dim]
     while stack:
         end = stack[-1]
         while end in table:
             end = table[end]  # type: ignore[index]
         if isinstance(end, Expression):
-            missing = [a for a in end.args if a not in found]
+            missing = [a for a in end.args if a not in known]
             if missing:
                 stack += missing
                 continue
-            args = tuple(found[a] for a in end.args)
+            args = tuple(known[a] for a in end.args)
             end = end if args == end.args else expression(end.op, *args)
-        found[stack.pop()] = end
-    return found[dim]
+        known[stack.pop()] = end
+    return known[dim]
 
 
 def to_json(dim: Dim | None) -> list:
-    """JSON form: its parts in order, each null, a number, ["n", argument, axis], or [op, places of its arguments]."""
-    places: dict[Dim | None, int] = {}
+    """JSON form: the parts in order, each null, a number, ["n", argument, axis], or [op, indices of its arguments]."""
+    indices: dict[Dim | None, int] = {}
     data: list = []
 
     def tell(part: Dim | None, form: Any) -> None:
-        if part not in places:
-            places[part] = len(data)
+        if part not in indices:
+            indices[part] = len(data)
             data.append(form)
 
     def leaf(part: Dim | None) -> None:
@@ -224,7 +221,7 @@ def to_json(dim: Dim | None) -> list:
     for e in parts(dim) if isinstance(dim, Expression) else ():
         for a in e.args:
             leaf(a)
-        tell(e, [e.op, *(places[a] for a in e.args)])
+        tell(e, [e.op, *(indices[a] for a in e.args)])
     return data
 
 
@@ -237,5 +234,5 @@ def from_json(data: list) -> Dim | None:
         elif part[0] == "n":
             dims.append(Symbol(part[1], part[2]))
         else:
-            dims.append(Expression(part[0], tuple(dims[place] for place in part[1:])))
+            dims.append(Expression(part[0], tuple(dims[index] for index in part[1:])))
     return dims[-1]

@@ -1,4 +1,5 @@
-"""Arithmetic on literals, done at build time in Python's integers and in float64, within the language's limits."""
+"""Constant folding: arithmetic on literals at build time, in Python's integers and float64, within the language's
+limits."""
 
 from __future__ import annotations
 
@@ -94,7 +95,7 @@ PYTHON: dict[str, Callable] = {
 
 
 def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
-    """The value of an operation on literals, or None where it is left to run time."""
+    """The value of an operation on literals; None if run time computes it."""
     values = [value_of(a) for a in args]
     operands = values[op.rule == "where" :]
     if _has_dtype(op, operands):
@@ -111,12 +112,12 @@ def fold(op: Op, args: tuple[Node, ...]) -> bool | int | float | None:
     return None
 
 
-# An integer that float64 does not hold is compared as it is rounded, as at run time; Python compares it as it is.
+# An integer that float64 cannot represent is rounded before it is compared, as at run time; Python compares exactly.
 IN_ONE_TYPE = ("where", "minimum", "maximum", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
 def _has_dtype(op: Op, operands: list) -> bool:
-    """Whether a bool, which is no weak number, gives the result a dtype of its own."""
+    """Whether a bool, which is never weak, determines the dtype of the result."""
     bools = [isinstance(v, bool) for v in operands]
     return any(bools) and op.rule not in ("logical", "compare") and not (op.rule == "bits" and all(bools))
 

@@ -58,7 +58,7 @@ def _single(name: str, identity: Callable[[DType], Node], op: str) -> Fold:
 
 
 def _arg(name: str, worst: Callable[[DType], Node], better: str) -> Fold:
-    """The position of the best element; the first among equals, and of the first NaN if there is one."""
+    """The index of the best element: the first among equals, and of the first NaN if there is one."""
 
     def merge(a: State, b: State) -> State:
         (x, i), (y, j) = a, b
@@ -93,7 +93,7 @@ def pick(condition: Node, yes: Node, no: Node) -> Node:
 
 
 def _nan_first(x: Node, y: Node, first: Node, take: Node) -> Node:
-    """`take`, but a NaN beats any number, and the earlier of two NaNs the later."""
+    """`take`, but a NaN precedes any number, and the earlier of two NaNs the later."""
     x_nan, y_nan = scalar("isnan", x, dtype=BOOL), scalar("isnan", y, dtype=BOOL)
     when_y_nan = pick(x_nan, first, constant(True, BOOL))
     return pick(y_nan, when_y_nan, scalar("bitwise_and", scalar("logical_not", x_nan, dtype=BOOL), take))

@@ -13,7 +13,7 @@ from .graph import Check, Node, Site, Type, node
 from .shapes import WHOLE, basic_index, expand_dims, full_key, index_entries, normalize_axis, reshape
 from .types import BOOL, INT64, UINT64
 
-# What a gather does with a position outside of its axis.
+# Treatment of indices outside of an axis.
 CHECKED = "checked"  # negative indices count from the end; out of range: NaN, 0 or False
 WRAPPED = "wrapped"  # negative indices count from the end; in range by construction
 GUARDED = "guarded"  # out-of-range elements are not read, and their value (0) is not used
@@ -21,23 +21,26 @@ INSIDE = "inside"  # in range by construction
 
 
 def gather(
-    x: Node, at: Mapping[int, Node], places: Sequence[int | None], shape: Sequence[Dim], mode: str = CHECKED
+    x: Node, at: Mapping[int, Node], result_axes: Sequence[int | None], shape: Sequence[Dim], mode: str = CHECKED
 ) -> Node:
-    """The array of `shape` whose element is `x` at the positions `at[axis]` along some axes, and along each other axis
-    at the position on axis `places[axis]` of the result. Positions are int64 arrays that broadcast to `shape`."""
+    """The array of `shape` with elements of `x` at index arrays `at[axis]` along some axes.
+
+    Along each other axis the index is that on axis `result_axes[axis]` of the result. Index arrays are int64 and
+    broadcast to `shape`.
+    """
     entries: list[tuple[str, int | None]] = []
     arrays: list[Node] = []
-    for axis, place in enumerate(places):
+    for axis, result_axis in enumerate(result_axes):
         if axis in at:
             entries.append(("at", len(arrays)))
             arrays.append(at[axis])
         else:
-            entries.append(("axis", place))
+            entries.append(("axis", result_axis))
     return node("gather", (x, *arrays), (mode, tuple(entries)), Type(x.type.dtype, tuple(shape), x.type.weak))
 
 
 def positions(b: GraphBuilder, x: Node) -> Node:
-    """An index array as int64; those of uint64 that int64 does not hold stay beyond any axis."""
+    """An index array as int64; uint64 indices that int64 cannot hold remain out of range."""
     if x.type.dtype is BOOL:
         raise mask_fault()
     if x.type.dtype.kind == "f":
@@ -48,7 +51,7 @@ def positions(b: GraphBuilder, x: Node) -> Node:
 
 
 def mask_fault() -> FusedslError:
-    """The error of indexing with a mask."""
+    """The error for indexing with a mask."""
     return ArgumentError(
         "a mask cannot index: its result has no known shape",
         code="argument.mask",
@@ -57,14 +60,14 @@ def mask_fault() -> FusedslError:
 
 
 def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
-    """`x[key]`: slices, new axes and single elements, or what integer arrays point at."""
+    """`x[key]`: slices, new axes and integers, or index arrays."""
     x, key, sites = _in_parts(b, x, key, sites)
     read = advanced_index if any(isinstance(part, Node) for part in key) else shapes.index
     return read(b, x, key, sites)
 
 
 def _in_parts(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None) -> tuple:
-    """The same with an axis that is read at all positions of two axes in turn as two axes: no position is computed."""
+    """`x[key]`, with an axis that is indexed by a merged index read as two axes, so that no index is computed."""
     for place, part in enumerate(key):
         parts = b.merged.get(part) if isinstance(part, Node) else None
         plain = all(isinstance(k, (Node, slice)) for k in key[:place])
@@ -80,14 +83,16 @@ def _in_parts(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None
 
 
 def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
-    """`x[key]` where some parts are integer arrays, as in NumPy: they broadcast, and what they broadcast to stands
-    where they stand next to each other (integers count as such), else before all other axes."""
+    """`x[key]` with index arrays, as in NumPy: they broadcast.
+
+    The broadcast axes replace the indexed ones if these are adjacent (integers count as arrays), else they come first.
+    """
     full = full_key(b, x, key)
-    pointed = [place for place, part in full if part is not None and not isinstance(part, slice)]
-    split = pointed[-1] - pointed[0] >= len(pointed)  # by a ... that stands for no axis, too
-    first = 0 if split else next(k for k, (place, _) in enumerate(full) if place == pointed[0])
-    kept = [entry for entry in full if not isinstance(entry[1], Dim)]
-    indices = {axis: _located(b, entry) for axis, entry in enumerate(kept) if isinstance(entry[1], Node)}
+    array_parts = [place for place, part in full if part is not None and not isinstance(part, slice)]
+    split = array_parts[-1] - array_parts[0] >= len(array_parts)  # an empty ... also separates them
+    first = 0 if split else next(k for k, (place, _) in enumerate(full) if place == array_parts[0])
+    entries = [entry for entry in full if not isinstance(entry[1], Dim)]
+    indices = {axis: _located(b, entry) for axis, entry in enumerate(entries) if isinstance(entry[1], Node)}
     plain = [(place, WHOLE if isinstance(part, Node) else part) for place, part in full]
     y = basic_index(x, index_entries(b, x, plain, sites))
     check = Check("equal", (), "index with", tuple(i.type for i in indices.values()))
@@ -95,15 +100,15 @@ def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] |
     others = [axis for axis in range(y.type.rank) if axis not in indices]
     shape = [y.type.shape[axis] for axis in others]
     shape[first:first] = common
-    places: list[int | None] = [None] * y.type.rank
+    result_axes: list[int | None] = [None] * y.type.rank
     for k, axis in enumerate(others):
-        places[axis] = k if k < first else k + len(common)
+        result_axes[axis] = k if k < first else k + len(common)
     at = {axis: before_axes(b, i, len(others) - first) for axis, i in indices.items()}
-    return gather(y, at, places, shape)
+    return gather(y, at, result_axes, shape)
 
 
 def _located(b: GraphBuilder, entry: tuple) -> Node:
-    """An index array as positions; its fault belongs to its place in the subscript."""
+    """An index array as positions; its errors point at its part of the subscript."""
     place, part = entry
     try:
         return positions(b, part)
@@ -112,7 +117,7 @@ def _located(b: GraphBuilder, entry: tuple) -> Node:
 
 
 def before_axes(b: GraphBuilder, x: Node, axes: int) -> Node:
-    """`x` with so many axes of extent 1 behind its own."""
+    """`x` with so many trailing axes of extent 1 added."""
     rank = x.type.rank
     return expand_dims(b, x, list(range(rank, rank + axes))) if axes else x
 
@@ -145,19 +150,19 @@ def take_along_axis(b: GraphBuilder, x: Node, indices: Node, axis: int | None = 
 
 
 def at_position(b: GraphBuilder, x: Node, axis: int, position: Node, extent: Dim, mode: str) -> Node:
-    """`x` with one axis of a new extent, read there at `position` (a vector of that extent)."""
+    """`x` read along one axis at `position`, a vector whose length is the new extent."""
     shape = tuple(extent if k == axis else d for k, d in enumerate(x.type.shape))
     line = before_axes(b, b.convert(position, INT64), x.type.rank - axis - 1)
     return gather(x, {axis: line}, range(x.type.rank), shape, mode)
 
 
 def diagonal(b: GraphBuilder, x: Node, first: int, second: int, offset: int = 0) -> Node:
-    """The elements whose position along the second axis is `offset` beyond that along the first, as a last axis."""
+    """Elements whose index along the second axis is `offset` more than along the first, as a last axis."""
     rows, columns = (b.canonical(x.type.shape[a]) for a in (first, second))
     length = rows
     if rows != columns or offset:
-        rest = expression("-", rows, max(-offset, 0)), expression("-", columns, max(offset, 0))
-        length = expression("max", expression("min", *rest), 0)
+        extents = expression("-", rows, max(-offset, 0)), expression("-", columns, max(offset, 0))
+        length = expression("max", expression("min", *extents), 0)
     line = b.iota(length)
     at = {
         axis: b.convert(b.elementwise("add", line, b.literal(begin)) if begin else line, INT64)
@@ -169,7 +174,7 @@ def diagonal(b: GraphBuilder, x: Node, first: int, second: int, offset: int = 0)
 
 
 def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | None = None) -> None:
-    """All axes but one agree: what two arrays that are joined along it need. None: all axes agree."""
+    """Unify all axes but one of two arrays to be joined along it; None: all axes."""
     if x.type.rank != other.type.rank:
         raise ShapeError(
             f"{what} needs as many axes in {b.describe(other.type)} as in {b.describe(x.type)}",
@@ -189,7 +194,6 @@ def require_same(b: GraphBuilder, what: str, x: Node, other: Node, axis: int | N
 
 
 def total(extents: Sequence[Dim]) -> Dim:
-    """The sum of extents."""
     result: Dim = 0
     for d in extents:
         result = expression("+", d, result) if result != 0 else d

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Type:
-    """What a node is: element type, shape (integers and symbolic extents), and whether its dtype is weak."""
+    """Element type, shape (integers and symbolic extents), and whether the dtype is weak."""
 
     dtype: DType
     shape: tuple[Dim, ...] = ()
@@ -55,7 +55,7 @@ _interned: WeakValueDictionary[tuple, Node] = WeakValueDictionary()
 
 
 def node(op: str, args: tuple[Node, ...], attr: Any, type: Type) -> Node:
-    """The one node of these parts. The only way to make a node."""
+    """The interned node of these parts; the only way to create a node."""
     key = (op, args, attr, type)
     known = _interned.get(key)
     if known is None:
@@ -79,18 +79,18 @@ def constant(value: bool | int | float, dtype: DType, weak: bool = False) -> Nod
 
 
 def value_of(n: Node) -> bool | int | float:
-    """The number that a `const` node stands for."""
+    """The number of a `const` node."""
     kind, value = n.attr
     return struct.unpack("<d", value)[0] if kind == "float" else value
 
 
 def is_literal(n: Node, *values: float) -> bool:
-    """Whether a node is a literal, one of these numbers."""
+    """Whether a node is a literal, and one of these numbers."""
     return n.op == "const" and value_of(n) in values
 
 
 def is_int64(n: Node) -> bool:
-    """Whether a weak integer is computed of positions, extents and literals that int64 holds, and is no literal."""
+    """Whether a weak integer is computed from positions, extents and literals in int64 range, and is no literal."""
     if not n.type.weak or n.type.dtype.kind != "i" or n.op in ("const", "size"):
         return False
     return all(
@@ -99,7 +99,7 @@ def is_int64(n: Node) -> bool:
 
 
 def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[K]], make: Callable[[K], T]) -> T:
-    """known[root], which is made after what it needs is known; no recursion."""
+    """known[root], computed by `make` after everything that it needs; without recursion."""
     stack = [root]
     while stack:
         n = stack[-1]
@@ -114,7 +114,7 @@ def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[
 
 
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
-    """Every node that the roots need beside `known` ones, arguments before users, each once; no recursion."""
+    """Every node below the roots once, arguments before users; without recursion."""
     seen: set[Node] = set(known)
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while stack:
@@ -137,9 +137,9 @@ def rebuild(roots: Iterable[Node], change: Callable[[Node, tuple[Node, ...]], No
 
 @dataclass(frozen=True)
 class Site:
-    """Where a node came from: offsets in the text, for errors that only a call can find.
+    """Source location of a node, as offsets in the text, for errors that only a call can find.
 
-    `inside` are the places, outermost first, in the functions that are called there.
+    `inside` are the locations in the called functions, outermost first.
     """
 
     text: str | None = None
@@ -158,11 +158,11 @@ class Check:
     contract: dims[0] == dims[1] (what `what` sums over; of the letter names[0], if it has one).
     groups: dims[0] is a multiple of dims[1].   enough: dims[0] is dims[1] or more.
 
-    Of attention, of whose texts the last dims say how far b, h, i and j run:
-    agree: dims[0] == dims[1] (what `what` says of its operands).   offsets: dims[0] is not 0.
-    heads: dims[0] is a multiple of dims[1] (there may be none at all).
-    pairs: as equal, of values for pairs.   reach: dims[0], along axis dims[2], are dims[1] or more (where `what` runs).
-    reading: an array of the first dims without an index fits [j] or [i, j] alone.
+    Checks of attention; the last dims are the extents of b, h, i and j:
+    agree: dims[0] == dims[1] (`what` names the operands).   offsets: dims[0] is not 0.
+    heads: dims[0] is a multiple of dims[1] (which may be 0).
+    pairs: as equal, for values of pairs.   reach: dims[0], along axis dims[2], is at least dims[1] (`what` indexes it).
+    reading: an unindexed array of the first dims fits [j] or [i, j] only.
     """
 
     kind: str
@@ -175,7 +175,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Parameter:
-    """An argument of the program: its name and what its signature fixes. A scalar is weak and has rank 0."""
+    """An argument of the program: its name, and its type by the signature. A scalar is weak and has rank 0."""
 
     name: str
     type: Type
@@ -196,27 +196,27 @@ class Graph:
 
 
 def resolve_dims(graph: Graph, table: dict[Dim, Dim]) -> Graph:
-    """The graph with unified extents written alike everywhere (types, attributes and checks)."""
+    """The graph with unified extents replaced in types, attributes and checks."""
     if not table:
         return graph
 
-    found: dict = {}
+    known: dict = {}
 
     def change(old: Node, args: tuple[Node, ...]) -> Node:
-        return node(old.op, args, _resolve(old.attr, table, found), _resolve_type(old.type, table, found))
+        return node(old.op, args, _resolve(old.attr, table, known), _resolve_type(old.type, table, known))
 
     new = rebuild(graph.results, change)
     return Graph(graph.parameters, tuple(new[r] for r in graph.results), graph.checks)
 
 
-def _resolve_type(type: Type, table: dict[Dim, Dim], found: dict) -> Type:
-    return Type(type.dtype, tuple(substitute(d, table, found) for d in type.shape), type.weak)  # type: ignore[misc]
+def _resolve_type(type: Type, table: dict[Dim, Dim], known: dict) -> Type:
+    return Type(type.dtype, tuple(substitute(d, table, known) for d in type.shape), type.weak)  # type: ignore[misc]
 
 
-def _resolve(attr: Any, table: dict[Dim, Dim], found: dict) -> Any:
+def _resolve(attr: Any, table: dict[Dim, Dim], known: dict) -> Any:
     """An attribute with its extents substituted; tuples are searched."""
     if isinstance(attr, tuple):
-        return tuple(_resolve(part, table, found) for part in attr)
+        return tuple(_resolve(part, table, known) for part in attr)
     if attr is None or isinstance(attr, (int, float, str, bytes, DType)):
         return attr
-    return substitute(attr, table, found)
+    return substitute(attr, table, known)

@@ -1,6 +1,6 @@
-"""Rules of array indices: extents are known, views and coordinates stay in range, stores cover an array.
+"""Rules of array indices: extents are known, views and coordinates are in range, stores cover an array.
 
-Extents are symbolic. What is not evident from their form is evaluated at the samples, which pass all checks.
+Extents are symbolic. Rules that do not follow from their form are evaluated at the samples, which pass all checks.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Box:
 
 @dataclass(frozen=True)
 class IndexRules:
-    """Index rules of a program with these parameters; each raises VerifyError for `what`."""
+    """Index rules of a program with these parameters; each raises VerifyError about `what`."""
 
     parameters: Sequence[Parameter]
     samples: Samples
     known: set[Dim] = field(default_factory=set)  # extents checked so far
 
     def known_extents(self, dims: Iterable[Dim], what: object) -> None:
-        """Extents are numbers, or computed from those of arguments."""
+        """Extents are numbers, or computed from extents of arguments."""
         for d in dims:
             if isinstance(d, int) or d in self.known:
                 continue
@@ -47,18 +47,18 @@ class IndexRules:
         return s.argument < len(self.parameters) and s.axis < self.parameters[s.argument].type.rank
 
     def inside(self, start: Dim, step: int, count: Dim, extent: Dim, what: object) -> None:
-        """The positions start + step * i, for i below the count, are those of an axis of this extent."""
+        """The indices start + step * i, for i below the count, are in range on an axis of this extent."""
         if (start, step) == (0, 1) and count == extent:
             return
         self.known_extents((start, count, extent), what)
         for extents in self.samples.extents:
-            first, n, whole = (evaluate(d, extents) for d in (start, count, extent))
+            first, n, size = (evaluate(d, extents) for d in (start, count, extent))
             ends = (first, first + step * (n - 1))
-            within = n <= 0 or (min(ends) >= 0 and max(ends) < whole)
-            require(within, "what is read is inside of its array", what, f"{ends[0]} to {ends[1]} of {whole}")
+            within = n <= 0 or (min(ends) >= 0 and max(ends) < size)
+            require(within, "what is read is inside of its array", what, f"{ends[0]} to {ends[1]} of {size}")
 
     def alike(self, a: Shape, b: Shape, what: object) -> None:
-        """Two shapes are one."""
+        """Two shapes are equal."""
         require(len(a) == len(b), "an array has its rank", what, b)
         for d, e in zip(a, b):
             self.equal(d, e, "an array has its shape", what, b)
@@ -70,7 +70,7 @@ class IndexRules:
             require(all(evaluate(d, x) == evaluate(e, x) for x in self.samples.extents), rule, *what)
 
     def viewed(self, shape: Shape, views: tuple, what: object) -> Shape:
-        """The shape of an array through views, each of which it allows."""
+        """The shape of an array through views, each of which must be valid."""
         for kind, how in views:
             require(kind in ("reshape", "index"), "a view is known", what)
             shape = self._reshaped(shape, how, what) if kind == "reshape" else self._indexed(shape, how, what)
@@ -91,7 +91,7 @@ class IndexRules:
         return tuple(1 if entry[0] == "new" else entry[3] for entry in index if entry[0] != "int")
 
     def covered(self, shape: Shape, boxes: Sequence[Box], what: object) -> None:
-        """Boxes have every element of an array, and none twice."""
+        """Boxes contain every element of an array exactly once."""
         self.known_extents((*shape, *(d for box in boxes for d in (*box.starts, *box.extents))), what)
         require(all(len(box.extents) == len(shape) for box in boxes), "a store has its array's rank", what, shape)
         if len(boxes) == 1 and boxes[0].extents == shape and not any(boxes[0].starts):

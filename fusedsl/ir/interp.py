@@ -48,15 +48,15 @@ def interpret(graph: Graph, arguments: Sequence, evaluated: Evaluated | None = N
 
 
 def last_uses(graph: Graph) -> Iterator[tuple[Node, list[Node]]]:
-    """Every node, arguments first, with those of its arguments that no later node reads and that are no results."""
-    nodes, kept = graph.nodes(), set(graph.results)
+    """Every node, arguments first, with the arguments that no later node reads and that are no results."""
+    nodes, results = graph.nodes(), set(graph.results)
     last = {a: n for n in nodes for a in n.args}
     for n in nodes:
-        yield n, [a for a in dict.fromkeys(n.args) if last[a] is n and a not in kept]
+        yield n, [a for a in dict.fromkeys(n.args) if last[a] is n and a not in results]
 
 
 def footprint(graph: Graph, arguments: Sequence) -> int:
-    """About how many bytes `interpret` holds at once beside the arguments; views of arrays take none."""
+    """Approximate bytes that `interpret` holds at once besides the arguments; views take none."""
     extents = extents_of(arguments)
 
     def elements(n: Node) -> int:
@@ -83,13 +83,13 @@ def footprint(graph: Graph, arguments: Sequence) -> int:
     return most + sum(elements(r) * r.type.dtype.itemsize for r in graph.results)
 
 
-# arrays as large as the result that are made on the way
+# temporary arrays of the result's size
 WORKING = {"gather": 2, "contract": 1, "scan": 3, "sorted": 1, **dict.fromkeys(("erf", "erfc", "lgamma"), 6)}
 WORKING |= dict.fromkeys(("philox", "philox_high", "philox_word", "philox_pair"), 10)
 
 
 def store(value: np.ndarray, d: DType) -> np.ndarray:
-    """A computed value as an array of dtype `d`, in memory of its own."""
+    """A computed value as a new array of dtype `d`."""
     return np.array(value, dtype=numpy_dtype(d))
 
 
@@ -111,7 +111,7 @@ def _scalar(n, args, arguments, extents):
 
 
 def _fitting(value, n):
-    """A number in the dtype of the arrays that it meets; DTypeError where that does not hold it, as on every target."""
+    """A number in the dtype of the other operands; DTypeError if it does not fit, as on every target."""
     if isinstance(value, int) and not fits(value, n.type.dtype):
         raise DTypeError(f"{spelled(value)} does not fit {n.type.dtype}", "dtype.overflow", help="pass a NumPy scalar")
     return np.asarray(value)
@@ -145,9 +145,9 @@ def cast(x: np.ndarray, to: DType) -> np.ndarray:
     if x.dtype.kind != "f" or to.kind == "f" or to is BOOL:
         return x.astype(target)
     info = np.iinfo(target)
-    whole = np.trunc(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
-    low, high = whole < info.min, whole >= float(info.max) + (0 if info.bits == 64 else 1)
-    inside = np.where(low | high, 0, whole).astype(target)
+    truncated = np.trunc(np.nan_to_num(x, nan=0.0, posinf=np.inf, neginf=-np.inf))
+    low, high = truncated < info.min, truncated >= float(info.max) + (0 if info.bits == 64 else 1)
+    inside = np.where(low | high, 0, truncated).astype(target)
     return np.where(low, info.min, np.where(high, info.max, inside)).astype(target)
 
 
@@ -156,7 +156,7 @@ def _index(n, args, arguments, extents):
 
 
 def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> np.ndarray:
-    """What an `index` node leaves of an array: entries are ("new",), ("int", k) or ("slice", start, step, extent)."""
+    """The elements that an `index` node selects: entries are ("new",), ("int", k) or ("slice", start, step, extent)."""
     key: list = []
     for entry in index:
         if entry[0] == "new":
@@ -168,9 +168,9 @@ def basic_index(x: np.ndarray, index: tuple, extents: Mapping[Symbol, int]) -> n
     return x[(*key, ...)]  # a view, even of one element
 
 
-def stepped(start: int, step: int, places: np.ndarray) -> np.ndarray:
-    """start + step * places. A step beyond int64 is never made: what it would reach is in no array."""
-    return start + (step * places if places.any() else places)
+def stepped(start: int, step: int, indices: np.ndarray) -> np.ndarray:
+    """start + step * indices. A step beyond int64 is replaced by 0: no array has a second element there."""
+    return start + (step * indices if indices.any() else indices)
 
 
 def _positions(start, step, extent):
@@ -237,7 +237,7 @@ def _reduce(n, args, arguments, extents):
 
 
 def _ordered_zeros(fold: str, x: np.ndarray, result: np.ndarray, some: Callable) -> np.ndarray:
-    """Extremes with the right sign where they are 0: -0.0 is less than 0.0. NumPy's own depends on the processor."""
+    """Extremes with -0.0 less than 0.0; NumPy's result depends on the processor."""
     if fold not in ("max", "min") or x.dtype.kind != "f":
         return result
     zero, negative = np.zeros_like(result), np.signbit(x)
@@ -255,7 +255,7 @@ def accumulate(fold: str, x: np.ndarray, axis: int, dtype: np.dtype | None = Non
 
 
 def _scan(n, args, arguments, extents):
-    """Sums of float32 are rounded once, from float64: one after another they would drift over long rows."""
+    """Prefixes; float32 sums are rounded once, from float64, because sequential sums drift over long rows."""
     fold, axis = n.attr
     prefixes = accumulate(fold, args[0], axis, numpy_dtype(n.type.dtype.compute))
     if fold != "sum" or prefixes.dtype != np.float32:
@@ -264,7 +264,7 @@ def _scan(n, args, arguments, extents):
 
 
 def _sort(n, args, arguments, extents):
-    """Stable order along the last axis; downwards it is the order of the reversed row, reversed."""
+    """Stable sort along the last axis; a descending sort is that of the reversed row, reversed."""
     part, down = n.attr
     x = args[0][..., ::-1] if down else args[0]
     order = np.argsort(x, axis=-1, kind="stable")
@@ -275,7 +275,7 @@ def _sort(n, args, arguments, extents):
 
 
 def _contract(n, args, arguments, extents):
-    """As products of matrices; float32 in float64, rounded once, unless a product is beyond float32."""
+    """Matrix products; float32 is computed in float64 and rounded once, unless a product exceeds float32."""
     compute = numpy_dtype(n.type.dtype.compute)
     x, y = (a.astype(compute, copy=False) for a in args)
     result = sums_of_products(n.attr, x, y)

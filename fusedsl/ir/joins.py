@@ -1,5 +1,5 @@
-"""Builds arrays out of others by where their elements stand: concat, stack, roll, repeat, tile, pad. Nothing is copied:
-each is a choice by position among gathers, or a view."""
+"""Builder of concat, stack, roll, repeat, tile and pad: selects among gathers by position, or views; nothing is
+copied."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _joined(b: GraphBuilder, parts: Sequence[Node], a: int) -> Node:
 
 
 def promoted(b: GraphBuilder, arrays: Sequence[Node]) -> list[Node]:
-    """The arrays in the one dtype that they promote to."""
+    """The arrays in their common dtype."""
     strong = [x.type.dtype for x in arrays if not x.type.weak]
     if not strong:
         return list(arrays)
@@ -81,8 +81,7 @@ def stack(b: GraphBuilder, arrays: Sequence[Node], axis: int) -> Node:
 
 
 def _require_alike(b: GraphBuilder, what: str, arrays: Sequence[Node], axis: int | None = None) -> None:
-    """Each array fits the first one in all axes but the one that they are joined along; one that does not is at
-    fault."""
+    """Check that all arrays agree with the first one in all axes but the joined one; errors point at the array."""
     for k, other in enumerate(arrays[1:], 1):
         try:
             with b.pointing(0, k):
@@ -98,7 +97,7 @@ def flip(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
 
 
 def roll(b: GraphBuilder, x: Node, shift: Dim, axis: int) -> Node:
-    """Each element moved by `shift` along an axis; those beyond the end come in at the start."""
+    """Elements moved by `shift` along an axis; those beyond its end wrap around."""
     n = x.type.shape[axis]
     line = b.elementwise("subtract", b.iota(n), b.extent(expression("%", shift, n)))
     return at_position(b, x, axis, line, n, WRAPPED)
@@ -124,7 +123,7 @@ def tile(b: GraphBuilder, x: Node, counts: Sequence[Dim]) -> Node:
 
 
 class Padding(NamedTuple):
-    """How many elements are added at both ends of an axis: `fill`, or as `mode` continues it."""
+    """Numbers of elements to add at both ends of an axis, with a `fill` value or as `mode` continues it."""
 
     before: Dim
     after: Dim
@@ -155,7 +154,7 @@ def pad(b: GraphBuilder, x: Node, axis: int, padding: Padding) -> Node:
 
 
 def _require_elements(b: GraphBuilder, x: Node, n: Dim) -> None:
-    """There is something to continue."""
+    """Check that the axis has elements to continue."""
     check = Check("nonempty", (n,), "pad", (x.type,), site=b.site)
     if n == 0:
         raise explain(check, b.extents)
@@ -164,7 +163,7 @@ def _require_elements(b: GraphBuilder, x: Node, n: Dim) -> None:
 
 
 def _continued(b: GraphBuilder, position: Node, n: Dim, mode: str) -> Node:
-    """The position inside of 0 … n - 1 that continues an axis."""
+    """The index in 0 … n - 1 whose element continues an axis."""
     last = b.extent(expression("-", n, 1))
     if mode == "edge":
         return b.elementwise("minimum", b.elementwise("maximum", position, b.literal(0)), last)

@@ -36,7 +36,7 @@ def _origins(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _aligned(n: Node, args: Sequence[Origins]) -> Origins:
-    """Operands align at their last axis; one of extent 1 that is repeated has no say."""
+    """Operands align at their last axes; a broadcast axis of extent 1 has no origin."""
     found = [NONE] * n.type.rank
     for arg, origins in zip(n.args, args):
         first = n.type.rank - arg.type.rank
@@ -47,7 +47,7 @@ def _aligned(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _index(n: Node, args: Sequence[Origins]) -> Origins:
-    """A slice keeps an axis only where it is all of it."""
+    """An axis keeps its origin if its slice is the whole axis."""
     (origins,), shape, axis = args, n.args[0].type.shape, 0
     found = []
     for entry in n.attr:
@@ -65,7 +65,7 @@ def _transpose(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _reshape(n: Node, args: Sequence[Origins]) -> Origins:
-    """The first and the last axes that are in both shapes stay what they are."""
+    """The leading and trailing axes that both shapes share keep their origins."""
     (origins,), before, after = args, n.args[0].type.shape, n.type.shape
     first = _same(before, after)
     last = min(_same(before[::-1], after[::-1]), len(before) - first, len(after) - first)
@@ -90,7 +90,7 @@ def _sort(n: Node, args: Sequence[Origins]) -> Origins:
 
 
 def _gather(n: Node, args: Sequence[Origins]) -> Origins:
-    """Axes that are not gathered along are the array's, the others those of the positions."""
+    """Axes without indices have the array's origins, the others those of the index arrays."""
     origins = list(_aligned(n, [(NONE,) * len(args[0]), *args[1:]]))
     for (kind, k), dim, origin in zip(n.attr[1], n.args[0].type.shape, args[0]):
         if kind == "axis" and (dim != 1 or n.type.shape[k] == 1):

@@ -1,7 +1,7 @@
-"""Laws of numbers where NumPy, Numba, C and processors disagree: one row per law, with an example for every target.
+"""Laws of numbers on which NumPy, Numba, C and processors disagree: one row per law, with an example for every target.
 
-`ops.py` says which operations there are and `meaning.py` what each computes; this page says what a reader could expect
-otherwise. An example's arrays have one axis of four elements; its text names them x, y and z.
+`ops.py` lists the operations, `meaning.py` defines them; this table has the cases that a reader may expect otherwise.
+The arrays of an example have one axis of four elements; its text names them x, y and z.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Column = tuple[str, tuple]  # a dtype and four elements (one, for a whole reduct
 
 @dataclass(frozen=True)
 class Law:
-    """`text` of arrays `given` makes `wanted`, bit for bit. `elsewhere` says who does otherwise, and what."""
+    """`text` of arrays `given` yields `wanted`, bit for bit; `elsewhere` says what others compute."""
 
     says: str
     elsewhere: str

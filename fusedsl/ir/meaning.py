@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-# Where NumPy already says it, it is NumPy's own function.
+# Operations that NumPy defines alike.
 subtract = np.subtract
 divide = np.divide
 negative = np.negative
@@ -79,7 +79,7 @@ def multiply(a, b):
 
 
 def fma(a, b, c):
-    """a * b + c; of float32 rounded once, by way of a float64 that is rounded to odd (Boldo & Melquiond, 2008)."""
+    """a * b + c rounded once: float32 by way of a float64 rounded to odd (Boldo & Melquiond, 2008)."""
     if np.asarray(a).dtype != np.float32:
         return add(multiply(a, b), c)
     product, addend = np.multiply(a, b, dtype=np.float64), np.asarray(c, np.float64)
@@ -92,8 +92,8 @@ def fma(a, b, c):
 
 
 def _ordered_zeros(result, a, b, both: Callable):
-    """`result`, the larger or smaller of two, but of zeros by their signs: -0.0 is less than 0.0 (IEEE 754-2019, 9.6).
-    NumPy's own depends on the processor."""
+    """`result`, the larger or smaller of two, with -0.0 less than 0.0 (IEEE 754-2019, 9.6); NumPy's depends on the
+    processor."""
     if np.asarray(result).dtype.kind != "f":
         return result
     zero = np.zeros_like(result)

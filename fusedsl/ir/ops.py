@@ -1,8 +1,8 @@
-"""The table of operations: one row each, with its type rule, its meaning in NumPy, and what it costs.
+"""The table of operations: one row each, with its type rule, its meaning in NumPy, and its cost.
 
-Elementwise operands reach an operation in one common dtype (the builder inserts `convert`), so a row's rule maps the
-operands' dtypes to (dtype computed in, dtype of the result), and its meaning is a function of arrays of that dtype.
-Composite functions (gelu, softmax, layer_norm ...) are no rows: they are written in lang/prelude.fd.
+Elementwise operands have one common dtype (the builder inserts `convert`): a row's type rule maps the operands' dtypes
+to (dtype computed in, dtype of the result), and its meaning is a function of arrays of that dtype. Composite functions
+(gelu, softmax, layer_norm ...) are not rows: lang/prelude.fd defines them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ CONTRARY = {"less": "greater_equal", "greater": "less_equal", "less_equal": "gre
 
 @dataclass(frozen=True)
 class Op:
-    """One elementwise operation. `cost` counts instructions for one float32 element on a GPU; a `special` operation
-    is worth keeping rather than computing twice."""
+    """One elementwise operation; `cost` is its instructions for a float32 element on a GPU.
+
+    A `special` operation is expensive enough to be stored rather than computed twice.
+    """
 
     name: str
     arity: int
@@ -132,7 +134,7 @@ OTHERS = ("convert", "cast", "reduce", "scan", "sorted", "gather", "contract")
 
 
 class RuleError(Exception):
-    """The dtypes have no meaning for this operation: `operand` is the index at fault, or None."""
+    """Dtypes that an operation does not take: `operand` is the index at fault, or None."""
 
     def __init__(self, operand: int | None, help: str) -> None:
         super().__init__(help)
@@ -140,7 +142,7 @@ class RuleError(Exception):
 
 
 def float_of(d: DType) -> DType:
-    """The float type that NumPy computes a function of floats in, for an operand of this dtype."""
+    """The float type in which NumPy computes a function of this dtype."""
     if d.kind == "f":
         return d
     return DTYPES["float16" if d.bits <= 8 else "float32" if d.bits == 16 else "float64"]
@@ -187,7 +189,7 @@ def _float(dtypes: tuple[DType, ...]) -> tuple[DType, DType]:
 
 
 def _check_storage(op: Op, dtypes: tuple[DType, ...]) -> None:
-    """Float8 is chosen among and tested, but not computed with."""
+    """RuleError for arithmetic on float8, which can only be selected and tested."""
     for k, d in enumerate(dtypes):
         if d.storage and op.rule != "test" and (op.rule != "where" or any(other is not d for other in dtypes)):
             raise RuleError(k, f"{d} only stores: cast it first, e.g. float32(x)")

@@ -16,7 +16,7 @@ def show_type(n: Node) -> str:
 
 
 def show_literal(n: Node) -> str:
-    """The number of a `const` as people write it: integers whole, floats to six digits."""
+    """The number of a `const`, short: integers as they are, floats to six digits."""
     value = value_of(n)
     return f"{value:g}" if isinstance(value, float) else str(value)
 

@@ -15,7 +15,7 @@ SCANS = ("sum", "prod", "max", "min")
 
 
 def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
-    """The fold of the elements up to and including each along an axis, or None for the flattened array, as in NumPy."""
+    """The fold of all elements up to each one along an axis; None for the flattened array, as in NumPy."""
     if axis is None or x.type.rank == 0:
         x, axis = shapes.reshape(b, x, (-1,)), 0
     axis = shapes.normalize_axis(b, x, axis)
@@ -29,7 +29,7 @@ def scan(b: GraphBuilder, fold: str, x: Node, axis: int | None) -> Node:
 def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None) -> tuple[Node, Node]:
     """(values, positions) of the last axis in stable order, or the first `k` of them.
 
-    NaN counts as larger than every number and -0.0 equals 0.0; among equals the lower position comes first.
+    NaN is larger than every number, -0.0 equals 0.0, and the lower position precedes among equals.
     """
     if x.type.rank == 0:
         message = f"{b.describe(x.type)} has no axis to sort"
@@ -43,7 +43,7 @@ def sort_nodes(b: GraphBuilder, x: Node, descending: bool, k: Dim | None = None)
 
 
 def _require(b: GraphBuilder, x: Node, k: Dim, n: Dim) -> None:
-    """There are k elements to choose."""
+    """Check that there are at least k elements."""
     if not isinstance(k, int) or k < 1:
         raise ArgumentError(f"topk takes a k of 1 or more, not {k}", code="argument.topk", help="k is a literal")
     check = Check("enough", (n, k), "topk", (x.type,), site=b.site)

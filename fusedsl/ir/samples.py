@@ -15,7 +15,7 @@ Condition = tuple[tuple[Dim, ...], Callable[[Extents], bool]]  # (extents that i
 EQUALITIES = ("equal", "pairs", "contract", "agree")
 FIRST, STEP = 3, 2  # extents of distinct symbols: no extent is another one minus 1
 FEW = 6  # symbols with distinct extents; further ones repeat
-TRIED = (*range(1, 25), 32, 48, 64, 96, 128)  # candidates for a symbol of a condition that small extents break
+TRIED = (*range(1, 25), 32, 48, 64, 96, 128)  # candidate extents to repair a condition
 ROUNDS = 12  # of repairing one condition after another
 
 
@@ -33,15 +33,17 @@ def sampled(
     guards: Mapping[Dim, bool] | None = None,
     given: Mapping[Symbol, int] | None = None,
 ) -> Samples:
-    """Small extents, from short axes to long ones and the other way round, which no two axes share unless the program
-    has one symbol for both or its checks say so; and those that are `given`, where they pass the checks."""
+    """Small extents, ascending and descending, and those of `given` that pass the checks.
+
+    Two symbols have equal extents only if the checks require it.
+    """
     own = [d for p in parameters for d in p.type.shape if isinstance(d, Symbol)]
     conditions = [*map(_of_check, checks), *(_of_guard(d, unit) for d, unit in (guards or {}).items() if _matters(d))]
-    one = _united(own, checks)
-    order = list(dict.fromkeys(one[s] for s in own))
+    representative = _united(own, checks)
+    order = list(dict.fromkeys(representative[s] for s in own))
     ways = [{s: FIRST + STEP * k for k, s in enumerate(some)} for some in (order, order[::-1])]
     ways += [{s: FIRST + STEP * (k % FEW) for k, s in enumerate(order)}] if len(order) > FEW else []
-    candidates = [_mended(values, own, one, conditions) for values in ways]
+    candidates = [_mended(values, own, representative, conditions) for values in ways]
     extents = [e for e in candidates if e is not None]
     small = extents[-1] if len(order) > FEW and extents else next(iter(extents), None)
     if given is not None:
@@ -57,7 +59,7 @@ def size(shape: Iterable[Dim], extents: Extents) -> int:
     return prod(evaluate(d, extents) for d in shape)
 
 
-# -- what extents have to pass
+# -- conditions
 
 
 def _of_check(check: Check) -> Condition:
@@ -69,8 +71,10 @@ def _of_guard(dim: Dim, unit: bool) -> Condition:
 
 
 def _matters(dim: Dim) -> bool:
-    """Whether a guard says something of what a program means: that an extent is 1, or that two are equal. Others, as
-    that a row fits a chip, choose between kernels which mean the same."""
+    """Whether a guard determines the meaning of a program: an extent is 1, or two are equal.
+
+    Others, such as whether a row fits a chip, choose between equivalent kernels.
+    """
     if not isinstance(dim, Expression) or dim.op != "fits":
         return True
     distance, limit = dim.args
@@ -82,56 +86,59 @@ def _passes(conditions: Iterable[Condition], extents: Extents) -> bool:
 
 
 def _united(own: Sequence[Symbol], checks: Iterable[Check]) -> dict[Symbol, Symbol]:
-    """One symbol for all those that checks say are equal."""
-    one = {s: s for s in own}
+    """A representative symbol for each set that checks require to be equal."""
+    representative = {s: s for s in own}
 
     def root(s: Symbol) -> Symbol:
-        while one[s] != s:
-            s = one[s]
+        while representative[s] != s:
+            s = representative[s]
         return s
 
     for check in checks:
         a, b = check.dims[:2] if check.kind in EQUALITIES else (0, 0)
-        if isinstance(a, Symbol) and isinstance(b, Symbol) and a in one and b in one:
-            one[root(a)] = root(b)
+        if isinstance(a, Symbol) and isinstance(b, Symbol) and a in representative and b in representative:
+            representative[root(a)] = root(b)
     return {s: root(s) for s in own}
 
 
-# -- finding some
+# -- repair
 
 
 def _mended(
-    values: dict[Symbol, int], own: Sequence[Symbol], one: Mapping[Symbol, Symbol], conditions: Sequence[Condition]
+    values: dict[Symbol, int],
+    own: Sequence[Symbol],
+    representative: Mapping[Symbol, Symbol],
+    conditions: Sequence[Condition],
 ) -> Extents | None:
-    """Extents that pass the conditions: these values, one changed after the other where they do not."""
+    """Extents that pass the conditions: these values, with symbols changed one after another; None if that fails."""
     for _ in range(ROUNDS):
-        extents = _of(values, own, one)
+        extents = _of(values, own, representative)
         broken = next((c for c in conditions if not c[1](extents)), None)
         if broken is None:
             return extents
-        change = _change(values, own, one, conditions, broken)
+        change = _change(values, own, representative, conditions, broken)
         if change is None:
             return None
         values = values | change
     return None
 
 
-def _of(values: Mapping[Symbol, int], own: Sequence[Symbol], one: Mapping[Symbol, Symbol]) -> Extents:
-    return Extents({s: values[one[s]] for s in own})
+def _of(values: Mapping[Symbol, int], own: Sequence[Symbol], representative: Mapping[Symbol, Symbol]) -> Extents:
+    return Extents({s: values[representative[s]] for s in own})
 
 
 def _change(
     values: dict[Symbol, int],
     own: Sequence[Symbol],
-    one: Mapping[Symbol, Symbol],
+    representative: Mapping[Symbol, Symbol],
     conditions: Sequence[Condition],
     broken: Condition,
 ) -> dict[Symbol, int] | None:
-    """The value of a symbol that makes a condition hold, and leaves fewest others broken; None where there is none."""
+    """A new value of one symbol that satisfies a condition and breaks the fewest others; None if there is none."""
     best: tuple[int, dict[Symbol, int]] | None = None
-    for s in dict.fromkeys(one[s] for d in broken[0] for s in symbols(d) if s in one):
+    for s in dict.fromkeys(representative[s] for d in broken[0] for s in symbols(d) if s in representative):
         for value in TRIED:
-            extents = _of(values | {s: value}, own, one)
+            extents = _of(values | {s: value}, own, representative)
             if not broken[1](extents):
                 continue
             count = sum(not condition(extents) for _, condition in conditions)

@@ -1,4 +1,4 @@
-"""Builds views and reductions: what they do to shapes, and the checks that a call must pass."""
+"""Builder of views and reductions, and the checks of shapes that a call must pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDS = ("sum", "prod", "max", "min", "any", "all", "argmax", "argmin")
 
 
 def normalize_axis(b: GraphBuilder, x: Node, axis: int) -> int:
-    """A non-negative axis of `x`; ShapeError if it has none."""
+    """A non-negative axis of `x`; ShapeError if it is out of range."""
     rank = x.type.rank
     if not -rank <= axis < rank:
         have = f"axes {-rank} to {rank - 1}" if rank else "no axes"
@@ -40,8 +40,10 @@ def normalize_axes(b: GraphBuilder, x: Node, axis: int | Sequence[int] | None) -
 
 
 def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = False, empty: bool = False) -> Node:
-    """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array. Where
-    `empty`, an extreme of no elements is the fold's identity, and no error."""
+    """A fold of `x` over axes, as in NumPy; argmax and argmin take one axis, or None for the flattened array.
+
+    If `empty`, an extremum of no elements is the fold's identity instead of an error.
+    """
     axes = normalize_axes(b, x, axis)
     if x.type.dtype.storage:
         what = f"{fold} of {b.describe(x.type)}"
@@ -54,7 +56,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
         x, axes = reshape(b, x, (product(x.type.shape),)), (0,)
         keepdims = False
     result = reduced_dtype(fold, x.type.dtype)
-    kept = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
+    kept_shape = tuple(1 if a in axes else d for a, d in enumerate(x.type.shape))
     if fold in ("max", "min", "argmax", "argmin") and not empty:
         _require_elements(b, fold, x, axes)
     if fold in ("sum", "prod") and not x.type.weak:
@@ -62,7 +64,7 @@ def reduce(b: GraphBuilder, fold: str, x: Node, axis=None, keepdims: bool = Fals
     if not axes and fold in ("sum", "prod", "max", "min"):
         return x
     folded = node(
-        "reduce", (x,), (fold, axes), Type(result, kept, x.type.weak and fold in ("sum", "prod", "max", "min"))
+        "reduce", (x,), (fold, axes), Type(result, kept_shape, x.type.weak and fold in ("sum", "prod", "max", "min"))
     )
     if b.rounding == "op" and result.compute is not result:
         folded = b.cast(folded, result)
@@ -95,15 +97,15 @@ def squeeze(b: GraphBuilder, x: Node, axes: Sequence[int]) -> Node:
 
 def expand_dims(b: GraphBuilder, x: Node, axis: int | Sequence[int]) -> Node:
     """Insert axes of extent 1 at these positions of the result."""
-    places = [axis] if isinstance(axis, int) else list(axis)
-    rank = x.type.rank + len(places)
-    if any(not -rank <= p < rank for p in places) or len({p % rank for p in places}) < len(places):
+    positions = [axis] if isinstance(axis, int) else list(axis)
+    rank = x.type.rank + len(positions)
+    if any(not -rank <= p < rank for p in positions) or len({p % rank for p in positions}) < len(positions):
         raise ShapeError(
-            f"cannot insert axes {tuple(places)} into {b.describe(x.type)}",
+            f"cannot insert axes {tuple(positions)} into {b.describe(x.type)}",
             code="shape.axis",
             help=f"places run from {-rank} to {rank - 1}",
         )
-    wanted = {p % rank for p in places}
+    wanted = {p % rank for p in positions}
     old = iter(x.type.shape)
     return basic_index(x, tuple(("new",) if k in wanted else _whole(next(old)) for k in range(rank)))
 
@@ -125,12 +127,13 @@ WHOLE = slice(None)
 
 
 def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = None) -> Node:
-    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites`: where each part stands."""
+    """`x[key]` for integers (or extents), slices, None and one Ellipsis: a view. `sites` are the locations of the
+    parts."""
     return basic_index(x, index_entries(b, x, full_key(b, x, key), sites))
 
 
 def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
-    """(place in the key, part) for each axis of x and each new one: an Ellipsis, or what is left, as whole slices."""
+    """(index in the key, part) for each axis of x and each new axis; an Ellipsis, or missing parts, as full slices."""
     gaps = [place for place, k in enumerate(key) if k is Ellipsis]
     if len(gaps) > 1:
         raise fail(ShapeError("only one ... in an index", code="shape.index", help="write : for the others"), gaps[1])
@@ -161,9 +164,9 @@ def index_entries(b: GraphBuilder, x: Node, full: list[tuple[int, Any]], sites: 
 
 
 def _nth(key, n: int) -> int:
-    """The place of the (n+1)-th index that takes an axis."""
-    places = [k for k, part in enumerate(key) if part is not None and part is not Ellipsis]
-    return places[n]
+    """The index of the (n+1)-th part of a key that takes an axis."""
+    indices = [k for k, part in enumerate(key) if part is not None and part is not Ellipsis]
+    return indices[n]
 
 
 def _entry(b: GraphBuilder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
@@ -209,7 +212,7 @@ def transpose(b: GraphBuilder, x: Node, axes: Sequence[int] | None = None) -> No
 
 
 def require_mask(b: GraphBuilder, x: Node, mask: Node, widens: bool = False) -> None:
-    """`where=` of a reduction is bools that broadcast to x's shape; of one that `widens`, with x's shape."""
+    """Check `where=` of a reduction: bools that broadcast to x's shape; if it `widens`, with x to a common shape."""
     if mask.type.dtype is not BOOL and not (mask.op == "const" and mask.type.weak):
         raise DTypeError(
             f"where= takes bools, not {b.describe(mask.type)}",
@@ -232,7 +235,7 @@ def require_mask(b: GraphBuilder, x: Node, mask: Node, widens: bool = False) -> 
 
 
 def require_groups(b: GraphBuilder, x: Node, groups: Dim) -> None:
-    """Channels, the second axis, fall into so many groups of whole channels."""
+    """Check that the channels, the second axis, divide into so many groups."""
     if x.type.rank < 2:
         raise ShapeError(
             f"groups are those of channels, in (batch, channels, ...), not of {b.describe(x.type)}",
@@ -247,15 +250,17 @@ def require_groups(b: GraphBuilder, x: Node, groups: Dim) -> None:
 
 
 def _require_extent(b: GraphBuilder, fixed: Dim, d: Dim, check: Check, axis: int) -> None:
-    """An extent that broadcasting leaves as it is: the other is equal to it, though it be 1."""
+    """An extent that broadcasting must not change: the other one is equal to it, even if it is 1."""
     if b.canonical(fixed) != b.canonical(d) and b.is_unit(fixed):
         raise explain(replace(check, dims=(fixed, d, axis), site=b.site), b.extents)
     b._require_equal(fixed, d, check, axis)
 
 
 def broadcast_to(b: GraphBuilder, x: Node, shape: Sequence[Dim], operand: int | None = None) -> Node:
-    """`x` repeated along axes of extent 1 and new leading axes to this shape: a view. Errors point at the items of
-    `operand`, where that gives the shape."""
+    """`x` repeated along axes of extent 1 and new leading axes to this shape: a view.
+
+    Errors point at the items of `operand`, if that gives the shape.
+    """
     shape = tuple(shape)
     if x.type.rank > len(shape):
         raise ShapeError(
@@ -274,7 +279,7 @@ def broadcast_to(b: GraphBuilder, x: Node, shape: Sequence[Dim], operand: int | 
 
 
 def reshape(b: GraphBuilder, x: Node, shape: Sequence[Dim]) -> Node:
-    """The elements of `x` in C order under another shape; one extent may be -1."""
+    """The elements of `x` in C order with another shape; one extent may be -1."""
     total = product(x.type.shape)
     known = product(d for d in shape if d != -1)
     if list(shape).count(-1) > 1:
@@ -320,7 +325,7 @@ def swapaxes(b: GraphBuilder, x: Node, first: int, second: int) -> Node:
 
 
 def iota_along(b: GraphBuilder, x: Node, axis: int) -> Node:
-    """The position along an axis, with x's shape: a weak integer that no memory holds."""
+    """The index along an axis, with x's shape: a weak integer that is not stored in memory."""
     a = normalize_axis(b, x, axis)
     line = b.iota(x.type.shape[a])
     key = (_whole(x.type.shape[a]),) + (("new",),) * (x.type.rank - a - 1)

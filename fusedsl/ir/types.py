@@ -8,7 +8,7 @@ from functools import cache
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """An element type. Compared by identity; the instances below are the only ones."""
+    """An element type. The instances below are the only ones, compared by identity."""
 
     name: str
     kind: str  # "b" bool, "i" signed, "u" unsigned, "f" float
@@ -26,7 +26,7 @@ class DType:
 
     @property
     def storage(self) -> bool:
-        """Whether values of the type are only stored, and computed with after a cast."""
+        """Whether values of the type can only be stored; computation needs a cast."""
         return self.kind == "f" and self.bits == 8
 
     @property
@@ -75,7 +75,7 @@ def numpy_dtype(d: DType):
 
 
 def fits(value: int, d: DType) -> bool:
-    """Whether an integer can be held in dtype `d` (floats hold any that float64 does)."""
+    """Whether dtype `d` can hold an integer (floats hold any that float64 does)."""
     if d.kind == "f":
         return abs(value) < 1 << 1024
     if d is BOOL:
@@ -95,11 +95,11 @@ def promote(a: DType, b: DType) -> DType:
         if a.bits == b.bits:  # float16 with bfloat16
             return FLOAT32
         return a if a.bits > b.bits else b
-    real, whole = (a, b) if a.kind == "f" else (b, a)
-    if real is BFLOAT16 or whole is BOOL:
-        return real
-    needed = {8: 16, 16: 32, 32: 64, 64: 64}[whole.bits]
-    return real if real.bits >= needed else DTYPES[f"float{needed}"]
+    floating, integer = (a, b) if a.kind == "f" else (b, a)
+    if floating is BFLOAT16 or integer is BOOL:
+        return floating
+    needed = {8: 16, 16: 32, 32: 64, 64: 64}[integer.bits]
+    return floating if floating.bits >= needed else DTYPES[f"float{needed}"]
 
 
 def _promote_integers(a: DType, b: DType) -> DType:

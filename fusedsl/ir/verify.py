@@ -27,7 +27,7 @@ def _shown(part: object) -> str:
 
 
 def verify(graph: Graph) -> None:
-    """AssertionError, naming the node, where a node breaks a rule."""
+    """AssertionError with the faulty node, if a node breaks a rule."""
     for n in graph.nodes():
         assert n.op in OPS or n.op in LEAVES + VIEWS + OTHERS, f"unknown operation: {n!r}"
         assert not (n.op in LEAVES and n.args), f"a leaf has no arguments: {n!r}"

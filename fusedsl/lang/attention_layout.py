@@ -198,12 +198,12 @@ def _keys(b: GraphBuilder, r: Request) -> tuple[Node, Node]:
     return k, v
 
 
-def guard_equal(b: GraphBuilder, one: Dim, other: Dim) -> None:
+def guard_equal(b: GraphBuilder, d: Dim, e: Dim) -> None:
     """Unify two extents if they are equal in this call, with a guard: the plan holds only for such calls."""
-    difference = expression("max", expression("-", one, other), expression("-", other, one))
+    difference = expression("max", expression("-", d, e), expression("-", e, d))
     equal = expression("fits", difference, 0)
     if not isinstance(equal, int) and b.guards.setdefault(equal, evaluate(equal, b.extents) == 1):
-        b.unify(one, other)
+        b.unify(d, e)
 
 
 def _paged(b: GraphBuilder, x: Node, pages: Node) -> Node:

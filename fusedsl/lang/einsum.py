@@ -73,19 +73,19 @@ def _parse_subscripts(text: Any) -> tuple[list[str], str | None]:
 def _terms(b: GraphBuilder, given: list[str], operands: tuple[Node, ...]) -> list[EinsumTerm]:
     """The operands with a letter for every axis; the axes of `...` are aligned from the end, as in broadcasting."""
     unnamed = [x.type.rank - len(text.replace("...", "")) for text, x in zip(given, operands)]
-    for k, (text, x, rest) in enumerate(zip(given, operands, unnamed)):
-        if rest < 0 or (rest and "..." not in text):
+    for k, (text, x, unnamed_axes) in enumerate(zip(given, operands, unnamed)):
+        if unnamed_axes < 0 or (unnamed_axes and "..." not in text):
             named = text.replace("...", "")
             message = f"{text!r} names {len(named)} {'axis' if len(named) == 1 else 'axes'} of {b.describe(x.type)}"
-            help = f"it has {x.type.rank}" + (": ... stands for those without a letter" if rest > 0 else "")
+            help = f"it has {x.type.rank}" + (": ... stands for those without a letter" if unnamed_axes > 0 else "")
             raise fail(ShapeError(message, code="shape.einsum", help=help), 1, k)
     free = [c for c in reversed(contraction.LETTERS) if all(c not in text for text in given)]
     if max(unnamed) > len(free):
         raise fail(contraction.too_many_axes(len(contraction.LETTERS) + max(unnamed) - len(free)), 0)
     outer = "".join(free[: max(unnamed)])
     return [
-        EinsumTerm(x, text.replace("...", outer[len(outer) - rest :]))
-        for text, x, rest in zip(given, operands, unnamed)
+        EinsumTerm(x, text.replace("...", outer[len(outer) - unnamed_axes :]))
+        for text, x, unnamed_axes in zip(given, operands, unnamed)
     ]
 
 

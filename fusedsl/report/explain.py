@@ -256,13 +256,13 @@ class Resources(tuple[KernelResources, ...]):
 def resources(program: Program, values: Sequence[Any], cc: Any = None) -> Resources:
     """Registers, spills, shared memory and occupancy of each kernel (see Kernel.resources)."""
     case = case_of(program, values, "cuda", cc)
-    found = []
+    reports = []
     for members in case.launches:
         built = case.built(members)
         report = report_launch(case, members, built)
         figures = figures_of(case, members, built)
-        found.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
-    return Resources(found)
+        reports.append(KernelResources(report.name, report.threads or 0, report.predicted_registers or 0, figures))
+    return Resources(reports)
 
 
 def compile_ahead(program: Program, values: Sequence[Any], device=None, cc=None) -> None:

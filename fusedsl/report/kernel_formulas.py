@@ -30,7 +30,7 @@ def kernel_formulas(case: ResolvedCall, plan: KernelPlan) -> tuple[str, ...]:
     if plan.attention is not None and plan.attention.update_row_max is not None:
         _read_references(plan.attention, plan.attention.update_row_max, formulas)
     formulas.read(_bodies(plan))
-    members = [] if plan.attention is None else _stream_members(plan.attention, names, formulas)
+    members = [] if plan.attention is None else _attention_members(plan.attention, names, formulas)
     for phase in plan.resident:
         members += _phase_members(phase, names, formulas)
     for store in plan.column_epilogue.stores if plan.column_epilogue else ():
@@ -55,31 +55,31 @@ def _phase_members(phase: Phase, names: _Names, formulas: Formulas) -> list[str]
     return members
 
 
-def _stream_members(stream: AttentionBody, names: _Names, formulas: Formulas) -> list[str]:
+def _attention_members(attention: AttentionBody, names: _Names, formulas: Formulas) -> list[str]:
     """The scores, folds, weighted sums and results of an attention kernel."""
     members = []
-    for score in stream.scores:
+    for score in attention.scores:
         product = formulas.product(score.q.results[0].name, score.k.results[0].name)
         members.append(f"{names.leaves[score.value.name]} = sum of {product}")
-    for phase in stream.tile_phases:
+    for phase in attention.tile_phases:
         members += [
             f"{names.fold(f.accumulators[0].name, f.name)} of {formulas.text(f.inputs[0].name)}" for f in phase.folds
         ]
-    for w in stream.weighted_sums:
+    for w in attention.weighted_sums:
         product = formulas.product(w.p.name, w.v.results[0].name)
         members.append(f"{names.leaves[w.state.name]} = sum of {product}")
-    for stores in (stream.row_outputs, *(ending.stores for ending in stream.epilogues)):
+    for stores in (attention.row_outputs, *(ending.stores for ending in attention.epilogues)):
         members += [f"{names.array(store.operand)} = {formulas.text(store.value)}" for store in stores]
     return members
 
 
-def _read_references(stream: AttentionBody, join: Body, formulas: Formulas) -> None:
-    """Names the reference of a tile and of all tiles alike, if both are a maximum or minimum of the scores."""
+def _read_references(attention: AttentionBody, join: Body, formulas: Formulas) -> None:
+    """Name the tile's reference and the running reference alike, if both are an extremum of the scores."""
     formulas.read([join])
-    for tile, state, joined in zip(stream.state.inputs, stream.state.accumulators, join.results):
-        found = formulas.value(joined.name)
-        if found.head in ("maximum", "minimum") and tile.name not in formulas.values:
-            formulas.values[tile.name] = formulas.values[state.name] = found.args[1]
+    for tile, state, joined in zip(attention.state.inputs, attention.state.accumulators, join.results):
+        term = formulas.value(joined.name)
+        if term.head in ("maximum", "minimum") and tile.name not in formulas.values:
+            formulas.values[tile.name] = formulas.values[state.name] = term.args[1]
 
 
 def _bodies(plan: KernelPlan) -> Iterator[Body]:

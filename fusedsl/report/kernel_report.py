@@ -252,8 +252,8 @@ def _elements(case: ResolvedCall, plan: KernelPlan, bound: BoundKernel, kernel: 
 def _passes(kernel: KernelIR, operand: int) -> int:
     """How often a looped row is read."""
     names = {load.value.name for load in kernel.loads if load.operand == operand}
-    found = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
-    return sum(found) or 1
+    reads = [any(v.name in names for part in phase.passes for v in part.element.args) for phase in kernel.phases]
+    return sum(reads) or 1
 
 
 # -- work

@@ -34,8 +34,8 @@ def launch_seconds(case: ResolvedCall, values: Sequence[Any]) -> list[float]:
         facts = _upload(facts)
     _, device = library_and_device(facts)
     prepared = prepare(case.plans, facts, None)
-    fires, stream = prepared.call.repeatable(prepared.payloads)
-    timed = iter(Clock(device, stream).seconds(fires))
+    fires, cuda_stream = prepared.call.repeatable(prepared.payloads)
+    timed = iter(Clock(device, cuda_stream).seconds(fires))
     return [0.0 if all(bound.empty for _, bound in launch) else next(timed) for launch in case.launches]
 
 
