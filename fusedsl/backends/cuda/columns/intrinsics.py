@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, types
 from ..tile.grid_sync import ld_relaxed, size_of, st_global
 from ..tile.loops import repeated, when
 from ..tile.reduce import ReduceOp, State, from_first
@@ -82,105 +82,95 @@ class ColumnReducer:
     def combine(self, rule_of: ReduceOp) -> Callable:
         """`merge(a, b)`: two vectors of states as one."""
 
-        def rule(a, b):
-            def emit(e, x, y):
-                pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
-                return self._pack(e, rule_of, [rule_of.merge.emit(e, one + other) for one, other in pairs])
+        @emitted(self.result(rule_of))
+        def emit(e, x, y):
+            pairs = zip(self._unpack(e, rule_of, x), self._unpack(e, rule_of, y))
+            return self._pack(e, rule_of, [rule_of.merge.emit(e, one + other) for one, other in pairs])
 
-            return self.result(rule_of), emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def all_reduce(self, rule_of: ReduceOp) -> Callable:
         """`join(states)`: those of all levels merged, the same bits in each of them."""
 
-        def rule(kind):
-            def emit(e, value):
-                states = self._unpack(e, rule_of, value)
-                if self.max_threads:
-                    return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
-                return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
+        @emitted(self.result(rule_of))
+        def emit(e, value):
+            states = self._unpack(e, rule_of, value)
+            if self.max_threads:
+                return self._pack(e, rule_of, self._joined_lines(e, rule_of, states))
+            return self._pack(e, rule_of, self._joined(e, rule_of, states) if self.threads_y > 1 else states)
 
-            return self.result(rule_of), emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def align(self, rule_of: ReduceOp) -> Callable:
         """`align(states, shift, begins, ends)`: the states of a vector that begins `shift` elements later, from this
         lane's and the next one's; where a line or the lanes end, nobody lends what is wanted, and it is of no use."""
 
-        def rule(kind, *_):
-            def emit(e, value, shift, begins, ends):
-                b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
-                states = self._unpack(e, rule_of, value)
-                kinds = [part.type for part in states[0]]
-                columns, first = self._pool(e, kinds), b.mul(level, side)
-                threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
-                first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
-                last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
-                e.barrier()  # what an earlier fold left has been read
-                for k, state in enumerate(states):
-                    lent = b.icmp_signed("<", I32(k), shift)
-                    place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
-                    owner = b.select(lent, b.sub(lane, I32(1)), lane)
-                    with b.if_then(b.not_(b.and_(lent, first_lane))):
-                        _write(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
-                e.barrier()
-                moved = []
-                for k in range(self.width):
-                    lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
-                    place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
-                    moved.append(_read(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
-                return self._pack(e, rule_of, moved)
+        @emitted(self.result(rule_of))
+        def emit(e, value, shift, begins, ends):
+            b, lane, level, side = e.builder, self._lane(e), self._level(e), self._side(e)
+            states = self._unpack(e, rule_of, value)
+            kinds = [part.type for part in states[0]]
+            columns, first = self._pool(e, kinds), b.mul(level, side)
+            threads = b.mul(side, e.special_register("ntid.y") if self.max_threads else I32(self.threads_y))
+            first_lane = b.or_(begins, b.icmp_unsigned("==", lane, I32(0)))
+            last_lane = b.or_(ends, b.icmp_unsigned("==", lane, b.sub(side, I32(1))))
+            e.barrier()  # what an earlier fold left has been read
+            for k, state in enumerate(states):
+                lent = b.icmp_signed("<", I32(k), shift)
+                place = b.and_(b.sub(I32(k), shift), I32(self.width - 1))
+                owner = b.select(lent, b.sub(lane, I32(1)), lane)
+                with b.if_then(b.not_(b.and_(lent, first_lane))):
+                    _write(e, columns, b.add(b.mul(place, threads), b.add(first, owner)), state)
+            e.barrier()
+            moved = []
+            for k in range(self.width):
+                lent = b.icmp_signed(">=", I32(k), b.sub(I32(self.width), shift))
+                place = b.select(b.and_(lent, last_lane), I32(0), I32(k))
+                moved.append(_read(e, columns, b.add(b.mul(place, threads), b.add(first, lane)), kinds))
+            return self._pack(e, rule_of, moved)
 
-            return self.result(rule_of), emit
-
-        return intrinsic(4)(rule)
+        return emit
 
     def store_partial(self, rule_of: ReduceOp, begin: int) -> Callable:
         """`leave(address, states)`: level 0 writes them to global memory, `begin` bytes into the block's record."""
 
-        def rule(address, kind):
-            def emit(e, at, value):
-                b, states = e.builder, self._unpack(e, rule_of, value)
-                with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
-                    for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
-                        for k, part in enumerate(state):
-                            st_global(e, b.add(place, I64(k * size_of(part.type))), part)
+        @emitted(types.void)
+        def emit(e, at, value):
+            b, states = e.builder, self._unpack(e, rule_of, value)
+            with b.if_then(b.icmp_unsigned("==", self._level(e), I32(0))):
+                for place, state in zip(self._places(e, at, begin, self._lane(e), states[0]), zip(*states)):
+                    for k, part in enumerate(state):
+                        st_global(e, b.add(place, I64(k * size_of(part.type))), part)
 
-            return types.void, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def load_partials(self, rule_of: ReduceOp, begin: int, record: int, batch: int) -> Callable:
         """`gather(address, first, parts)`: the states of `batch` records merged: `first`, `first` + levels, …; those
         from `parts` on do not exist."""
 
-        def rule(address, first, parts):
-            def emit(e, at, number, limit):
-                b = e.builder
-                lane, levels = self._lane(e), e.special_register("ntid.y") if self.max_threads else I32(self.threads_y)
-                empty, found = rule_of.empty.emit(e, []), []
-                number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
-                for step in range(batch):
-                    wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
-                    there = b.icmp_signed("<", wanted, limit)
-                    place = b.add(at, b.mul(b.select(there, wanted, I64(0)), I64(record)))
-                    places = self._places(e, place, begin, lane, empty)
-                    states = []
-                    for k in range(self.width):
-                        parts_of = [
-                            ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
-                            for p, none in zip(places, empty)
-                        ]
-                        states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
-                    found.append(states)
-                merged = [rule_of.tree(e, [states[k] for states in found]) for k in range(self.width)]
-                return self._pack(e, rule_of, merged)
+        @emitted(self.result(rule_of))
+        def emit(e, at, number, limit):
+            b = e.builder
+            lane, levels = self._lane(e), e.special_register("ntid.y") if self.max_threads else I32(self.threads_y)
+            empty, found = rule_of.empty.emit(e, []), []
+            number, limit = (v if v.type == I64 else b.sext(v, I64) for v in (number, limit))
+            for step in range(batch):
+                wanted = b.add(number, b.zext(b.mul(levels, I32(step)), I64))
+                there = b.icmp_signed("<", wanted, limit)
+                place = b.add(at, b.mul(b.select(there, wanted, I64(0)), I64(record)))
+                places = self._places(e, place, begin, lane, empty)
+                states = []
+                for k in range(self.width):
+                    parts_of = [
+                        ld_relaxed(e, b.add(p, I64(k * size_of(none.type))), none.type)
+                        for p, none in zip(places, empty)
+                    ]
+                    states.append([b.select(there, part, none) for part, none in zip(parts_of, empty)])
+                found.append(states)
+            merged = [rule_of.tree(e, [states[k] for states in found]) for k in range(self.width)]
+            return self._pack(e, rule_of, merged)
 
-            return self.result(rule_of), emit
-
-        return intrinsic(3)(rule)
+        return emit
 
     def result(self, rule_of: ReduceOp) -> types.Type:
         """A tuple of `width` values for each part of the state; as itself where the state has one part."""

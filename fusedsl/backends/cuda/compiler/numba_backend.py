@@ -138,6 +138,18 @@ def intrinsic(arity: int) -> Callable:
     return wrap
 
 
+def emitted(result: types.Type, arity: int | None = None) -> Callable:
+    """Make `emit(emitter, *values)` callable from kernel code: an intrinsic whose result has this type in any case."""
+
+    def wrap(emit: Callable) -> Callable:
+        def rule(*_):
+            return result, emit
+
+        return intrinsic(emit.__code__.co_argcount - 1 if arity is None else arity)(rule)
+
+    return wrap
+
+
 class ScalarFunction:
     """A generated scalar function: typed and lowered once in a kernel, however often it is called there."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import I8, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I8, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.memory import ACCESS_BYTES, ValidElements, ld_shared, load_vector, st_shared, store_vector, stored_type
 from ..tile.tile import Tile
 
@@ -54,27 +54,25 @@ class TransposeTile:
         result = stored_type(kind, self.width * self.vectors, self.width)
         tile = Tile(self.width, 1, ".")
 
-        def rule(*_):
-            def emit(e, base, row_stride, column_stride, rows, columns):
-                b = e.builder
-                row, column = self._place(e)
-                found = []
-                for number in range(self.vectors):
-                    at = _clamped(b, b.add(row, I32(number * self.step)), rows, 1)
-                    line = _moved(b, base, at, row_stride, kind)
-                    if letter == "1":
-                        places = [_moved(b, line, _clamped(b, column, columns, self.width), I64(1), kind)]
-                    elif letter == "0":
-                        places = [line]
-                    else:
-                        each = [_clamped(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
-                        places = [_moved(b, line, at, column_stride, kind) for at in each]
-                    found += tile.load_vector(e, kind, letter, places, None)
-                return e.pack(result, found)
+        @emitted(result)
+        def emit(e, base, row_stride, column_stride, rows, columns):
+            b = e.builder
+            row, column = self._place(e)
+            found = []
+            for number in range(self.vectors):
+                at = _clamped(b, b.add(row, I32(number * self.step)), rows, 1)
+                line = _moved(b, base, at, row_stride, kind)
+                if letter == "1":
+                    places = [_moved(b, line, _clamped(b, column, columns, self.width), I64(1), kind)]
+                elif letter == "0":
+                    places = [line]
+                else:
+                    each = [_clamped(b, b.add(column, I32(k)), columns, 1) for k in range(self.width)]
+                    places = [_moved(b, line, at, column_stride, kind) for at in each]
+                found += tile.load_vector(e, kind, letter, places, None)
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(5)(rule)
+        return emit
 
     def store(self, name: str, letter: str) -> Callable:
         """`store(base, row_stride, column_stride, rows, columns, values)`: the inverse of load."""
@@ -179,52 +177,46 @@ class SmemTranspose:
     def load(self) -> Callable:
         """`fetch(base, column_stride, rows, columns)`: this thread's share of the patch, as words for shared memory."""
 
-        def rule(*_):
-            def emit(e, base, column_stride, rows, columns):
-                b, found = e.builder, []
-                for row, column in self._places(e):
-                    lines = []
-                    for k in range(self.group):
-                        at = _clamped(b, b.add(column, I32(k)), columns, 1)
-                        line = _moved(b, base, at, column_stride, self.kind)
-                        lines.append(self._read(e, line, row, rows))
-                    found += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
-                return e.pack(self.held, found)
+        @emitted(self.held)
+        def emit(e, base, column_stride, rows, columns):
+            b, found = e.builder, []
+            for row, column in self._places(e):
+                lines = []
+                for k in range(self.group):
+                    at = _clamped(b, b.add(column, I32(k)), columns, 1)
+                    line = _moved(b, base, at, column_stride, self.kind)
+                    lines.append(self._read(e, line, row, rows))
+                found += [self._joined(b, [line[j] for line in lines]) for j in range(self.length)]
+            return e.pack(self.held, found)
 
-            return self.held, emit
-
-        return intrinsic(4)(rule)
+        return emit
 
     def store_smem(self) -> Callable:
         """`put(shared, held)`: what was fetched, to shared memory."""
 
-        def rule(*_):
-            def emit(e, shared, held):
-                words = e.unpack(held, len(self.held))
-                for number, (row, column) in enumerate(self._places(e)):
-                    for j in range(self.length):
-                        at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
-                        st_shared(e, self.word, 1, at, [words[number * self.length + j]])
+        @emitted(types.void)
+        def emit(e, shared, held):
+            words = e.unpack(held, len(self.held))
+            for number, (row, column) in enumerate(self._places(e)):
+                for j in range(self.length):
+                    at = self._shared(e, shared, e.builder.add(row, I32(j)), column)
+                    st_shared(e, self.word, 1, at, [words[number * self.length + j]])
 
-            return types.void, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def load_smem(self) -> Callable:
         """`take(shared)`: the tile of the thread out of shared memory."""
         patch, kind = self.patch, self.kind
         result = stored_type(kind, patch.width * patch.vectors, patch.width)
 
-        def rule(_):
-            def emit(e, shared):
-                found = []
-                for row, column, width in self._pieces(e):
-                    found += ld_shared(e, kind, width, self._shared(e, shared, row, column))
-                return e.pack(result, found)
+        @emitted(result)
+        def emit(e, shared):
+            found = []
+            for row, column, width in self._pieces(e):
+                found += ld_shared(e, kind, width, self._shared(e, shared, row, column))
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def store_results(self) -> Callable:
         """`give(shared, values)`: a tile of results, to shared memory."""
@@ -247,23 +239,21 @@ class SmemTranspose:
     def store(self) -> Callable:
         """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""
 
-        def rule(*_):
-            def emit(e, shared, base, column_stride, rows, columns):
-                b = e.builder
-                for row, column in self._places(e):
-                    words = []
-                    for j in range(self.length):
-                        at = self._shared(e, shared, b.add(row, I32(j)), column)
-                        words.append(ld_shared(e, self.word, 1, at)[0])
-                    for k in range(self.group):
-                        here = b.add(column, I32(k))
-                        line = _moved(b, base, here, column_stride, self.kind)
-                        room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
-                        self._write(e, line, row, [self._part(b, word, k) for word in words], room)
+        @emitted(types.void)
+        def emit(e, shared, base, column_stride, rows, columns):
+            b = e.builder
+            for row, column in self._places(e):
+                words = []
+                for j in range(self.length):
+                    at = self._shared(e, shared, b.add(row, I32(j)), column)
+                    words.append(ld_shared(e, self.word, 1, at)[0])
+                for k in range(self.group):
+                    here = b.add(column, I32(k))
+                    line = _moved(b, base, here, column_stride, self.kind)
+                    room = b.select(b.icmp_signed("<", here, columns), b.sub(rows, row), I32(0))
+                    self._write(e, line, row, [self._part(b, word, k) for word in words], room)
 
-            return types.void, emit
-
-        return intrinsic(5)(rule)
+        return emit
 
     def _places(self, e: Emitter) -> list[tuple[ir.Value, ir.Value]]:
         """(first row, first column) of each piece of `length` rows and `group` columns that a thread moves."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import F32, F64, I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.memory import ACCESS_BYTES, ValidElements, element_type, ld_shared, st_shared, store_vector
 from ..tile.thread_index import one_of
 from ..tile.tile import Tile
@@ -44,15 +44,13 @@ def k_slice_coordinates(along: bool) -> Callable:
     kind = types.UniTuple(types.int64, EACH)
     result = types.Tuple.from_types((kind, kind))
 
-    def rule():
-        def emit(e):
-            pairs = _own_elements(e, along)
-            made = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
-            return e.pack(result, made)
+    @emitted(result)
+    def emit(e):
+        pairs = _own_elements(e, along)
+        made = [e.pack(kind, [e.builder.zext(pair[side], I64) for pair in pairs]) for side in range(2)]
+        return e.pack(result, made)
 
-        return result, emit
-
-    return intrinsic(0)(rule)
+    return emit
 
 
 def output_coordinates(part: int) -> Callable:
@@ -60,33 +58,29 @@ def output_coordinates(part: int) -> Callable:
     kind = types.UniTuple(types.int64, OWN)
     result = types.Tuple.from_types((kind, kind))
 
-    def rule():
-        def emit(e):
-            b = e.builder
-            row, column = _digits(e, TEAM)
-            rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
-            columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
-            return e.pack(result, [e.pack(kind, rows), e.pack(kind, columns)])
+    @emitted(result)
+    def emit(e):
+        b = e.builder
+        row, column = _digits(e, TEAM)
+        rows = [b.zext(b.add(b.mul(row, I32(OWN)), I32(k)), I64) for k in range(OWN)]
+        columns = [b.zext(b.add(column, I32(part * TEAM)), I64)] * OWN
+        return e.pack(result, [e.pack(kind, rows), e.pack(kind, columns)])
 
-        return result, emit
-
-    return intrinsic(0)(rule)
+    return emit
 
 
 def store_k_slice(name: str, along: bool) -> Callable:
     """`put(at, values)`: this thread's elements of a strip into shared memory."""
     kind = dtype(name)
 
-    def rule(at, values):
-        def emit(e, base, tile):
-            b = e.builder
-            for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
-                place = b.add(b.mul(step, I32(PADDED)), lane)
-                st_shared(e, kind, 1, _at(e, base, place, kind), [value])
+    @emitted(types.void)
+    def emit(e, base, tile):
+        b = e.builder
+        for (lane, step), value in zip(_own_elements(e, along), e.unpack(tile, EACH)):
+            place = b.add(b.mul(step, I32(PADDED)), lane)
+            st_shared(e, kind, 1, _at(e, base, place, kind), [value])
 
-        return types.void, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def zero_accumulators(name: str) -> Callable:
@@ -101,15 +95,13 @@ def add_accumulators(name: str) -> Callable:
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
 
-    def rule(one, other):
-        def emit(e, first, second):
-            add = e.builder.fadd if kind.kind == "f" else e.builder.add
-            pairs = zip(e.unpack(first, OWN * OWN), e.unpack(second, OWN * OWN))
-            return e.pack(result, [add(x, y) for x, y in pairs])
+    @emitted(result)
+    def emit(e, first, second):
+        add = e.builder.fadd if kind.kind == "f" else e.builder.add
+        pairs = zip(e.unpack(first, OWN * OWN), e.unpack(second, OWN * OWN))
+        return e.pack(result, [add(x, y) for x, y in pairs])
 
-        return result, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def multiply_k_slices(name: str) -> Callable:
@@ -117,20 +109,18 @@ def multiply_k_slices(name: str) -> Callable:
     kind = dtype(name)
     result = types.UniTuple(numba_type(name), OWN * OWN)
 
-    def rule(left, right, sums):
-        def emit(e, a, c, so_far):
-            held = e.unpack(so_far, OWN * OWN)
-            row, column = _digits(e, TEAM)
-            first = e.builder.mul(row, I32(OWN))
-            for step in range(DEPTH):
-                x = _neighbours(e, kind, a, first, step * PADDED)
-                y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
-                held = [_fused(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
-            return e.pack(result, held)
+    @emitted(result)
+    def emit(e, a, c, so_far):
+        held = e.unpack(so_far, OWN * OWN)
+        row, column = _digits(e, TEAM)
+        first = e.builder.mul(row, I32(OWN))
+        for step in range(DEPTH):
+            x = _neighbours(e, kind, a, first, step * PADDED)
+            y = [_read(e, kind, 1, c, column, step * PADDED + part * TEAM)[0] for part in range(OWN)]
+            held = [_fused(e, kind, x[k % OWN], y[k // OWN], held[k]) for k in range(OWN * OWN)]
+        return e.pack(result, held)
 
-        return result, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def scatter(tile: Tile, name: str) -> Callable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I1, I8, I32, I64, SHARED, VOID, Emitter, emitted, intrinsic, ir, types
 from ..tile.cp_async import dynamic_shared
 from ..tile.reduce import ReduceOp, State, state_of
 from ..tile.shuffle import WARP, shuffle
@@ -45,16 +45,14 @@ class RowGroups:
         """
         result = _together(rules)
 
-        def rule(turn, *kinds):
-            def emit(e, which, *values):
-                states = self._through_shuffles(e, rules, [state_of(e, r, v) for r, v in zip(rules, values)])
-                if self.threads > WARP:
-                    states = self._through_shared(e, rules, states, which)
-                return e.pack(result, [part for state in states for part in state])
+        @emitted(result, 1 + len(rules))
+        def emit(e, which, *values):
+            states = self._through_shuffles(e, rules, [state_of(e, r, v) for r, v in zip(rules, values)])
+            if self.threads > WARP:
+                states = self._through_shared(e, rules, states, which)
+            return e.pack(result, [part for state in states for part in state])
 
-            return result, emit
-
-        return intrinsic(1 + len(rules))(rule)
+        return emit
 
     def _through_shuffles(self, e: Emitter, rules: Sequence[ReduceOp], states: list[State]) -> list[State]:
         """Lane 0 merges all of its warp, in order; every step is taken for all folds at once, which hides its latency.
@@ -104,18 +102,16 @@ class RowGroups:
         kinds = [types.UniTuple(part, tile.count) for part in rule_of.state]
         result = kinds[0] if len(kinds) == 1 else types.Tuple.from_types(kinds)
 
-        def rule(*given):
-            def emit(e, *values):
-                tiles = [e.unpack(value, tile.count) for value in values]
-                states = [list(parts) for parts in zip(*tiles)]
-                if self.groups > 1:
-                    states = self._gathered(e, rule_of, states)
-                made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
-                return made[0] if len(made) == 1 else e.pack(result, made)
+        @emitted(result, len(kinds))
+        def emit(e, *values):
+            tiles = [e.unpack(value, tile.count) for value in values]
+            states = [list(parts) for parts in zip(*tiles)]
+            if self.groups > 1:
+                states = self._gathered(e, rule_of, states)
+            made = [e.pack(kind, [state[n] for state in states]) for n, kind in enumerate(kinds)]
+            return made[0] if len(made) == 1 else e.pack(result, made)
 
-            return result, emit
-
-        return intrinsic(len(kinds))(rule)
+        return emit
 
     def _gathered(self, e: Emitter, rule_of: ReduceOp, states: list[State]) -> list[State]:
         b, thread = e.builder, e.special_register("tid.x")
@@ -154,16 +150,14 @@ class RowGroups:
         """
         result, warps = _together(rules), self.threads * self.groups // WARP
 
-        def rule(*kinds):
-            def emit(e, *values):
-                addresses, (column, line, blocks) = list(values[:-3]), values[-3:]
-                states = self._strip(e, rules, addresses, (column, line, blocks), warps, at_once)
-                states = self._between_warps(e, rules, states, warps)
-                return e.pack(result, [part for state in states for part in state])
+        @emitted(result, sum(len(r.state) for r in rules) + 3)
+        def emit(e, *values):
+            addresses, (column, line, blocks) = list(values[:-3]), values[-3:]
+            states = self._strip(e, rules, addresses, (column, line, blocks), warps, at_once)
+            states = self._between_warps(e, rules, states, warps)
+            return e.pack(result, [part for state in states for part in state])
 
-            return result, emit
-
-        return intrinsic(sum(len(r.state) for r in rules) + 3)(rule)
+        return emit
 
     def _strip(self, e: Emitter, rules, addresses, where, warps: int, at_once: int) -> list[State]:
         """Warp w merges blocks w, w + warps …, as they come."""

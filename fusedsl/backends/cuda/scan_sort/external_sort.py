@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, types
 from ..tile.loops import looped, repeated, when
 from .sort_keys import ONES, Entry, KeyCodec, best_of_entries
 
@@ -94,14 +94,12 @@ def reset(choice_of: TopKBuffer) -> Callable:
     """`reset(room)`: clear the buffer; returns a bound that everything beats."""
     result = choice_of.order.tuple_of(1)
 
-    def rule(_):
-        def emit(e, room):
-            choice_of.reset(e, room)
-            return choice_of.order.packed(e, [choice_of.order.empty()])
+    @emitted(result)
+    def emit(e, room):
+        choice_of.reset(e, room)
+        return choice_of.order.packed(e, [choice_of.order.empty()])
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def insert(choice_of: TopKBuffer) -> Callable:
@@ -122,33 +120,29 @@ def insert(choice_of: TopKBuffer) -> Callable:
 def flush(choice_of: TopKBuffer) -> Callable:
     """`flush(room)`: the first slots hold the best entries, sorted."""
 
-    def rule(_):
-        def emit(e, room):
-            held = e.builder.load(choice_of.counter(e, room))
-            choice_of.order.wait(e)
-            choice_of.flush(e, room, held)
+    @emitted(types.void)
+    def emit(e, room):
+        held = e.builder.load(choice_of.counter(e, room))
+        choice_of.order.wait(e)
+        choice_of.flush(e, room, held)
 
-        return types.void, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def store_run(order_of: KeyCodec, size: int) -> Callable:
     """`store_run(room, work, at)`: copy a sorted run of `size` entries to slots from `at` on in global memory."""
 
-    def rule(_, __, ___):
-        def emit(e, room, work, at):
-            b, lane = e.builder, order_of.lane(e)
-            first = at if at.type == I64 else b.sext(at, I64)
-            more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
-            with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
-                place = b.add(first, b.sext(slot, I64))
-                order_of.put(e, work, place, order_of.get(e, room, slot), GLOBAL)
-            order_of.wait(e)
+    @emitted(types.void)
+    def emit(e, room, work, at):
+        b, lane = e.builder, order_of.lane(e)
+        first = at if at.type == I64 else b.sext(at, I64)
+        more = lambda n: b.icmp_signed("<", n, I32(size))  # noqa: E731
+        with repeated(e, lane, more, lambda n: b.add(n, I32(order_of.threads))) as slot:
+            place = b.add(first, b.sext(slot, I64))
+            order_of.put(e, work, place, order_of.get(e, room, slot), GLOBAL)
+        order_of.wait(e)
 
-        return types.void, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def merge_runs(order_of: KeyCodec, size: int) -> Callable:
@@ -158,24 +152,22 @@ def merge_runs(order_of: KeyCodec, size: int) -> Callable:
     other, where each entry goes behind those of the other run that come before it.
     """
 
-    def rule(_, __):
-        def emit(e, work, total):
-            b = e.builder
-            total = total if total.type == I64 else b.sext(total, I64)
-            half = b.mul(total, I64(8 * order_of.words))
-            keep = lambda turn: b.icmp_signed("<", b.shl(I64(size), turn), total)  # noqa: E731
-            with repeated(e, I64(0), keep, lambda turn: b.add(turn, I64(1))) as turn:
-                here, there = _halves(e, work, half, turn)
-                lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
-                more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
-                with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
-                    _merge_one(e, order_of, here, there, slot, run, total)
-                order_of.wait(e)
-            return _halves(e, work, half, turn)[0]
+    @emitted(types.int64)
+    def emit(e, work, total):
+        b = e.builder
+        total = total if total.type == I64 else b.sext(total, I64)
+        half = b.mul(total, I64(8 * order_of.words))
+        keep = lambda turn: b.icmp_signed("<", b.shl(I64(size), turn), total)  # noqa: E731
+        with repeated(e, I64(0), keep, lambda turn: b.add(turn, I64(1))) as turn:
+            here, there = _halves(e, work, half, turn)
+            lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
+            more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
+            with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
+                _merge_one(e, order_of, here, there, slot, run, total)
+            order_of.wait(e)
+        return _halves(e, work, half, turn)[0]
 
-        return types.int64, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple[ir.Value, ir.Value]:

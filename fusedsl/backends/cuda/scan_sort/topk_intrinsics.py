@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import I32, I64, SHARED, Emitter, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I32, I64, SHARED, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..tile.shuffle import WARP, shuffle
 from .sort_keys import ONES, Entry, KeyCodec, sort_in_registers
 
@@ -48,14 +48,12 @@ def columns_of(order_of: KeyCodec, count: int) -> Callable:
 def _decoded(order_of: KeyCodec, count: int, kind: types.Type, decode: Callable) -> Callable:
     result = types.UniTuple(kind, count) if count else kind
 
-    def rule(_):
-        def emit(e, held):
-            entries = order_of.entries(e, held, max(count, 1))
-            return e.pack(result, [decode(e, entry) for entry in entries])
+    @emitted(result)
+    def emit(e, held):
+        entries = order_of.entries(e, held, max(count, 1))
+        return e.pack(result, [decode(e, entry) for entry in entries])
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def select_best(order_of: KeyCodec, count: int, each: int, places: tuple[int, ...] = ()) -> Callable:
@@ -116,55 +114,49 @@ def sort_smem(order_of: KeyCodec, size: int, teams: int = 1) -> Callable:
     """`room()`: the address of `size` slots in shared memory for the thread's team, and of a counter behind them."""
     stride = size * order_of.words + 1
 
-    def rule():
-        def emit(e):
-            b = e.builder
-            start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
-            if teams == 1:
-                return start
-            team = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
-            return b.add(start, b.mul(b.zext(team, I64), I64(8 * stride)))
+    @emitted(types.int64)
+    def emit(e):
+        b = e.builder
+        start = b.ptrtoint(e.shared_array(I64, stride * teams), I64)
+        if teams == 1:
+            return start
+        team = b.lshr(e.special_register("tid.x"), I32(order_of.threads.bit_length() - 1))
+        return b.add(start, b.mul(b.zext(team, I64), I64(8 * stride)))
 
-        return types.int64, emit
-
-    return intrinsic(0)(rule)
+    return emit
 
 
 def sort_tile(order_of: KeyCodec, size: int) -> Callable:
     """`sort(room, entries)`: the team's tiles in the room, in order; they have `size` slots together."""
 
-    def rule(_, __):
-        def emit(e, room, value):
-            b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
-            for number, entry in enumerate(order_of.entries(e, value, tile.count)):
-                vector, within = divmod(number, tile.width)
-                slot = b.add(b.mul(lane, I32(tile.width)), I32(vector * tile.width * order_of.threads + within))
-                order_of.put(e, room, slot, entry)
-            order_of.clear(e, room, I32(tile.count * order_of.threads), I32(size))
-            order_of.wait(e)
-            order_of.sort(e, room, I32(size))
+    @emitted(types.void)
+    def emit(e, room, value):
+        b, tile, lane = e.builder, order_of.tile, order_of.lane(e)
+        for number, entry in enumerate(order_of.entries(e, value, tile.count)):
+            vector, within = divmod(number, tile.width)
+            slot = b.add(b.mul(lane, I32(tile.width)), I32(vector * tile.width * order_of.threads + within))
+            order_of.put(e, room, slot, entry)
+        order_of.clear(e, room, I32(tile.count * order_of.threads), I32(size))
+        order_of.wait(e)
+        order_of.sort(e, room, I32(size))
 
-        return types.void, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def load_entries(order_of: KeyCodec, each: int, space: int = SHARED) -> Callable:
     """`take(room, first, limit)`: the entries in slots first, first + threads … below `limit`."""
 
-    def rule(_, __, ___):
-        def emit(e, room, first, limit):
-            b, found = e.builder, []
-            for k in range(each):
-                slot = b.add(first, first.type(k * order_of.threads))
-                there = b.icmp_signed("<", slot, limit)
-                entry = order_of.get(e, room, b.select(there, slot, slot.type(0)), space)
-                found.append([b.select(there, word, ONES) for word in entry])
-            return order_of.packed(e, found)
+    @emitted(order_of.tuple_of(each))
+    def emit(e, room, first, limit):
+        b, found = e.builder, []
+        for k in range(each):
+            slot = b.add(first, first.type(k * order_of.threads))
+            there = b.icmp_signed("<", slot, limit)
+            entry = order_of.get(e, room, b.select(there, slot, slot.type(0)), space)
+            found.append([b.select(there, word, ONES) for word in entry])
+        return order_of.packed(e, found)
 
-        return order_of.tuple_of(each), emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def load_entry(order_of: KeyCodec, place: int, space: int = SHARED) -> Callable:

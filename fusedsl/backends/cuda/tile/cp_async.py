@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import dtype
-from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I8, I32, I64, SHARED, VOID, Emitter, emitted, intrinsic, ir, types
 from .memory import ld_shared, stored_type
 from .tile import Tile
 
@@ -88,16 +88,14 @@ class CpAsyncRing:
         kind = dtype(self.name)
         result = stored_type(kind, self.tile.count, self.tile.width)
 
-        def rule(row):
-            def emit(e, where):
-                own, found = e.builder.zext(self._own(e, where), I64), []
-                for k in range(self.tile.vectors):
-                    found += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
-                return e.pack(result, found)
+        @emitted(result)
+        def emit(e, where):
+            own, found = e.builder.zext(self._own(e, where), I64), []
+            for k in range(self.tile.vectors):
+                found += ld_shared(e, kind, self.tile.width, e.builder.add(own, I64(self._place(k))))
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
 
 @intrinsic(0)
@@ -113,10 +111,8 @@ def commit_group():
 def wait_group(groups: int) -> Callable:
     """`wait_group()`: cp.async.wait_group: wait until at most so many groups are in flight."""
 
-    def rule():
-        def emit(e):
-            e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)
+    @emitted(types.void)
+    def emit(e):
+        e.asm(VOID, f"cp.async.wait_group {groups};", "~{memory}", [], effect=True)
 
-        return types.void, emit
-
-    return intrinsic(0)(rule)
+    return emit

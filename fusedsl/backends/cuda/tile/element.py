@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import I8, I32, Emitter, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I8, I32, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert
 from .memory import is_packed, load_predicated, load_vector, store_vector
 
@@ -57,16 +57,14 @@ def load_value(name: str) -> Callable:
     kind = dtype(name)
     result = numba_type(kind.compute.name)
 
-    def rule(address):
-        def emit(e, at):
-            bits = load_vector(e, kind, 1, at, None)[0]
-            if kind.kind == "b":
-                return e.builder.icmp_unsigned("!=", bits, I8(0))
-            return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
+    @emitted(result)
+    def emit(e, at):
+        bits = load_vector(e, kind, 1, at, None)[0]
+        if kind.kind == "b":
+            return e.builder.icmp_unsigned("!=", bits, I8(0))
+        return bits if kind is kind.compute else convert.widen(e, bits, kind.name)
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def fetch(name: str) -> Callable:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import F32, F64, I1, I8, I16, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 from .reduce import ReduceOp, state_of
 
 ALIGNMENT = 8  # bytes, of each part of a state
@@ -50,34 +50,30 @@ def _word(e: Emitter, value: ir.Value) -> tuple[ir.Value, int]:
 def store_partial(rule_of: ReduceOp, begin: int) -> Callable:
     """`store_partial(address, state)`: thread 0 stores a row's state, `begin` bytes into its record."""
 
-    def rule(address, kind):
-        def emit(e, at, value):
-            b = e.builder
-            with b.if_then(_is_first(e)):
-                place = begin
-                for part in state_of(e, rule_of, value):
-                    st_global(e, b.add(at, I64(place)), part)
-                    place += ALIGNMENT
+    @emitted(types.void)
+    def emit(e, at, value):
+        b = e.builder
+        with b.if_then(_is_first(e)):
+            place = begin
+            for part in state_of(e, rule_of, value):
+                st_global(e, b.add(at, I64(place)), part)
+                place += ALIGNMENT
 
-        return types.void, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def load_partial(rule_of: ReduceOp, begin: int) -> Callable:
     """`load_partial(address)`: the state that a block stored in a record."""
 
-    def rule(address):
-        def emit(e, at):
-            found, place = [], begin
-            for none in rule_of.empty.emit(e, []):
-                found.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
-                place += ALIGNMENT
-            return e.pack(rule_of.merge.result, found)
+    @emitted(rule_of.merge.result)
+    def emit(e, at):
+        found, place = [], begin
+        for none in rule_of.empty.emit(e, []):
+            found.append(ld_relaxed(e, e.builder.add(at, I64(place)), none.type))
+            place += ALIGNMENT
+        return e.pack(rule_of.merge.result, found)
 
-        return rule_of.merge.result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 @intrinsic(3)

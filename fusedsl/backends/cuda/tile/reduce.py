@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, intrinsic, ir, types
+from ..compiler.numba_backend import F32, I32, Emitter, ScalarFunction, emitted, intrinsic, ir, types
 from ..math.convert import widen
 from .element import unpaired
 from .memory import ValidElements
@@ -156,13 +156,11 @@ def combine_states(rule_of: ReduceOp) -> Callable:
     """`merge(a, b)`: two states as one."""
     result = rule_of.merge.result
 
-    def rule(a, b):
-        def emit(e, x, y):
-            return e.pack(result, rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y)))
+    @emitted(result)
+    def emit(e, x, y):
+        return e.pack(result, rule_of.merge.emit(e, state_of(e, rule_of, x) + state_of(e, rule_of, y)))
 
-        return result, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def state_of(e: Emitter, rule_of: ReduceOp, value: ir.Value) -> State:

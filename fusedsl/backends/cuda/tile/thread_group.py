@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir
+from ..compiler.numba_backend import I1, I8, I32, Emitter, emitted, ir
 from . import dsmem as cluster
 from .reduce import ReduceOp, State, state_of
 from .shuffle import WARP, shuffle
@@ -48,24 +48,22 @@ class ThreadGroup:
         """
         result = rule_of.merge.result
 
-        def rule(*kinds):
-            def emit(e, *values):
-                state = state_of(e, rule_of, values[-1])
-                if self.dynamic:
-                    along = self._along_part if self.threads < WARP else self._along_warps
-                    return e.pack(result, along(e, rule_of, state))
-                if self.rows_across:
-                    return e.pack(result, self._through_shared(e, rule_of, state, self.rows_across))
-                state = self._through_shuffles(e, rule_of, state)
-                if self.cluster > 1:
-                    state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
-                elif self.threads > WARP:
-                    state = self._through_shared(e, rule_of, state, 0)
-                return e.pack(result, state)
+        @emitted(result, 1 + (self.cluster > 1) + self.persistent)
+        def emit(e, *values):
+            state = state_of(e, rule_of, values[-1])
+            if self.dynamic:
+                along = self._along_part if self.threads < WARP else self._along_warps
+                return e.pack(result, along(e, rule_of, state))
+            if self.rows_across:
+                return e.pack(result, self._through_shared(e, rule_of, state, self.rows_across))
+            state = self._through_shuffles(e, rule_of, state)
+            if self.cluster > 1:
+                state = self._through_cluster(e, rule_of, state, values[0], values[1] if self.persistent else None)
+            elif self.threads > WARP:
+                state = self._through_shared(e, rule_of, state, 0)
+            return e.pack(result, state)
 
-            return result, emit
-
-        return intrinsic(1 + (self.cluster > 1) + self.persistent)(rule)
+        return emit
 
     def _through_shuffles(self, e: Emitter, rule_of: ReduceOp, state: State) -> State:
         """Lane 0 of each segment merges all, in order; then its segment gets a copy."""

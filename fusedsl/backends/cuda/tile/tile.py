@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....ir.types import BOOL, INT64, UINT64, DType, dtype
-from ..compiler.numba_backend import I8, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import I8, I32, I64, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
 from ..math import convert, philox
 from .element import narrowed_value, pair, paired, stored_elements, unpaired
 from .memory import (
@@ -89,17 +89,15 @@ class Tile(VectorLayout):
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
-        def rule(place):
-            def emit(e, at):
-                found, size = [], self.width * kind.itemsize
-                for number in range(self.vectors):
-                    where = _kept_at(e, at, offset + number * threads * size, size, threads)
-                    found += ld_shared(e, kind, self.width, where)
-                return e.pack(result, found)
+        @emitted(result)
+        def emit(e, at):
+            found, size = [], self.width * kind.itemsize
+            for number in range(self.vectors):
+                where = _kept_at(e, at, offset + number * threads * size, size, threads)
+                found += ld_shared(e, kind, self.width, where)
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def store(self, name: str, letter: str = "1") -> Callable:
         """`store(address, begins, values, start, limit[, stride])`: the inverse of load.

@@ -13,6 +13,7 @@ from ...compiler.numba_backend import (
     VOID,
     Emitter,
     ScalarFunction,
+    emitted,
     intrinsic,
     ir,
     numba_type,
@@ -210,14 +211,12 @@ class Fragment(FragmentLayout):
         kind = dtype(name)
         result = types.UniTuple(types.float32, self.count)
 
-        def rule(held):
-            def emit(e, pairs):
-                words = e.unpack(pairs, self.count // 2)
-                return e.pack(result, [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)])
+        @emitted(result)
+        def emit(e, pairs):
+            words = e.unpack(pairs, self.count // 2)
+            return e.pack(result, [convert.widen(e, x, name) for x in unpaired(e, kind, words, 2)])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def any_nonfinite(self) -> Callable:
         """`strange(values)`: whether an element of the warp's rows is no finite number."""
@@ -296,21 +295,19 @@ def quad_all_reduce(rule_of: ReduceOp) -> Callable:
     """`all_reduce(state…)`: the row states combined over the quad of threads of a row."""
     result = _row_states(rule_of)
 
-    def rule(*kinds):
-        def emit(e, *values):
-            parts = [e.unpack(v, ROWS) for v in values]
-            rows = []
-            for row in range(ROWS):
-                state = [part[row] for part in parts]
-                for distance in (1, 2):
-                    other = [shuffle(e, "bfly", part, distance, 4) for part in state]
-                    state = rule_of.merge.emit(e, state + other)
-                rows.append(state)
-            return _packed(e, rule_of, rows)
+    @emitted(result, len(rule_of.state))
+    def emit(e, *values):
+        parts = [e.unpack(v, ROWS) for v in values]
+        rows = []
+        for row in range(ROWS):
+            state = [part[row] for part in parts]
+            for distance in (1, 2):
+                other = [shuffle(e, "bfly", part, distance, 4) for part in state]
+                state = rule_of.merge.emit(e, state + other)
+            rows.append(state)
+        return _packed(e, rule_of, rows)
 
-        return result, emit
-
-    return intrinsic(len(rule_of.state))(rule)
+    return emit
 
 
 def splat_rows(name: str) -> Callable:

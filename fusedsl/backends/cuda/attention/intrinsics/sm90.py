@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, intrinsic, ir, types
+from ...compiler.numba_backend import F32, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 
 KINDS = {types.int32: I32, types.int64: I64, types.float32: F32}
 LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
@@ -77,14 +77,12 @@ tma_store_wait = _statement(
 def param_address(number: int) -> Callable:
     """`param_address()`: the generic address of a kernel parameter, for a tensor map."""
 
-    def rule():
-        def emit(e):
-            text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
-            return e.asm(I64, text, "=l", [], effect=True)
+    @emitted(i64)
+    def emit(e):
+        text = f"{{ .reg .b64 at; mov.b64 at, {e.builder.function.name}_param_{number}; cvta.param.u64 $0, at; }}"
+        return e.asm(I64, text, "=l", [], effect=True)
 
-        return i64, emit
-
-    return intrinsic(0)(rule)
+    return emit
 
 
 def dynamic_smem(alignment: int) -> Callable:
@@ -188,23 +186,21 @@ def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
     def at(step: int, lines: int) -> int:
         return (step // 4 * lines * 128 + step % 4 * 32) >> 4
 
-    def rule(left, right):
-        def emit(e, a, b):
-            lines = [".reg .b64 a, b;", ".reg .pred more;", "wgmma.fence.sync.aligned;"]
-            for step in range(width // 16):
-                lines += [
-                    f"add.s64 a, ${count}, {at(step, rows)};",
-                    f"add.s64 b, ${count + 1}, {at(step, columns)};",
-                    f"setp.ne.b32 more, {step}, 0;",
-                    f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
-                    f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
-                ]
-            lines.append("wgmma.commit_group.sync.aligned;")
-            return e.pack(result, _tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
+    @emitted(result)
+    def emit(e, a, b):
+        lines = [".reg .b64 a, b;", ".reg .pred more;", "wgmma.fence.sync.aligned;"]
+        for step in range(width // 16):
+            lines += [
+                f"add.s64 a, ${count}, {at(step, rows)};",
+                f"add.s64 b, ${count + 1}, {at(step, columns)};",
+                f"setp.ne.b32 more, {step}, 0;",
+                f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
+                f"{_listed(0, count)}, a, b, more, 1, 1, 0, 0;",
+            ]
+        lines.append("wgmma.commit_group.sync.aligned;")
+        return e.pack(result, _tuple_asm(e, count, lines, ["=&f"] * count + ["l", "l"], [a, b]))
 
-        return result, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
@@ -214,22 +210,20 @@ def wgmma_pv(kind: str, steps: int, width: int) -> Callable:
     count, held = width // 2, steps // 4
     result = types.UniTuple(types.float32, count)
 
-    def rule(sums, weights, right):
-        def emit(e, so_far, pairs, b):
-            lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
-            for step in range(steps // 16):
-                lines += [
-                    f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
-                    f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
-                    f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
-                ]
-            lines.append("wgmma.commit_group.sync.aligned;")
-            given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
-            return e.pack(result, _tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
+    @emitted(result)
+    def emit(e, so_far, pairs, b):
+        lines = [".reg .b64 b;", ".reg .pred more;", "setp.eq.b32 more, 0, 0;", "wgmma.fence.sync.aligned;"]
+        for step in range(steps // 16):
+            lines += [
+                f"add.s64 b, ${2 * count + held}, {step * 2048 >> 4};",
+                f"wgmma.mma_async.sync.aligned.m64n{width}k16.f32.{kind}.{kind} "
+                f"{_listed(0, count)}, {_listed(2 * count + 4 * step, 4)}, b, more, 1, 1, 1;",
+            ]
+        lines.append("wgmma.commit_group.sync.aligned;")
+        given = [*e.unpack(so_far, count), *e.unpack(pairs, held), b]
+        return e.pack(result, _tuple_asm(e, count, lines, [*_tied(count), *["r"] * held, "l"], given))
 
-        return result, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 @intrinsic(1)

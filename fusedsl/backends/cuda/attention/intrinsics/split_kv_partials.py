@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import F32, F64, I1, I32, I64, VOID, Emitter, emitted, ir, numba_type, types
 from .fragment_layout import ROWS
 
 GROUP = 4  # words that are written at once: 16 bytes
@@ -20,19 +20,17 @@ def store_partial_state(rows: str, own: str, width: int, threads: int) -> Callab
     """`store_state(address, row values…, sums)`: store a block's state, 16 bytes per thread, coalesced."""
     shape = _shape(rows, own, width)
 
-    def rule(address, *kinds):
-        def emit(e, at, *values):
-            parts = [v for value, kind in zip(values, shape) for v in e.unpack(value, len(kind))]
-            words = [word for part in parts for word in _words(e, part)]
-            words += [I32(0)] * (-len(words) % GROUP)
-            text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
-            for k, place in enumerate(_places(e, at, len(words), threads)):
-                given = words[GROUP * k : GROUP * k + GROUP]
-                e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *given], effect=True)
+    @emitted(types.void, 2 + len(shape) - 1)
+    def emit(e, at, *values):
+        parts = [v for value, kind in zip(values, shape) for v in e.unpack(value, len(kind))]
+        words = [word for part in parts for word in _words(e, part)]
+        words += [I32(0)] * (-len(words) % GROUP)
+        text = f"st.global.v{GROUP}.b32 [$0], {{$1, $2, $3, $4}};"
+        for k, place in enumerate(_places(e, at, len(words), threads)):
+            given = words[GROUP * k : GROUP * k + GROUP]
+            e.asm(VOID, text, "l,r,r,r,r,~{memory}", [place, *given], effect=True)
 
-        return types.void, emit
-
-    return intrinsic(2 + len(shape) - 1)(rule)
+    return emit
 
 
 def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callable:
@@ -40,22 +38,20 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
     shape = _shape(rows, own, width)
     result = shape if rows else shape[0]
 
-    def rule(address):
-        def emit(e, at):
-            kinds = [_held(kind.dtype) for kind in shape for _ in range(len(kind))]
-            count = sum(2 if kind in (F64, I64) else 1 for kind in kinds)
-            text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
-            words: list[ir.Value] = []
-            for place in _places(e, at, count, threads):
-                made = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
-                words += e.unpack(made, GROUP)
-            rest = iter(words)
-            made = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
-            return e.pack(shape, made) if rows else made[0]
+    @emitted(result)
+    def emit(e, at):
+        kinds = [_held(kind.dtype) for kind in shape for _ in range(len(kind))]
+        count = sum(2 if kind in (F64, I64) else 1 for kind in kinds)
+        text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
+        words: list[ir.Value] = []
+        for place in _places(e, at, count, threads):
+            made = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
+            words += e.unpack(made, GROUP)
+        rest = iter(words)
+        made = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
+        return e.pack(shape, made) if rows else made[0]
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def _held(kind: types.Type) -> ir.Type:

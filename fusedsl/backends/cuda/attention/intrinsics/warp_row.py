@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from .....ir.types import dtype
-from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...tile.memory import ValidElements, element_type, stored_type
 from ...tile.scalar import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
@@ -50,15 +50,13 @@ class WarpRow:
         want = numba_type(kind.compute.name)
         result = types.UniTuple(want, self.count)
 
-        def rule(*_):
-            def emit(e, address, stride):
-                places, room = self._places(e, kind, letter, address, stride)
-                found = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
-                return e.pack(result, self.tile.widened(e, kind, found, held, want))
+        @emitted(result)
+        def emit(e, address, stride):
+            places, room = self._places(e, kind, letter, address, stride)
+            found = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
+            return e.pack(result, self.tile.widened(e, kind, found, held, want))
 
-            return result, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def store(self, name: str, letter: str) -> Callable:
         """`store(address, values, stride)`: elements that are there to a line, as `load` reads it."""
