@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...kernel_ir.batched_calls import BatchedCalls
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.parameter_layout import KernelParam, kernel_params
-from .emit.source_text import indented
+from .emit.signature import indented
 
 
 def emit_batched(part: str, kernel: KernelIR) -> str:

@@ -7,7 +7,8 @@ from itertools import groupby
 
 from ...kernel_ir.parameter_layout import KernelParam, kernel_params
 from .combo import ComboKernel, ComboSchedule
-from .emit.source_text import Names, indented
+from .emit.signature import Names, indented
+from .tile import griddepcontrol
 
 
 def emit_combo(parts: Sequence[str], bundle: ComboKernel, schedule: ComboSchedule) -> str:
@@ -20,7 +21,8 @@ def emit_combo(parts: Sequence[str], bundle: ComboKernel, schedule: ComboSchedul
     lines += ["", "", f"{names} = {', '.join(f'part_{k}()' for k in range(len(parts)))}", "", ""]
     lines += ["def kernel(", *indented(_listed(bundle, bundle.params)), "):"]
     comment = '"""Do the work of the part that this block belongs to: each has those from its first one on."""'
-    lines += indented([comment, *_dispatch(bundle, schedule)])
+    waits = [griddepcontrol()] if any(part.pdl for part in bundle.kernels) else []
+    lines += indented([comment, *waits, *_dispatch(bundle, schedule)])
     return "\n".join(lines) + "\n"
 
 
@@ -54,5 +56,4 @@ def _name(bundle: ComboKernel, k: int, slot: KernelParam) -> str:
     """A parameter's name: as in its part, with the part's number."""
     if slot.kind == "first":
         return f"first_{k}"
-    kernel = bundle.kernels[k]
-    return f"{Names(kernel).parameters()[kernel_params(kernel).index(slot)]}_of_{k}"
+    return f"{Names(bundle.kernels[k]).parameter(slot)}_of_{k}"

@@ -73,20 +73,9 @@ def generate(kernel: KernelIR | ComboKernel, schedule: Schedule) -> str:
     if isinstance(kernel, ComboKernel):
         assert isinstance(schedule, ComboSchedule)
         parts = [generate(part, one) for part, one in zip(kernel.kernels, schedule.members)]
-        source = emit_combo(parts, kernel, schedule)
-        return _chained(source) if any(part.pdl for part in kernel.kernels) else source
+        return emit_combo(parts, kernel, schedule)
     source = EMITTERS[type(schedule)](kernel, schedule)
-    source = emit_batched(source, kernel) if kernel.batched is not None else source
-    return _chained(source) if kernel.pdl and not kernel.is_subkernel else source
-
-
-def _chained(source: str) -> str:
-    """The source with griddepcontrol as the kernel's first statement."""
-    lines = source.splitlines()
-    start = max(k for k, line in enumerate(lines) if line.startswith("def kernel("))
-    body = next(k for k in range(start, len(lines)) if lines[k].endswith("):")) + 1
-    body += lines[body].lstrip().startswith('"""')
-    return "\n".join([*lines[:body], "    griddepcontrol()", *lines[body:]]) + "\n"
+    return emit_batched(source, kernel) if kernel.batched is not None else source
 
 
 def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[int, int], blocks: int = 0) -> bytes:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from ....kernel_ir.kernel import AttentionKernel
-from ....kernel_ir.parameter_layout import WINDOW_WORDS, kernel_params
-from ..emit.source_text import header, indented
+from ....kernel_ir.parameter_layout import kernel_params
+from ..emit.source_text import header
 from .emit_block_mask import BlockMaskBits
 from .emit_element_mask import ElementMask
 from .emit_epilogue import Epilogue
@@ -71,15 +71,7 @@ class Sm90Emitter:
             with producer:
                 source.emit("lower_registers()", *self.producer.warps())
         comment = f"Query tiles of {s.rows} rows, key tiles of {s.columns}."
-        opening = [
-            *header(self.facts.kernel, s.reason.partition(":")[0], ""),
-            "",
-            *source.top,
-            *source.functions,
-            "",
-            "",
-        ]
-        return "\n".join([*opening, *self._signature(), *indented([f'"""{comment}"""', *source.code])]) + "\n"
+        return source.text(header(self.facts.kernel, s.reason.partition(":")[0], ""), comment)
 
     def _define_intrinsics(self) -> None:
         s, kernel = self.schedule, self.facts.kernel
@@ -107,17 +99,6 @@ class Sm90Emitter:
             how = "store" if box.operand in self.epilogue.stores else "load"
             makers = f"param_address({slots.index(('window', number))}), tma_{how}({len(box.axes)})"
             self.source.top.append(f"map{number}, tma_{how}{number} = {makers}")
-
-    def _signature(self) -> list[str]:
-        """The parameters; a TMA descriptor has a line of its own."""
-        lines, maps = [], len(self.facts.kernel.tma_boxes) * WINDOW_WORDS
-        for line in self.facts.names.signature():
-            names = line.strip().rstrip(",").split(", ")
-            if names[0].startswith("map0_") and len(names) == maps:
-                lines += [f"    {', '.join(names[k : k + WINDOW_WORDS])}," for k in range(0, maps, WINDOW_WORDS)]
-            else:
-                lines.append(line)
-        return lines
 
     # -- shared memory and scheduler
 

@@ -11,21 +11,15 @@ from typing import TypeVar
 
 from ....ir.types import DType
 from ....kernel_ir.kernel import KernelIR
-from ....kernel_ir.parameter_layout import kernel_params
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
-from ..tile import TileIntrinsics, scalar
+from ..tile import TileIntrinsics, block_idx, griddepcontrol, scalar
 from .intrinsic import Function, Made, Maker, Named
+from .signature import BLOCK_NUMBER, Names, indented
 
 T = TypeVar("T")
 TILE = TileIntrinsics("tile")  # that bodies are mapped over
 NOWHERE: Mapping[str, str] = MappingProxyType({})
-INDENT = "    "
-BLOCK_NUMBER = "block_number"  # what a part is told of its place
-
-
-def indented(lines: Iterable[str], depth: int = 1) -> list[str]:
-    return [f"{INDENT * depth}{line}" if line else "" for line in lines]
 
 
 def either(test: str, lines: list[str], others: list[str]) -> list[str]:
@@ -44,69 +38,6 @@ def header(kernel: KernelIR, skeleton: str, reason: str) -> list[str]:
     """The comment that opens a file: the text that it computes, and how."""
     lines = [*kernel.header, "", f"{kernel.name}: {skeleton}", *([reason] if reason else [])]
     return [f"# {line}".rstrip() for line in lines]
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names of a kernel's parameters, in the order of the parameter block."""
-
-    kernel: KernelIR
-
-    def operand(self, k: int) -> str:
-        name = self.kernel.operands[k].name
-        return name if sum(o.name == name for o in self.kernel.operands) == 1 else f"{name}_{k}"
-
-    def pointer(self, k: int) -> str:
-        return f"{self.operand(k)}_at"
-
-    def extent(self, axis: int) -> str:
-        return f"n{axis}"
-
-    def magic(self, axis: int) -> str:
-        return f"m{axis}"
-
-    def stride(self, k: int, axis: int) -> str:
-        return f"{self.operand(k)}_stride{axis}"
-
-    def word(self, k: int) -> str:
-        return f"{self.kernel.scalars[k].name}_word"
-
-    def parameters(self) -> list[str]:
-        """One name per slot."""
-        found = []
-        for slot in kernel_params(self.kernel):
-            match slot.kind:
-                case "pointer":
-                    found.append(self.pointer(slot.index))
-                case "extent":
-                    found.append(self.extent(slot.index))
-                case "stride":
-                    found.append(self.stride(slot.index, slot.axis))
-                case "magic":
-                    found.append(self.magic(slot.index))
-                case "workspace" | "semaphores":
-                    found.append(slot.kind)
-                case "gap":
-                    found.append(f"gap{slot.index}")
-                case "window":
-                    found.append(f"map{slot.index}_{slot.axis}")
-                case _:
-                    found.append(self.word(slot.index))
-        return found
-
-    def signature(self) -> list[str]:
-        """`def kernel(…):`, broken into lines of parameters of one kind; of a part, `def work(block_number, …):`."""
-        groups: list[list[str]] = []
-        kinds: list[str] = []
-        for slot, name in zip(kernel_params(self.kernel), self.parameters()):
-            if not kinds or kinds[-1] != slot.kind:
-                kinds.append(slot.kind)
-                groups.append([])
-            groups[-1].append(name)
-        if self.kernel.is_subkernel:
-            arguments = [f"{BLOCK_NUMBER},", *(", ".join(group) + "," for group in groups)]
-            return ["@subkernel", "def work(", *indented(arguments), "):"]
-        return ["def kernel(", *indented(", ".join(group) + "," for group in groups), "):"]
 
 
 def reduction_source(use: Reduction, name: str) -> list[str]:
@@ -234,7 +165,7 @@ class SourceBuilder:
     @property
     def block(self) -> str:
         """The number of this block among those of the kernel."""
-        return BLOCK_NUMBER if self.kernel.is_subkernel else "block_idx()"
+        return BLOCK_NUMBER if self.kernel.is_subkernel else block_idx()
 
     def define(self, lines: Sequence[str]) -> None:
         """Add a function to the file, unless it is there."""
@@ -343,6 +274,6 @@ class SourceBuilder:
         self.apply(TILE.elementwise, name, rest)
 
     def text(self, opening: Sequence[str], comment: str) -> str:
-        kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *self.code])]
-        lines = [*opening, "", *self.top, *self.functions, "", "", *kernel]
-        return "\n".join(lines) + "\n"
+        waits = [griddepcontrol()] if self.kernel.pdl and not self.kernel.is_subkernel else []
+        kernel = [*self.names.signature(), *indented([f'"""{comment}"""', *waits, *self.code])]
+        return "\n".join([*opening, "", *self.top, *self.functions, "", "", *kernel]) + "\n"
