@@ -209,10 +209,9 @@ class ColumnReducer:
         e.barrier()
         begin, count = 0, self.threads_y
         while count > DIRECT:
-            taken = min(ROUND, count)
-            self._merge_levels(e, rule_of, columns, kinds, begin, taken, count // taken)
+            groups = self._merge_levels(e, rule_of, columns, kinds, begin, count)
             e.barrier()
-            begin, count = begin + count, count // taken
+            begin, count = begin + count, groups
         slots = [b.add(lane, I32((begin + n) * self.columns)) for n in range(count)]
         return [
             rule_of.tree(e, [_read(e, columns, b.add(slot, I32(k * self.threads_x)), kinds) for slot in slots])
@@ -249,8 +248,10 @@ class ColumnReducer:
         flat = when(e, b.icmp_unsigned(">", levels, I32(1)), [part for state in states for part in state], several)
         return [flat[k * len(kinds) : (k + 1) * len(kinds)] for k in range(self.width)]
 
-    def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, taken: int, groups: int) -> None:
-        """The states of each `taken` levels from slot `begin` on as one, in slots behind them."""
+    def _merge_levels(self, e: Emitter, rule_of: ReduceOp, columns, kinds, begin: int, count: int) -> int:
+        """The states of each few of `count` levels from slot `begin` on as one, in slots behind them: how many."""
+        taken = min(ROUND, count)
+        groups = count // taken
         b, threads, items = e.builder, self.threads_x * self.threads_y, groups * self.columns
         thread = e.special_register("tid.x")
 
@@ -267,6 +268,7 @@ class ColumnReducer:
         else:
             for begin_item in range(0, items, threads):
                 work(b.add(thread, I32(begin_item)))
+        return groups
 
     def _pool(self, e: Emitter, kinds: list[ir.Type]) -> list[ir.Value]:
         """Shared memory of the kernel for each part of a state: all folds take turns in it."""

@@ -10,11 +10,11 @@ from ....kernel_ir.phase import Phase
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import SourceBuilder, accumulator_name, header
 from ..tile import cluster_wait
+from .cluster import with_recomputed_values
 from .emit_early_gathers import EarlyGathers, hoist_gathers
 from .emit_elements import RowElements
 from .emit_index import RowIndex
 from .emit_loops import RowLoops
-from .recompute import with_recomputed_values
 from .schedule import RowSchedule
 
 

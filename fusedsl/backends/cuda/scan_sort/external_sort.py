@@ -163,7 +163,8 @@ def merge_runs(order_of: KeyCodec, size: int) -> Callable:
             lane, run = b.sext(order_of.lane(e), I64), b.shl(I64(size), turn)
             more = lambda n: b.icmp_signed("<", n, total)  # noqa: E731
             with repeated(e, lane, more, lambda n: b.add(n, I64(order_of.threads))) as slot:
-                _merge_one(e, order_of, here, there, slot, run, total)
+                entry, place = _merged_place(e, order_of, here, slot, run, total)
+                order_of.put(e, there, place, entry, GLOBAL)
             order_of.wait(e)
         return _halves(e, work, half, turn)[0]
 
@@ -177,8 +178,8 @@ def _halves(e: Emitter, work: ir.Value, half: ir.Value, turn: ir.Value) -> tuple
     return b.add(work, b.mul(half, odd)), b.add(work, b.mul(half, b.xor(odd, I64(1))))
 
 
-def _merge_one(e: Emitter, order: KeyCodec, here, there, slot: ir.Value, run: ir.Value, total: ir.Value) -> None:
-    """An entry to its place behind the entries of its own run and of the other that come before it."""
+def _merged_place(e: Emitter, order: KeyCodec, here, slot: ir.Value, run: ir.Value, total: ir.Value):
+    """An entry, and its place behind the entries of its own run and of the other that come before it."""
     b = e.builder
     entry, own = order.get(e, here, slot, GLOBAL), b.and_(slot, b.sub(I64(0), run))
     other = b.xor(own, run)
@@ -192,5 +193,4 @@ def _merge_one(e: Emitter, order: KeyCodec, here, there, slot: ir.Value, run: ir
         before = b.and_(inside, order.less(e, order.get(e, here, probe, GLOBAL), entry))
         following += [b.lshr(step, I64(1)), b.select(before, tried, found)]
     begin = b.select(b.icmp_signed("<", own, other), own, other)
-    place = b.add(b.add(begin, b.sub(slot, own)), state[1])
-    order.put(e, there, place, entry, GLOBAL)
+    return entry, b.add(b.add(begin, b.sub(slot, own)), state[1])

@@ -199,7 +199,7 @@ def _read_checked(e: Emitter, dtype: DType, width: int, address: ir.Value, room:
     count = width * dtype.itemsize * 8 // bits
     if not room.exact or not room.partial or room.count is None or width == 1:
         return _read_if(e, room.any(e.builder, width), count, bits, address)
-    return _read_up_to(e, dtype, count, bits, address, room, width)
+    return _read_up_to(e, dtype, width, address, room)
 
 
 def _read_if(
@@ -214,13 +214,13 @@ def _read_if(
     return _loaded(e, lines, count, bits, [address, e.builder.zext(wanted, I32)], effect)
 
 
-def _read_up_to(
-    e: Emitter, dtype: DType, count: int, bits: int, address: ir.Value, room: ValidElements, width: int
-) -> list[ir.Value]:
-    """`count` registers of an aligned block that is there in part: no byte beyond its last element is read.
+def _read_up_to(e: Emitter, dtype: DType, width: int, address: ir.Value, room: ValidElements) -> list[ir.Value]:
+    """The registers of an aligned block that is there in part: no byte beyond its last element is read.
 
     Threads whose vector does not end early read all of it; only those at the end of an array go register by register.
     """
+    bits = _unit_bits(dtype, width)
+    count = width * dtype.itemsize * 8 // bits
     end, begin = f"${count + 1}", f"${count + 2}" if room.skip is not None else ""
     lines = [".reg .pred whole, part, some;", *_zeros(count, bits), *_keep(e, count)]
     lines += _within("whole", end, width, begin, width - 1)

@@ -52,10 +52,10 @@ class Tile(VectorLayout):
                     room = self.valid(e, kinds[1], start, limit, number)
                     if letter == "m":
                         first = 0 if self.step else number
-                        base = self.addresses(e, kind, letter, address, kinds[1], start, first, None)[0]
+                        base = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, first), None)[0]
                         found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
                         continue
-                    places = self.addresses(e, kind, letter, address, kinds[1], start, number, stride)
+                    places = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, number), stride)
                     found += self.load_vector(e, kind, letter, places, room)
                 return e.pack(result, found)
 
@@ -76,7 +76,7 @@ class Tile(VectorLayout):
                 size = self.width * kind.itemsize
                 for number in range(self.vectors):
                     room = self.valid(e, kinds[1], start, limit, number)
-                    source = self.addresses(e, kind, "1", address, kinds[1], start, number, None)[0]
+                    source = self.addresses(e, kind, "1", address, self.place(e, kinds[1], start, number), None)[0]
                     target = _kept_at(e, place, offset + number * threads * size, size, threads)
                     copy(e, target, source, size, room, kind)
 
@@ -117,7 +117,7 @@ class Tile(VectorLayout):
                     if letter == "c":
                         store_vector(e, kind, self.width, across[number], part, room)
                         continue
-                    places = self.addresses(e, kind, letter, at, begins, offsets, number, step)
+                    places = self.addresses(e, kind, letter, at, self.place(e, begins, offsets, number), step)
                     self.store_vector(e, kind, letter, places, part, room)
 
             return types.void, emit

@@ -11,6 +11,15 @@ INDEX = (types.int32, types.int64)
 
 
 @dataclass(frozen=True)
+class VectorPlace:
+    """Where a vector begins: so many elements beyond `begin`; `scattered` if that is an offset in memory."""
+
+    begin: ir.Value
+    skipped: ir.Value
+    scattered: bool
+
+
+@dataclass(frozen=True)
 class VectorLayout:
     """`vectors` vectors of `width` neighbouring elements a thread, `step` elements apart.
 
@@ -71,16 +80,20 @@ class VectorLayout:
         """Elements between the start of a vector and the limit."""
         return _int32(e.builder, e.builder.sub(limit, e.builder.add(start, self.offset_of(e, number, start.type))))
 
-    def addresses(self, e, kind, letter, address, form, start, number, stride) -> list[ir.Value]:
+    def place(self, e, form, start, number) -> VectorPlace:
+        """Where a vector begins: `start` is where the thread's first one does, or a tuple with all."""
+        b, apart = e.builder, isinstance(form, types.UniTuple)
+        begin = b.extract_value(start, number) if apart else start
+        begin = begin if begin.type == I64 else b.sext(begin, I64)
+        skipped = I64(0) if apart else self.offset_of(e, number, I64)
+        return VectorPlace(begin, skipped, apart and self.checks[number] != "e")
+
+    def addresses(self, e, kind, letter, address, place, stride) -> list[ir.Value]:
         """Address of a vector, or of each element if they are not contiguous.
 
         All vectors count from one 64-bit base, so that the distances between them become immediate offsets.
         """
-        b, apart = e.builder, isinstance(form, types.UniTuple)
-        scattered = apart and self.checks[number] != "e"  # `start` has offsets in memory, not places in the line
-        begin = b.extract_value(start, number) if apart else start
-        begin = begin if begin.type == I64 else b.sext(begin, I64)
-        skipped = I64(0) if apart else self.offset_of(e, number, I64)
+        b, begin, skipped, scattered = e.builder, place.begin, place.skipped, place.scattered
         if letter != "s":
             base = b.add(address, b.mul(begin, I64(kind.itemsize)))
             return [b.add(base, b.mul(skipped, I64(kind.itemsize)))]

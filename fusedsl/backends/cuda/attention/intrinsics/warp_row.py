@@ -97,7 +97,7 @@ class WarpRow:
         """The addresses of a lane's elements, or of them all, and what is there of them."""
         first = _first(e, self)
         room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
-        return self.tile.addresses(e, kind, letter, address, types.int64, first, 0, stride), room
+        return self.tile.addresses(e, kind, letter, address, self.tile.place(e, types.int64, first, 0), stride), room
 
 
 def _first(e: Emitter, row: WarpRow) -> ir.Value:
