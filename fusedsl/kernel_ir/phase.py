@@ -164,6 +164,15 @@ class Phase:
         return names.union(*(part.names_read for part in self.tile_phases))
 
     @property
+    def names_read_inside(self) -> set[str]:
+        """Names that instructions of elements, scans, column reductions and the sort read: all but folds and stores."""
+        uses = [*self.column_reductions, *(use for step in self.scans for use in step.scans)]
+        names = {value.name for use in uses for value in use.inputs} | (
+            {self.select.key.name} if self.select else set()
+        )
+        return names.union(*(i.names for body in self.bodies for i in body.instructions))
+
+    @property
     def written(self) -> set[int]:
         """Operands that are stored to, tile phases included."""
         operands = {store.operand for store in (*self.stores, *self.row_stores)}

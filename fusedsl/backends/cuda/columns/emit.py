@@ -11,7 +11,7 @@ from ....kernel_ir.phase import Phase, Reduction, Store
 from ..emit.intrinsic import Function
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE, SourceBuilder, accumulator_name, header
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import rewritten
 from ..split_heuristics import fold_bytes, state_words
 from ..tile import Tile, TileIntrinsics, grid_barrier_reset, grid_barrier_wait, is_last_block
 from . import ColumnReducer, ColumnReducerIntrinsics
@@ -110,7 +110,7 @@ class ColumnElements:
     def compute(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
         for value in phase.element.args:
             emitter.provide(value)
-        self.src.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
+        self.src.map_body(f"phase_{number}", rewritten(self.kernel, phase))
         emitter.store_elements(number, phase)
 
     def define_reduction(self, use: Reduction, name: str) -> ReductionIntrinsics:

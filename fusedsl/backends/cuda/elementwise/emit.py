@@ -5,7 +5,7 @@ from __future__ import annotations
 from ....kernel_ir.kernel import KernelIR
 from ..emit.multi_axis_index import MultiAxisIndex
 from ..emit.source_text import TILE, SourceBuilder, header
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, load_value, thread_idx
 from .schedule import ElementwiseSchedule
 
@@ -38,7 +38,7 @@ def _emit_line(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
     for position in kernel.positions:
         name = position.value.name
         src.assign(name, src.bind(f"at_{name}", TILE.positions(position.value.dtype.name))("start"))
-    src.map_body("body", narrow_body(kernel, kernel.phases[0]), schedule.width)
+    src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
     values = [src.element(store.value) for store in kernel.phases[0].stores]
     with src.if_else("whole") as branches:
         for k, store in enumerate(kernel.phases[0].stores):
@@ -83,6 +83,6 @@ def _emit_grid(src: SourceBuilder, schedule: ElementwiseSchedule) -> None:
         vectors.load(load)
     for position in kernel.positions:
         vectors.position(position)
-    src.map_body("body", narrow_body(kernel, kernel.phases[0]), schedule.width)
+    src.map_body("body", rewritten(kernel, kernel.phases[0]), schedule.width)
     for k, store in enumerate(kernel.phases[0].stores):
         vectors.store(f"store_{k}", store)

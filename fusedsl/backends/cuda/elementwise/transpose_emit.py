@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ....kernel_ir.kernel import KernelIR, Load, Position
 from ..emit.source_text import SourceBuilder, header
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import rewritten
 from ..tile import Tile, barrier, divide, load_value
 from . import SmemTransposeIntrinsics, TransposeTile, shared_bytes
 from .transpose_schedule import TransposeSchedule
@@ -156,7 +156,7 @@ class TransposeEmitter:
 
     def compute(self) -> None:
         """The body, over the patch."""
-        self.src.map_body("body", narrow_body(self.kernel, self.kernel.phases[0]))
+        self.src.map_body("body", rewritten(self.kernel, self.kernel.phases[0]))
 
     def store(self) -> None:
         """Along the patch at once, across it by way of shared memory."""

@@ -1,1 +1,37 @@
-"""Rewrites of bodies for CUDA, before they are printed."""
+"""Rewrites of element bodies for CUDA before they are printed: an ordered tuple of functions, each with its law."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ....kernel_ir.kernel import KernelIR
+from ....kernel_ir.phase import Body, Phase
+from .low_precision_stores import stored_functions, stored_quotients
+from .softmax_exp import summed_exponentials
+
+
+@dataclass(frozen=True)
+class Peephole:
+    """A rewrite of the element body of a phase; the law says why nobody can tell."""
+
+    law: str
+    rewrite: Callable[[KernelIR, Phase, Body], Body]
+
+
+PEEPHOLES = (
+    Peephole("x * (1 / d), rounded to bfloat16 or float8, is x / d, rounded to it", stored_quotients),
+    Peephole("exp and log of the hardware are nearer than an output of 16 bits can tell", stored_functions),
+)
+ROW_PEEPHOLES = (
+    Peephole("exp(u - max(u)), summed, is 2**((u - max(u)) log2 e) within the sum's rounding", summed_exponentials),
+    *PEEPHOLES,
+)
+
+
+def rewritten(kernel: KernelIR, phase: Phase, peepholes: tuple[Peephole, ...] = PEEPHOLES) -> Body:
+    """The element body of a phase after these rewrites, in order."""
+    body = phase.element
+    for peephole in peepholes:
+        body = peephole.rewrite(kernel, phase, body)
+    return body

@@ -17,13 +17,8 @@ SUMMED = ADDED | {"log"}
 STORED_QUOTIENTS = {BFLOAT16: ("div_for_bf16", (0, 2, 3)), FLOAT8_E4M3FN: ("div_for_fp8", (0, 1, 2, 3))}
 
 
-def narrow_body(kernel: KernelIR, phase: Phase, body: Body | None = None) -> Body:
-    """The element body of a phase (or what was made of it) where all that comes of it is rounded to 16 bits."""
-    return stored_functions(kernel, phase, stored_quotients(kernel, phase, body or phase.element))
-
-
 def stored_functions(kernel: KernelIR, phase: Phase, body: Body) -> Body:
-    """The body with `stored_exp` and `near_log` where a kernel's outputs are 16-bit floats.
+    """The body with `exp_for_half` and `log_approx` where a kernel's outputs are 16-bit floats.
 
     exp(x) is off by 2**-24 |x| + 2**-21 of itself: about what the rounding of x to float32 does where x is computed,
     and less than 2**-8 of what rounding to 16 bits does. So it serves what is summed or scaled alone; in rows that are
@@ -78,8 +73,8 @@ def _ends(kernel: KernelIR, phase: Phase, name: str, operations: set[str]) -> se
 
 
 def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
-    """The element body of a phase, with `near_quotient` where all that reads a quotient is a store of bfloat16, and
-    `byte_quotient` where it is one of float8_e4m3fn.
+    """The body with `div_for_bf16` where all that reads a quotient is a store of bfloat16, and `div_for_fp8` where all
+    is one of float8_e4m3fn.
 
     The former's error of 2**-23 is 2**-15 of a bfloat16 ulp: quotients of bfloat16 numbers, which stay 2**-17 away from
     where rounding turns, are the same bits; others differ once in thousands, by what their operands' own rounding does.
@@ -98,11 +93,9 @@ def stored_quotients(kernel: KernelIR, phase: Phase, body: Body) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase, kind: DType) -> set[str]:
     """Names that something but a store of this type reads."""
-    uses = [*phase.folds, *phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
-    names = {value.name for use in uses for value in use.inputs}
-    names |= {phase.select.key.name} if phase.select else set()
+    names = phase.names_read_inside | {value.name for use in phase.folds for value in use.inputs}
     names |= {store.value for store in phase.stores if kernel.operands[store.operand].dtype is not kind}
     for other in kernel.phases:
         bodies = [*(other.bodies if other is not phase else other.bodies[1:]), *([other.row] if other.row else [])]
         names |= {value.name for body in bodies for value in body.args}
-    return names.union(*(i.names for i in phase.element.instructions))
+    return names

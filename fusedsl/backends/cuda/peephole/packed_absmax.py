@@ -39,9 +39,5 @@ def without_values(body: Body, left_out: dict[str, str]) -> Body:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a fold along the row of this phase reads."""
-    uses = [*phase.column_reductions, *(use for step in phase.scans for use in step.scans)]
-    names = {value.name for use in uses for value in use.inputs} | {store.value for store in phase.stores}
-    names |= {phase.select.key.name} if phase.select else set()
-    for other in kernel.phases:
-        names |= set() if other is phase else other.names_read | {store.value for store in other.stores}
-    return names.union(*(i.names for body in phase.bodies for i in body.instructions))
+    names = phase.names_read_inside | {store.value for other in kernel.phases for store in other.stores}
+    return names.union(*(other.names_read for other in kernel.phases if other is not phase))

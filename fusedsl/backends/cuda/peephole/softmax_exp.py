@@ -10,23 +10,20 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Phase
 
 
-def approximate_summed_exp(kernel: KernelIR, phase: Phase, body: Body) -> Body:
-    """The element body of a phase, with `near_exp` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
+def summed_exponentials(kernel: KernelIR, phase: Phase, body: Body) -> Body:
+    """The body with `exp_for_sum` where sums alone read exp(u - M), M the row's (or tile's) extreme u.
 
     exp(t) = 2**(t log2 e) with a rounded product is off by |t| 2**-24 of itself, and |t| exp(t) 2**-24 is no more than
     2**-25 of the largest summand, 1; the hardware's 2**x is right to 2 ulp. What is below 2**-126 adds nothing.
     """
     alone = _summed(phase) - _read(kernel, phase)
     made = {i.target: i for i in body.instructions}
-    return replace(
-        body,
-        instructions=tuple(
-            replace(i, op="exp_for_sum")
-            if i.op == "exp" and i.target in alone and _from_extreme(kernel, made, made.get(str(i.args[0])))
-            else i
-            for i in body.instructions
-        ),
-    )
+    near = {
+        i.target: replace(i, op="exp_for_sum")
+        for i in body.instructions
+        if i.op == "exp" and i.target in alone and _from_extreme(kernel, made, made.get(str(i.args[0])))
+    }
+    return replace(body, instructions=tuple(near.get(i.target, i) for i in body.instructions))
 
 
 def _summed(phase: Phase) -> set[str]:
@@ -36,16 +33,9 @@ def _summed(phase: Phase) -> set[str]:
 
 def _read(kernel: KernelIR, phase: Phase) -> set[str]:
     """Names that anything but a sum of this phase reads."""
-    others = [
-        use for use in (*phase.folds, *phase.column_reductions) if use.name != "sum" or use in phase.column_reductions
-    ]
-    names = {value.name for use in others for value in use.inputs}
-    names |= {phase.select.key.name} if phase.select else set()
-    names |= {store.value for store in phase.stores}
-    for other in _passes(kernel):
-        names |= set() if other is phase else {value.name for value in other.reads}
-    names = names.union(*(i.names for body in phase.bodies for i in body.instructions))
-    return names | {value.name for step in phase.scans for use in step.scans for value in use.inputs}
+    names = {value.name for use in phase.folds if use.name != "sum" for value in use.inputs}
+    names |= phase.names_read_inside | {store.value for store in phase.stores}
+    return names.union(*({value.name for value in other.reads} for other in _passes(kernel) if other is not phase))
 
 
 def _passes(kernel: KernelIR) -> list[Phase]:

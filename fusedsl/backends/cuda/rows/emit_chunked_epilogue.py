@@ -10,7 +10,7 @@ from ....kernel_ir.phase import Phase, Store
 from ..emit.intrinsic import Function
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, signature
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import rewritten
 from ..tile import Tile, TileIntrinsics, block_dim_x
 from .emit_index import RowIndex
 
@@ -29,7 +29,7 @@ class ChunkedEpilogue:
 
     def emit(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
         src, s, kernel = self.src, self.schedule, self.kernel
-        body = narrow_body(kernel, phase)
+        body = rewritten(kernel, phase)
         fresh = {x.value.name: x for x in kernel.element_loads if x.value.name not in src.ready}
         for value in body.args:
             if value.name not in fresh:

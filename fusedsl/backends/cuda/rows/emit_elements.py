@@ -12,10 +12,9 @@ from ....kernel_ir.phase import Body, Phase, Reduction, Store, Value
 from ....kernel_ir.register_pressure import stays_packed
 from ..emit.phase_emitter import PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import ROW_PEEPHOLES, rewritten
 from ..peephole.narrow_compares import CLAMPED, SHORT, narrow_positions
 from ..peephole.packed_absmax import min_max_of, packed_magnitudes, without_values
-from ..peephole.softmax_exp import approximate_summed_exp
 from ..scan_sort.scan_emit import RowScans
 from ..scan_sort.sort_emit import RowSort
 from ..tile import (
@@ -193,7 +192,7 @@ class RowElements:
 
     def _provide_arguments(self, emitter: PhaseEmitter, phase: Phase) -> Body:
         """The element body of a phase as this family computes it, whose arguments have values."""
-        body = narrow_body(self.kernel, phase, approximate_summed_exp(self.kernel, phase, phase.element))
+        body = rewritten(self.kernel, phase, ROW_PEEPHOLES)
         body, positions, values = narrow_positions(self.kernel, without_values(body, self.magnitudes))
         reads = [v for other in self.kernel.phases for part in other.passes for v in part.reads]
         for name in values:  # the int32 form of a row value that column indices are compared with

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from ....kernel_ir.phase import Phase, Reduction, Value
 from ..emit.phase_emitter import ReductionIntrinsics
-from ..peephole.low_precision_stores import narrow_body
-from ..peephole.softmax_exp import approximate_summed_exp
+from ..peephole import ROW_PEEPHOLES, rewritten
 from ..tile import TileIntrinsics, combine_states, reduce_tile
 from .emit_index import RowIndex
 
@@ -44,7 +43,7 @@ class PeeledElements:
 
     def compute(self, number: int | str, phase: Phase) -> None:
         """The element body of a phase at the ends."""
-        body = narrow_body(self.kernel, phase, approximate_summed_exp(self.kernel, phase, phase.element))
+        body = rewritten(self.kernel, phase, ROW_PEEPHOLES)
         given = {value.name for value in body.args}
         before = dict(self.variables)
         results = {v.name: f"{v.name}_edge" for v in body.results if v.name not in given}

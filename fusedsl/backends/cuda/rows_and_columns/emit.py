@@ -12,7 +12,7 @@ from ....kernel_ir.phase import Phase, Reduction, Store
 from ..emit.intrinsic import Named
 from ..emit.phase_emitter import UNDEFINED, PhaseEmitter, ReductionIntrinsics
 from ..emit.source_text import TILE, SourceBuilder, header, signature
-from ..peephole.low_precision_stores import narrow_body
+from ..peephole import rewritten
 from ..tile import (
     CpAsyncRing,
     Tile,
@@ -125,7 +125,7 @@ class MixedElements:
     def compute(self, emitter: PhaseEmitter, number: int | str, phase: Phase) -> None:
         for value in phase.element.args:
             emitter.provide(value)
-        self.src.map_body(f"phase_{number}", narrow_body(self.kernel, phase))
+        self.src.map_body(f"phase_{number}", rewritten(self.kernel, phase))
 
     def define_reduction(self, use: Reduction, name: str) -> ReductionIntrinsics:
         """A reduction of rows."""
