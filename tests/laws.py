@@ -14,6 +14,7 @@ from draw import Program
 from memory import WRITEABLE, again, around, room, root
 
 import fusedsl as fd
+from fusedsl.fusion.formulation import ON_CPU, ON_CUDA
 from fusedsl.ir.interp import interpret
 from fusedsl.ir.types import numpy_dtype
 from fusedsl.program.call_steps import extents_of
@@ -45,11 +46,9 @@ class Case:
         times = random.Random(self.program.text).choice((0, 0, 0, 1, 3))
         facts = describe_all(self.kernel.params, self.arguments)
         given = list(facts.values()), extents_of(list(facts.values()))
-        for scores in ("apart", "level"):
+        for way in (ON_CPU, ON_CUDA):
             for _ in range(times):
-                self.kernel._program.plans.replan_after_spill(
-                    self.kernel._program.plans.plan(*given, scores=scores), *given
-                )
+                self.kernel._program.plans.replan_after_spill(self.kernel._program.plans.plan(*given, way), *given)
 
     def compare(self, results: Sequence[np.ndarray], what: str) -> float:
         """Raises AssertionError where a result is not within its bound; the largest share of one."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from oracle import graph_of
 
+from fusedsl.fusion.formulation import Formulation
 from fusedsl.fusion.lower import lower
-from fusedsl.fusion.partition import Formulation
 from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
 from fusedsl.fusion.verify import verify_partition, verify_scalar_program

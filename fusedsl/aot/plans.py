@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..config import Options
+from ..fusion.formulation import ON_CPU, AttentionMode, Formulation
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
 from ..kernel_ir.plan import KernelPlan, Plan
@@ -62,20 +63,23 @@ class SavedPlans(Plans):
         self,
         arguments: Arguments,
         extents: Mapping[Symbol, int],
-        together: bool = True,
-        scores: str = "apart",
+        way: Formulation = ON_CPU,
         symbolic_units: bool = False,
     ) -> Plan:
         """The file's plan for these arguments; the plan for other extents serves 1 if it computes the same."""
-        on_cpu, parameters = scores == "apart", self.parameters(arguments)
-        match = self._match(parameters, extents, on_cpu, (together, scores))
+        on_cpu, parameters = way.attention is AttentionMode.TILE_MAX, self.parameters(arguments)
+        match = self._match(parameters, extents, on_cpu, way)
         if match is not None:
             return match.plan
         compile_instead(self.saved, no_plan(self.saved, parameters, arguments, on_cpu), on_cpu)
-        return super().plan(arguments, extents, together, scores, symbolic_units)
+        return super().plan(arguments, extents, way, symbolic_units)
 
     def _match(
-        self, parameters: Sequence[Parameter], extents: Mapping[Symbol, int], on_cpu: bool, way: tuple[bool, str]
+        self,
+        parameters: Sequence[Parameter],
+        extents: Mapping[Symbol, int],
+        on_cpu: bool,
+        way: Formulation,
     ) -> SavedPlan | None:
         """The file's plan for this signature: if there are several, the one of this formulation."""
         fit = [
@@ -83,7 +87,7 @@ class SavedPlans(Plans):
             for each in self.saved.plans
             if each.on_cpu is on_cpu and matches(each, parameters) and call_steps.guards_hold(each.plan.guards, extents)
         ]
-        return next((each for each in fit if (each.plan.together, each.plan.scores) == way), fit[0] if fit else None)
+        return next((each for each in fit if each.plan.formulation == way), fit[0] if fit else None)
 
     def replan_after_spill(self, plan: Plan, arguments: Arguments, extents: Mapping[Symbol, int]) -> bool:
         """Never: a kernel that spills was saved so."""
@@ -94,5 +98,5 @@ class SavedPlans(Plans):
         arguments = list(facts.values())
         on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
         extents = call_steps.extents_of(arguments)
-        match = self._match(self.parameters(arguments), extents, on_cpu, (True, "apart"))
+        match = self._match(self.parameters(arguments), extents, on_cpu, ON_CPU)
         return super().graph(facts) if match is None else match.graph

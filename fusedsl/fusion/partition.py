@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..ir.dims import Dim, product
 from ..ir.folds import FOLDS
@@ -13,6 +13,7 @@ from .both_axis_reductions import both_axis_reductions
 from .contractions import matmul_factors
 from .coordinates import Axis, memory_order
 from .cost_model import Computation, Prices, computed_nodes, cost
+from .formulation import Formulation
 from .fusion_group import Decision, FusionGroup, Partition, in_launch_order, load_of
 from .materialize import MOST_OPERATIONS, MOST_PROMISED
 from .messages import LONG, describe_axes, describe_fold, describe_mismatch, why_separate
@@ -28,16 +29,6 @@ FEW_SORTED = 2048  # sorted elements that a block holds and can fold
 ONE_BLOCK = 65536  # elements that a full reduction by one block may store too; beyond, a second kernel is faster
 LONG_ROW = 4 << 20  # bytes; longer rows exceed the shared memory of a cluster
 STEADY_BLOCK = 1 << 20  # … if batch-invariant
-
-
-@dataclass(frozen=True)
-class Formulation:
-    """How a program may be cut into kernels."""
-
-    together: bool = True  # one kernel may reduce over rows and over columns
-    scores: str = "apart"  # how attention is computed (see `choose_attention`)
-    budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
-    steady: bool = False  # batch-invariant: one row is partitioned as many rows are
 
 
 def partition(

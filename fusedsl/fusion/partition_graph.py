@@ -12,12 +12,13 @@ from ..ir.dims import Dim, Symbol, evaluate, expression
 from ..ir.graph import Graph, Type
 from ..rewrite.fp_contract import round_products
 from .cost_model import Prices, plus
+from .formulation import AttentionMode, Formulation
 from .fusion_group import Decision, Partition, concatenate
 from .lower import lower_segment
 from .materialize import StoredArray, materialize, unfused_arrays
 from .matmul_operands import KERNEL_OVERHEAD, store_factors
 from .online.choose_attention import choose_attention
-from .partition import Formulation, partition
+from .partition import partition
 from .recompute_or_store import materialize_shared
 from .register_budget import fit_register_budget
 from .roofline import Work, seconds
@@ -77,11 +78,10 @@ def partition_graph(
     plans do not depend on the device; `hardware` prices the decisions that are reported.
     """
     graph = round_products(graph)
-    partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.scores), check)
-    cut = partitioner.graph(
-        graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), way.scores != "apart")
-    )
-    prices = Prices(extents, _priced_for(way.scores))
+    partitioner = _GraphPartitioner(extents, guards, way, hardware or _priced_for(way.attention), check)
+    running = way.attention is not AttentionMode.TILE_MAX
+    cut = partitioner.graph(graph, materialize(graph.results, partitioner.rate, fits_in(extents, guards), running))
+    prices = Prices(extents, _priced_for(way.attention))
     if way.budget is None or _seconds(cut, prices) <= SLOWER * _unfused_seconds(graph, prices):
         return cut
     unfused = partitioner.graph(graph, unfused_arrays(graph.results, fits_in(extents, guards)))
@@ -113,9 +113,9 @@ def _unfused_seconds(graph: Graph, prices: Prices) -> float:
     return total
 
 
-def _priced_for(scores: str) -> Hardware:
-    """Hardware whose figures decide; for scores "apart" a CPU."""
-    return CPU if scores == "apart" else PRICED_FOR
+def _priced_for(attention: AttentionMode) -> Hardware:
+    """Hardware whose figures decide; for tile maxima a CPU."""
+    return CPU if attention is AttentionMode.TILE_MAX else PRICED_FOR
 
 
 @dataclass(frozen=True)
@@ -156,10 +156,10 @@ class _GraphPartitioner:
         lowered = lower_segment(segment, memory, _same(fits))
         if self.check is not None:
             self.check.lowered(lowered, segment, memory)
-        chosen = choose_attention(lowered, fits, self.way.scores)
+        chosen = choose_attention(lowered, fits, self.way.attention)
         cut = partition(chosen, fits, prices, self.way, first)
         pinned, budget = len(chosen.program.temporaries), self.way.budget
-        context = PassContext(fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.scores)), prices)
+        context = PassContext(fits, pinned, budget or 0, Prices(self.extents, _priced_for(self.way.attention)), prices)
         for _, needs_budget, run in PARTITION_PASSES:
             if budget is not None or not needs_budget:
                 cut = run(cut, context)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+from ..fusion.formulation import AttentionMode, Formulation
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
 from ..ir.graph import Check, Graph, Node, Parameter, Site, Type, node, walk
 from ..ir.types import DType, dtype
@@ -103,9 +104,13 @@ class Plan:
     kernels: tuple[KernelPlan, ...]
     reasons: tuple[tuple[bool, str], ...] = ()  # (joined, decision of the partition)
     together: bool = True  # one kernel may fold along rows and along columns
-    scores: str = "apart"  # how attention is computed (see `choose_attention`)
+    attention: AttentionMode = AttentionMode.TILE_MAX
     budget: int = 0  # registers that a kernel's values may take; 0: no limit
     launches: tuple[int, ...] = ()  # kernels per launch, in order, if launches are shared
+
+    @property
+    def formulation(self) -> Formulation:
+        return Formulation(self.together, self.attention)
 
     @property
     def shared(self) -> tuple[tuple[int, ...], ...]:
@@ -155,6 +160,8 @@ def plan_to_json(x: Any) -> Any:
         return {"dtype": x.name}
     if isinstance(x, bytes):
         return {"bytes": x.hex()}
+    if isinstance(x, AttentionMode):
+        return {"attention": x.value}
     if isinstance(x, (Symbol, Expression)):
         return {"dim": to_json(x)}
     if isinstance(x, tuple):
@@ -175,6 +182,8 @@ def plan_from_json(data: Any) -> Any:
         return dtype(data["dtype"])
     if "dim" in data and len(data) == 1:
         return from_json(data["dim"])
+    if "attention" in data and len(data) == 1:
+        return AttentionMode(data["attention"])
     if "bytes" in data and len(data) == 1:
         return bytes.fromhex(data["bytes"])
     return CLASSES[data["is"]](**{k: plan_from_json(v) for k, v in data.items() if k != "is"})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..backends.cuda.attention.schedule import schedule_attention
 from ..backends.cuda.schedule import has_mixed_schedule
 from ..errors import FusedslError
+from ..fusion.formulation import AttentionMode, Formulation
 from ..hardware import Hardware, hardware_facts
 from ..ir.checks import explain, holds, require_size
 from ..ir.dims import Dim, Extents, Symbol, evaluate
@@ -179,20 +180,22 @@ def _stored_scores_are_faster(bounds: Sequence[BoundKernel], hardware: Hardware)
 
 def fallback_formulation(
     plan: Plan, bounds: Sequence[BoundKernel], hardware: Hardware | None, reserve: bool = True
-) -> tuple[bool, str] | None:
-    """(`together`, `scores`) of the plan to try next; None if every kernel of this one may run.
+) -> Formulation | None:
+    """The formulation to try next; None if every kernel of this one may run.
 
     A kernel may not run if it has no schedule at these extents, takes longer than its parts, or has no quota for a
     binary (see `acquire_both_axis_kernels`).
     """
     if not has_attention_schedules(bounds, hardware):
-        return plan.together, "staged" if plan.scores == "level" else "stored"
+        running = plan.attention is AttentionMode.RUNNING_MAX
+        mode = AttentionMode.RUNNING_MAX_STAGED if running else AttentionMode.MATERIALIZED
+        return dataclasses.replace(plan.formulation, attention=mode)
     if hardware is not None and _stored_scores_are_faster(bounds, hardware):
-        return plan.together, "stored"
+        return dataclasses.replace(plan.formulation, attention=AttentionMode.MATERIALIZED)
     if not has_both_axis_schedules(bounds, hardware) or not (
         hardware is None or acquire_both_axis_kernels(plan, bounds, hardware, reserve)
     ):
-        return False, plan.scores
+        return dataclasses.replace(plan.formulation, together=False)
     return None
 
 

@@ -11,10 +11,10 @@ from .. import debug
 from ..config import Options, verify_level
 from ..errors import FusionError, LimitError
 from ..fusion.contractions import matmul_factors
+from ..fusion.formulation import Formulation
 from ..fusion.fusion_group import Decision, FusionGroup, Partition
 from ..fusion.horizontal import horizontal_candidates, pack_launches
 from ..fusion.merge_similar import merge_similar
-from ..fusion.partition import Formulation
 from ..fusion.partition_graph import Fits, fits_in, partition_graph
 from ..fusion.register_budget import FEWEST
 from ..hardware import Hardware
@@ -94,7 +94,7 @@ def make_plan(
         kernels,
         reasons,
         way.together,
-        way.scores,
+        way.attention,
         way.budget or 0,
         launches,
     )
@@ -158,7 +158,7 @@ def plan_with_fewer_registers(source: call_steps.ProgramSource, plan: Plan, exte
     """A plan in more kernels, whose values take fewer registers; None if there is none with more kernels."""
     budget = plan.budget * 3 // 4
     while budget >= FEWEST and options.max_kernels is None:
-        smaller = make_plan(source, plan.parameters, extents, options, Formulation(plan.together, plan.scores, budget))
+        smaller = make_plan(source, plan.parameters, extents, options, replace(plan.formulation, budget=budget))
         if len(smaller.kernels) > len(plan.kernels):
             return smaller
         budget = budget * 3 // 4
@@ -203,7 +203,7 @@ def fusion_decisions(
 ) -> tuple[Decision, ...]:
     """The fusion decisions of a plan with their reasons, priced for a card (None: without prices)."""
     steady = any(kernel.batch_invariant for kernel in plan.kernels)
-    way = Formulation(plan.together, plan.scores, plan.budget or None, steady)
+    way = replace(plan.formulation, budget=plan.budget or None, steady=steady)
     cut = partition_graph(rewrite(graph), extents, {}, way, hardware)
     _, _, cut = build_kernels(cut, (), plan.parameters, fits_in(extents, {}))
     priced = [d if hardware is not None else replace(d, seconds=None) for d in cut.decisions]

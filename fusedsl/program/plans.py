@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 from .. import config
 from ..config import Options
 from ..errors import FusedslError
+from ..fusion.formulation import ON_CPU, ON_CUDA, Formulation
 from ..ir.checks import holds
 from ..ir.dims import Symbol
 from ..ir.graph import Graph, Parameter
@@ -54,24 +56,23 @@ class Plans:
         self,
         arguments: Arguments,
         extents: Mapping[Symbol, int],
-        together: bool = True,
-        scores: str = "apart",
+        way: Formulation = ON_CPU,
         symbolic_units: bool = False,
     ) -> Plan:
         """The plan for these arguments' signature (and the guards that their extents pass).
 
-        Unless `together`, no kernel of it reduces both rows and columns; for `scores` see `choose_attention`. With
-        `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
+        With `symbolic_units` extents of 1 are like any others: then the plan may not be for these arguments (see
         `generic_plan_serves`).
         """
         parameters = self.parameters(arguments, symbolic_units)
-        together = together and not self.options.steady  # a row's results must not depend on other rows
-        key = (parameters, together, scores)
+        if self.options.steady:  # a row's results must not depend on other rows
+            way = replace(way, together=False)
+        key = (parameters, way)
         for plan in self._plans_of(key):
             if call_steps.guards_hold(plan.guards, extents):
                 return plan
         with self._lock:
-            plan = self._read_or_make(parameters, extents, together, scores)
+            plan = self._read_or_make(parameters, extents, way)
             self._known.put(key, [*(self._known.get(key) or ()), plan])
         return plan
 
@@ -84,7 +85,7 @@ class Plans:
         if plan.parameters in self._unit_specific or not self.source.generic:
             return False
         try:
-            other = self.plan(arguments, extents, plan.together, plan.scores, symbolic_units=True)
+            other = self.plan(arguments, extents, plan.formulation, symbolic_units=True)
         except FusedslError:  # for example an axis of 1 is squeezed or broadcast
             self._unit_specific.add(plan.parameters)
             return False
@@ -112,7 +113,7 @@ class Plans:
             if smaller is None:
                 return False
             self._known.put(_key(plan), [smaller, *(p for p in plans if p is not plan)])
-            _store(self._disk_key(plan.parameters, plan.together, plan.scores), smaller)
+            _store(self._disk_key(plan.parameters, plan.formulation), smaller)
         return True
 
     def checked_plan(self, facts: Facts) -> tuple[Plan, list[tuple[int, ...]]]:
@@ -120,7 +121,7 @@ class Plans:
         arguments = list(facts.values())
         extents = call_steps.extents_of(arguments)
         on_cpu = library_and_device(facts)[1] == CPU and not runs_on_other_device(self.options, facts)
-        plan = self.plan(arguments, extents, scores="apart" if on_cpu else "level")
+        plan = self.plan(arguments, extents, ON_CPU if on_cpu else ON_CUDA)
         call_steps.check_call(plan, extents)
         return plan, call_steps.result_shapes(plan, extents)
 
@@ -145,24 +146,24 @@ class Plans:
         key = self.parameters(list(facts.values()))
         return self._origins.get(key) or self._origins.put(key, axis_origins(self.graph(facts)))
 
-    def _read_or_make(self, parameters: tuple[Parameter, ...], extents, together: bool, scores: str) -> Plan:
+    def _read_or_make(self, parameters: tuple[Parameter, ...], extents, way: Formulation) -> Plan:
         """The plan from the cache on disk, or a new one, which is stored there."""
-        key = self._disk_key(parameters, together, scores)
+        key = self._disk_key(parameters, way)
         for plan in _load(key):
             if call_steps.guards_hold(plan.guards, extents):
                 return plan
-        from .make_plan import Formulation, make_plan
+        from .make_plan import make_plan
 
-        plan = make_plan(self.source, parameters, extents, self.options, Formulation(together, scores))
+        plan = make_plan(self.source, parameters, extents, self.options, way)
         _store(key, plan)
         return plan
 
-    def _disk_key(self, parameters: tuple[Parameter, ...], together: bool, scores: str) -> str | None:
+    def _disk_key(self, parameters: tuple[Parameter, ...], way: Formulation) -> str | None:
         """The disk key of a signature's plans, one per set of guards; None if they are not stored."""
         source = self.source.cache_parts()
         if source is None:
             return None
-        kinds = {"together": together, "scores": scores}
+        kinds = {"together": way.together, "attention": way.attention.value}
         parts = {"parameters": plan_to_json(parameters), **kinds, "registers": call_steps.REGISTER_BUDGET}
         return cache.cache_key(plan=source, options=repr(self.options), **parts)
 
@@ -174,7 +175,7 @@ class Plans:
 
 def _key(plan: Plan) -> tuple:
     """The memory key of a plan: the signature, and the formulation of its kernels."""
-    return plan.parameters, plan.together, plan.scores
+    return plan.parameters, plan.formulation
 
 
 def _load(key: str | None) -> list[Plan]:

@@ -4,10 +4,11 @@ their schedules. Calls, foreach, tuning, saved files and reports start here."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
+from ..fusion.formulation import ON_CPU, ON_CUDA, AttentionMode, Formulation
 from ..ir.dims import Symbol, evaluate
 from ..ir.graph import Graph
 from ..kernel_ir.plan import ArrayUse, KernelPlan, Plan
@@ -83,7 +84,8 @@ class ResolvedCall:
 
     def without_stored_scores(self) -> Members:
         """The kernels of the plan without stored scores, which this plan replaces."""
-        plan = self.plans.plan(self.facts, self.extents, self.plan.together, "staged", False)
+        staged = replace(self.plan.formulation, attention=AttentionMode.RUNNING_MAX_STAGED)
+        plan = self.plans.plan(self.facts, self.extents, staged)
         layouts, _ = call_layouts(plan, self.facts, self.extents)
         return list(zip(plan.kernels, call_steps.bind_kernels(plan, layouts, self.extents, None)))
 
@@ -150,9 +152,9 @@ def _resolve_schedulable(
     """The call under a plan whose kernels have schedules; for `symbolic_units` see `Plans.plan`."""
     given = list(arguments.values())
     extents = call_steps.extents_of(given)
-    formulation: tuple[bool, str] | None = (True, "level" if target.is_cuda else "apart")
+    formulation: Formulation | None = ON_CUDA if target.is_cuda else ON_CPU
     while formulation is not None:
-        plan = plans.plan(given, extents, *formulation, symbolic_units)
+        plan = plans.plan(given, extents, formulation, symbolic_units)
         call = _bind(plans, arguments, target, outs, plan)
         formulation = call_steps.fallback_formulation(plan, call.bounds, target.hardware, target.reserve)
     return call

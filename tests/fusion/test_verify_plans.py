@@ -9,6 +9,7 @@ from planted_partitions import PARTITIONS
 
 import fusedsl as fd
 from fusedsl.fusion import partition_graph
+from fusedsl.fusion.formulation import AttentionMode, Formulation
 from fusedsl.fusion.lower import lower
 from fusedsl.fusion.scalar_program import ReadableArrays
 from fusedsl.fusion.segments import segments
@@ -22,8 +23,6 @@ from fusedsl.rewrite.engine import rewrite
 from fusedsl.runtime.arrays import describe_all
 
 SQUARE, HALF = np.ones((7, 7), np.float32), np.ones((7, 7), np.float16)
-SCORES = ("apart", "level", "staged", "stored")
-
 # plans that were not well formed: each with what was wrong
 REJECTED = {
     "row values of a factor that is stored": (  # the factor's kernel read a temporary that nothing wrote
@@ -34,18 +33,18 @@ REJECTED = {
 }
 
 
-def plan(text: str, values: dict, scores: str = "apart", **options):
+def plan(text: str, values: dict, attention=AttentionMode.TILE_MAX, **options):
     kernel = fd.kernel(text, **options)
     arguments = [values[n] for n in kernel.params]
     facts = list(describe_all(kernel.params, arguments).values())
-    return kernel._program.plans.plan(facts, extents_of(arguments), scores=scores)
+    return kernel._program.plans.plan(facts, extents_of(arguments), Formulation(attention=attention))
 
 
-@pytest.mark.parametrize("scores", SCORES)
+@pytest.mark.parametrize("mode", AttentionMode)
 @pytest.mark.parametrize("name", REJECTED)
-def test_plans_are_well_formed(name, scores):
+def test_plans_are_well_formed(name, mode):
     text, values = REJECTED[name]
-    plan(text, values, scores, verify=True)
+    plan(text, values, mode, verify=True)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ...ir.graph import Node
 from ..alpha_equivalence import share_equivalent
+from ..formulation import AttentionMode
 from ..fusion_group import Decision
 from ..messages import STORED, describe_fold
 from ..scalar_program import ScalarProgram
@@ -23,23 +24,18 @@ class AttentionChoice:
     refused: tuple[Decision, ...]
 
 
-def choose_attention(program: ScalarProgram, fits: Fits, scores: str) -> AttentionChoice:
-    """Attention kernels of a lowered program, in which equivalent folds are computed once.
-
-    `scores` says how: "stored" by a kernel of their own; or reduced where they are computed, each tile measured from
-    its own references ("apart") or from the running ones ("level"), with computed operands also stored first
-    ("staged").
-    """
-    running_reference = scores in ("level", "staged")
+def choose_attention(program: ScalarProgram, fits: Fits, mode: AttentionMode) -> AttentionChoice:
+    """Attention kernels of a lowered program, in which equivalent folds are computed once."""
+    running_reference = mode.running_reference
     matches = match_attention(program, fits, running_reference)
     refused: list[Decision] = []
     if running_reference and matches.patterns:
-        staged, operands = stage_operands(matches.program, matches.patterns, scores == "staged")
+        staged, operands = stage_operands(matches.program, matches.patterns, mode is AttentionMode.RUNNING_MAX_STAGED)
         reason = "it is stored, because passes over scores multiply arrays, of one dtype"
         refused = [Decision(False, (f"{r.value.op} before a product of scores",), reason) for r in operands]
         matches = match_attention(staged, fits, running_reference) if operands else matches
     refused = [*(Decision(False, (describe_fold(f),), reason) for f, reason in matches.refused), *refused]
-    if scores == "stored":
+    if mode is AttentionMode.MATERIALIZED:
         stored = dict.fromkeys(p.fold for pattern in matches.patterns for p in pattern.score_products)
         refused += [Decision(False, (describe_fold(f),), f"it is stored, because {STORED}") for f in stored]
         matches = AttentionMatches(program, (), ())

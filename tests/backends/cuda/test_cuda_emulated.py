@@ -15,6 +15,7 @@ from test_cross import RMS_NORM, SOFTMAX, given
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows import cluster
+from fusedsl.fusion.formulation import ON_CUDA
 from fusedsl.program.call_steps import extents_of
 from fusedsl.runtime.array_copies import to_host
 from fusedsl.runtime.arrays import describe
@@ -84,7 +85,7 @@ def test_a_plan_that_stores_where_to_read():
     )
     kernel, x = fd.kernel(text, fallback=False), normal(2, 3, dtype=np.float64)
     facts = [describe(x, "x")]
-    plan = kernel._program.plans.plan(facts, extents_of(facts), scores="level")
+    plan = kernel._program.plans.plan(facts, extents_of(facts), ON_CUDA)
     assert kernel._program.plans.replan_after_spill(plan, facts, extents_of(facts))
     with exact_gpu(multiprocessors=4) as gpu:
         made = [to_host(result) for result in kernel(gpu.asarray(x))]

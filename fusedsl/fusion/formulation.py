@@ -1,0 +1,35 @@
+"""Formulations of a program: ways to cut it into kernels, of which a call takes the first whose kernels can run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class AttentionMode(Enum):
+    """How reductions over products are computed; the value stands in cached plans and their keys.
+
+    Scores that are not stored are reduced tile by tile, where they are computed.
+    """
+
+    TILE_MAX = "tile max"  # each tile is measured from its own references
+    RUNNING_MAX = "running max"  # tiles are measured from the running references
+    RUNNING_MAX_STAGED = "running max, staged"  # … and computed operands are stored first
+    MATERIALIZED = "materialized"  # scores are stored by a kernel of their own
+
+    @property
+    def running_reference(self) -> bool:
+        return self in (AttentionMode.RUNNING_MAX, AttentionMode.RUNNING_MAX_STAGED)
+
+
+@dataclass(frozen=True)
+class Formulation:
+    """How a program may be cut into kernels."""
+
+    together: bool = True  # one kernel may reduce over rows and over columns
+    attention: AttentionMode = AttentionMode.TILE_MAX
+    budget: int | None = None  # registers of a kernel's values; None: as few kernels as possible
+    steady: bool = False  # batch-invariant: one row is partitioned as many rows are
+
+
+ON_CPU, ON_CUDA = Formulation(), Formulation(attention=AttentionMode.RUNNING_MAX)  # the first that is tried
