@@ -34,9 +34,7 @@ LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 GROUND = ("config", "decorator", "debug", "atomic_files")  # what may import others of its own layer
 COMPILERS = {"numba", "numba_cuda", "llvmlite"}
 # These lists only shrink: what is mended is taken off them, and nothing is put on.
-CYCLES = {
-    "backends.cuda.compiler.frontend backends.cuda.compiler.frontend.scope backends.cuda.compiler.frontend.typed",
-}
+CYCLES: set[str] = set()
 # Instructions are records that nothing parses. What matches logs and names, and what parses statements of files:
 MATCHING = {"backends.cuda.compiler.numba_backend"}
 PARSING = {"backends.cpu.statements", "backends.cuda.compile", "backends.cuda.emit.source_text"}

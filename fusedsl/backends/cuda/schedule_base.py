@@ -24,7 +24,6 @@ class Schedule:
     registers: int  # a thread, by estimate
     max_threads = 0  # threads are a launch parameter, up to this; 0: compiled
     grid_sync = False  # blocks pass grid barriers: all are resident at once
-    own_frontend = False  # lowered by our front end; others are measured as Numba lowers them
 
     @property
     def block_threads(self) -> int:

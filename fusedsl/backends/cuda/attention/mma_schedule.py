@@ -44,7 +44,6 @@ class MmaAttentionSchedule(Schedule):
     reason: str = field(default="", compare=False)
     registers: int = field(default=0, compare=False)
     width = 1
-    own_frontend = True
     wgmma = False
     tile_unit = ROWS  # tiles are padded to so many query rows
 

@@ -72,7 +72,6 @@ class Sm90AttentionSchedule(Schedule):
     persistent_blocks: int = field(default=0, compare=False)  # blocks that loop over work tiles; 0: one block a tile
     blocks: int = 1
     width = 1
-    own_frontend = True
     tensor_cores = wgmma = True
     num_splits = 1
     packed_gqa_axis = None

@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from ..numba_backend import ir, types
-from .typed import Kinds, Step, Typed, Unsuited, binary, compared, constant, llvm_type, unary
-
-if TYPE_CHECKING:
-    from . import Frame
+from .typed import Kinds, Step, Typed, binary, compared, constant, extreme, unary
+from .values import Frame, Places, Unsuited, llvm_type
 
 
 class Scope:
-    """Statements typed one after another; `kinds` are those of the names that have a value so far."""
+    """Statements typed one after another; `kinds` are those of the names that have a value so far, `results` what the
+    function returns. Behind a return there is nothing."""
 
-    def __init__(self, names: dict[str, Any], kinds: Kinds):
-        self.names, self.kinds = names, kinds
+    def __init__(self, names: Mapping[str, Any], kinds: Kinds, results: Sequence[types.Type] = ()):
+        self.names, self.kinds, self.results = names, kinds, results
+        self.returned = False
+
+    def _inner(self, kinds: Kinds) -> Scope:
+        return Scope(self.names, dict(kinds), self.results)
 
     # -- statements
 
-    def block(self, body: Sequence[ast.stmt], results: Sequence[types.Type] = ()) -> Step:
+    def block(self, body: Sequence[ast.stmt]) -> Step:
         steps = []
         for node in body:
-            if isinstance(node, ast.Return):
-                if node is not body[-1] or not results:
-                    raise Unsuited("return")
-                steps.append(self._returned(node, results))
-            elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            if self.returned:
+                raise Unsuited("statements behind a return")
+            if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
                 steps.append(self._statement(node))
         return _in_turn(steps)
 
@@ -40,6 +41,8 @@ class Scope:
                 return self._assigned(target, ast.BinOp(ast.Name(name, ast.Load()), op, value))
             case ast.Expr(value=value):
                 return self.expression(value).emit
+            case ast.Return(value=value):
+                return self._returned(value)
             case ast.If(test=test, body=body, orelse=orelse):
                 return self._branched(test, body, orelse)
             case ast.While(test=test, body=body, orelse=[]):
@@ -54,7 +57,7 @@ class Scope:
         if isinstance(target, ast.Name):
             found, name = self.expression(value), target.id
             self._set(name, found.kind)
-            return lambda frame: frame.put(name, found.kind, found.emit(frame))
+            return lambda frame: frame.assign(name, found.kind, found.emit(frame))
         if not isinstance(target, ast.Tuple) or not all(isinstance(x, ast.Name) for x in target.elts):
             raise Unsuited("target")
         names = [x.id for x in target.elts if isinstance(x, ast.Name)]
@@ -66,7 +69,7 @@ class Scope:
 
         def step(frame: Frame) -> None:
             for name, kind, made in zip(names, kinds, several(frame)):
-                frame.put(name, kind, made)
+                frame.assign(name, kind, made)
 
         return step
 
@@ -74,9 +77,12 @@ class Scope:
         llvm_type(kind)
         self.kinds[name] = kind
 
-    def _returned(self, node: ast.Return, results: Sequence[types.Type]) -> Step:
-        value = node.value
-        assert value is not None
+    def _returned(self, value: ast.expr | None) -> Step:
+        self.returned, results = True, self.results
+        if (value is None) != (not results):
+            raise Unsuited("return")
+        if value is None:
+            return lambda frame: frame.builder.ret_void()
         kinds, several = self._several(value.elts if isinstance(value, ast.Tuple) else [value])
         if len(kinds) == 1 and isinstance(kinds[0], types.BaseTuple):
             kinds, several = self._several([ast.Starred(value)])
@@ -84,7 +90,7 @@ class Scope:
 
         def step(frame: Frame) -> None:
             made = [frame.unit.cast(v, k, r) for v, k, r in zip(several(frame), kinds, results)]
-            frame.builder.ret(frame.unit.pack(whole, made))
+            frame.give(frame.unit.pack(whole, made))
 
         return step
 
@@ -92,20 +98,25 @@ class Scope:
 
     def _branched(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> Step:
         condition = self._condition(test)
-        first, second = Scope(self.names, dict(self.kinds)), Scope(self.names, dict(self.kinds))
-        steps = [first.block(body), second.block(orelse)]
-        met = _met(first.kinds, second.kinds)
-        turns = [first._turn(met), second._turn(met)]
+        paths = [self._inner(self.kinds), self._inner(self.kinds)]
+        steps = [path.block(nodes) for path, nodes in zip(paths, (body, orelse))]
+        met, self.kinds = _together([path.kinds for path in paths if not path.returned])
+        turns = [path._turn(met) for path in paths]
         changed = _stored([*body, *orelse])
-        self.kinds = first.kinds | second.kinds | met
+        left = [{n: kind for n, kind in self.kinds.items() if n in changed and n in path.kinds} for path in paths]
+        self.returned = returned = all(path.returned for path in paths)
 
         def step(frame: Frame) -> None:
-            before = dict(frame.known)
+            before, outside = dict(frame.known), frame.places
+            joint: Places = {}
 
             def path(k: int) -> None:
                 frame.known = dict(before)
+                frame.stand_on(outside)
                 steps[k](frame)
-                turns[k](frame)
+                if not paths[k].returned:
+                    turns[k](frame)
+                    frame.leave(left[k], joint)
 
             if orelse or any(name in changed for name in met):
                 with frame.builder.if_else(condition.emit(frame)) as (then, otherwise):
@@ -117,7 +128,10 @@ class Scope:
                 with frame.builder.if_then(condition.emit(frame)):
                     path(0)
             frame.known = before
+            frame.stand_on(outside | joint)
             frame.forget(changed)
+            if returned:
+                frame.builder.unreachable()
 
         return step
 
@@ -127,7 +141,7 @@ class Scope:
 
         def step(frame: Frame) -> None:
             for name, own, kind in turned:
-                frame.put(name, kind, frame.unit.cast(frame.get(name, own), own, kind))
+                frame.assign(name, kind, frame.unit.cast(frame.get(name, own), own, kind))
 
         return step
 
@@ -135,28 +149,41 @@ class Scope:
         """A loop, whose variables have types that its own assignments keep."""
         before, head = self.kinds, dict(self.kinds)
         while True:
-            inner = Scope(self.names, dict(head))
+            inner = self._inner(head)
             condition = inner._condition(test)
             step = inner.block(body)
+            if inner.returned:
+                raise Unsuited("a loop that returns")
             met = _met(head, {name: inner.kinds[name] for name in head if name in inner.kinds})
             if met == head:
                 break
             head = met
-        enter, again = Scope(self.names, before)._turn(head), inner._turn(head)
+        enter, again = self._inner(before)._turn(head), inner._turn(head)
         changed = _stored(body)
+        carried = {name: kind for name, kind in head.items() if name in changed}
+        left = {name: kind for name, kind in (inner.kinds | head).items() if name in changed}
         self.kinds = before | inner.kinds | head
 
         def write(frame: Frame) -> None:
             builder = frame.builder
             enter(frame)
-            frame.forget(changed)
-            known = dict(frame.known)
             inside, after = builder.append_basic_block("inside"), builder.append_basic_block("after")
-            builder.cbranch(condition.emit(frame), inside, after)
+            begins = condition.emit(frame)
+            beyond: Places = {}  # a place for what the loop begins with, and one for what it leaves: as SSA form has it
+            around: Places = {}
+            frame.leave(carried, beyond, around)
+            builder.cbranch(begins, inside, after)
+            frame.forget(changed)
+            outside = frame.places
+            frame.stand_on(outside | around)
+            known = dict(frame.known)
             builder.position_at_end(inside)
             step(frame)
             again(frame)
-            builder.cbranch(condition.emit(frame), inside, after)  # as Python itself turns loops
+            goes_on = condition.emit(frame)  # as Python itself turns loops
+            frame.leave(left, beyond, around)
+            builder.cbranch(goes_on, inside, after)
+            frame.stand_on(outside | beyond)
             builder.position_at_end(after)
             frame.known = known
 
@@ -214,6 +241,10 @@ class Scope:
                 return constant(self.names[name])
             case ast.Constant(value=bool() | int() | float() as value):
                 return constant(value)
+            case ast.Tuple(elts=elements) if elements:
+                kinds, several = self._several(elements)
+                whole = types.Tuple.from_types(tuple(kinds))
+                return Typed(whole, lambda frame: frame.unit.pack(whole, several(frame)))
             case ast.UnaryOp(op=op, operand=operand):
                 return unary(op, self.expression(operand))
             case ast.BinOp(left=left, op=op, right=right):
@@ -221,6 +252,8 @@ class Scope:
             case ast.Compare(left=left, ops=[op], comparators=[right]):
                 return compared(op, self.expression(left), self.expression(right))
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name not in self.kinds:
+                if name in ("max", "min") and name not in self.names and len(arguments) == 2:
+                    return extreme(name, *map(self.expression, arguments))
                 return self._called(self.names.get(name), arguments)
         raise Unsuited(ast.dump(node)[:60])
 
@@ -267,10 +300,18 @@ def _stored(body: Iterable[ast.stmt]) -> set[str]:
     return names
 
 
+def _together(going: Sequence[Kinds]) -> tuple[Kinds, Kinds]:
+    """Of paths that go on: the types of names that have a value on all of them, and of all names."""
+    if len(going) != 2:
+        return {}, dict(going[0]) if going else {}
+    met, (first, second) = _met(*going), going
+    return met, {n: kind for n, kind in (first | second | met).items() if n in met or n not in first or n not in second}
+
+
 def _met(first: Kinds, second: Kinds) -> Kinds:
     """The types of names that have a value on both paths, where one type holds both."""
     found = {}
-    for name in first.keys() & second.keys():
+    for name in (name for name in first if name in second):
         one, other = first[name], second[name]
         if one == other:
             found[name] = one

@@ -8,14 +8,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..numba_backend import I1, VOID, ir, types
+from ..numba_backend import I1, ir, types
+from .values import Frame, Unsuited, llvm_type
 
-if TYPE_CHECKING:
-    from . import Frame
-
-Step = Callable[["Frame"], None]
+Step = Callable[[Frame], None]
 """Writes one statement."""
 Kinds = dict[str, types.Type]
 """Of the names that have a value."""
@@ -24,61 +22,12 @@ BITS = {ast.BitAnd: "and_", ast.BitOr: "or_", ast.BitXor: "xor"}
 COMPARED = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
-class Unsuited(Exception):
-    """A form, or a mix of types, that is left to Numba."""
-
-
 @dataclass(frozen=True)
 class Typed:
     """An expression: its type, and what writes it."""
 
     kind: types.Type
     emit: Callable[[Frame], Any]
-
-
-# -- types
-
-
-def llvm_type(kind: types.Type) -> ir.Type:
-    """What holds a value of this type."""
-    if kind == types.boolean:
-        return I1
-    if isinstance(kind, types.Integer):
-        return ir.IntType(kind.bitwidth)
-    if kind in (types.float32, types.float64):
-        return ir.FloatType() if kind == types.float32 else ir.DoubleType()
-    if isinstance(kind, types.UniTuple):
-        return ir.ArrayType(llvm_type(kind.dtype), kind.count)
-    if isinstance(kind, types.BaseTuple):
-        return ir.LiteralStructType([llvm_type(x) for x in kind])
-    if kind == types.void:
-        return VOID
-    raise Unsuited(str(kind))
-
-
-def converted(b: ir.IRBuilder, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
-    """A number as one of another type."""
-    want = llvm_type(target)
-    signed = isinstance(source, types.Integer) and source.signed
-    if isinstance(source, types.Float):
-        if isinstance(target, types.Float) and isinstance(value, ir.Constant):
-            return ir.Constant(want, value.constant)  # rounded where it is written
-        if isinstance(target, types.Float):
-            return b.fpext(value, want) if target.bitwidth > source.bitwidth else b.fptrunc(value, want)
-        if isinstance(target, types.Integer):
-            return b.fptosi(value, want) if target.signed else b.fptoui(value, want)
-        return b.fcmp_unordered("!=", value, ir.Constant(value.type, 0.0))
-    if source != types.boolean and not isinstance(source, types.Integer):
-        raise Unsuited(f"{source} to {target}")
-    if isinstance(target, types.Float):
-        return b.sitofp(value, want) if signed else b.uitofp(value, want)
-    if target == types.boolean:
-        return b.icmp_unsigned("!=", value, ir.Constant(value.type, 0))
-    if want.width == value.type.width:
-        return value
-    if want.width < value.type.width:
-        return b.trunc(value, want)
-    return b.sext(value, want) if signed else b.zext(value, want)
 
 
 def constant(value: bool | int | float) -> Typed:
@@ -95,11 +44,13 @@ def _both(x: Typed, y: Typed, kind: types.Type, write: Callable[[ir.IRBuilder, i
           result: types.Type | None = None) -> Typed:  # fmt: skip
     """An operation on two numbers as this type has them."""
 
-    def emit(frame: Frame) -> ir.Value:
-        left, right = x.emit(frame), y.emit(frame)
-        return write(frame.builder, frame.unit.cast(left, x.kind, kind), frame.unit.cast(right, y.kind, kind))
+    return Typed(result or kind, lambda frame: write(frame.builder, *_as(frame, kind, x, y)))
 
-    return Typed(kind if result is None else result, emit)
+
+def _as(frame: Frame, kind: types.Type, *numbers: Typed) -> list[ir.Value]:
+    """Numbers as this type has them."""
+    found = [x.emit(frame) for x in numbers]
+    return [frame.unit.cast(value, x.kind, kind) for value, x in zip(found, numbers)]
 
 
 def _whole(x: Typed, y: Typed) -> types.Type | None:
@@ -109,10 +60,12 @@ def _whole(x: Typed, y: Typed) -> types.Type | None:
     return types.int64 if x.kind.signed or y.kind.signed else types.uint64
 
 
-def _floating(x: Typed, y: Typed) -> types.Type | None:
-    if not isinstance(x.kind, types.Float) or not isinstance(y.kind, types.Float):
-        return None
+def _wider(x: Typed, y: Typed) -> types.Type:
     return max(x.kind, y.kind, key=lambda kind: kind.bitwidth)
+
+
+def _floating(x: Typed, y: Typed) -> types.Type | None:
+    return _wider(x, y) if isinstance(x.kind, types.Float) and isinstance(y.kind, types.Float) else None
 
 
 def binary(op: ast.operator, x: Typed, y: Typed) -> Typed:
@@ -133,19 +86,8 @@ def binary(op: ast.operator, x: Typed, y: Typed) -> Typed:
         shift = "shl" if isinstance(op, ast.LShift) else "ashr" if x.kind.signed else "lshr"
         return _both(x, y, kind, lambda b, u, v: getattr(b, shift)(u, v))
     if isinstance(op, ast.FloorDiv) and x.kind.signed and y.kind.signed:
-        return _both(x, y, whole, _floor_quotient)
+        return Typed(whole, lambda frame: frame.floor_quotient(*_as(frame, whole, x, y)))
     raise Unsuited(type(op).__name__)
-
-
-def _floor_quotient(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """x // y, and 0 where y is."""
-    zero = ir.Constant(x.type, 0)
-    nothing = b.icmp_signed("==", y, zero)
-    divisor = b.select(nothing, ir.Constant(x.type, 1), y)
-    quotient = b.sdiv(x, divisor)
-    rest = b.sub(x, b.mul(quotient, divisor))
-    below = b.and_(b.icmp_signed("!=", rest, zero), b.icmp_signed("<", b.xor(rest, divisor), zero))
-    return b.select(nothing, zero, b.sub(quotient, b.zext(below, x.type)))
 
 
 def compared(op: ast.cmpop, x: Typed, y: Typed) -> Typed:
@@ -162,7 +104,22 @@ def compared(op: ast.cmpop, x: Typed, y: Typed) -> Typed:
     if whole is None or x.kind.signed != y.kind.signed:
         raise Unsuited(f"{sign} of {x.kind}, {y.kind}")
     compare = "icmp_signed" if whole.signed else "icmp_unsigned"
-    return _both(x, y, whole, lambda b, u, v: getattr(b, compare)(sign, u, v), types.boolean)
+    kind = _wider(x, y)
+
+    def emit(frame: Frame) -> ir.Value:
+        return getattr(frame.builder, compare)(sign, *_as(frame, frame.compared_as(kind), x, y))
+
+    return Typed(types.boolean, emit)
+
+
+def extreme(name: str, x: Typed, y: Typed) -> Typed:
+    """max(x, y) or min(x, y) of integers. Raises Unsuited."""
+    whole = _whole(x, y)
+    if whole is None or x.kind.signed != y.kind.signed:
+        raise Unsuited(f"{name} of {x.kind}, {y.kind}")
+    compare = "icmp_signed" if whole.signed else "icmp_unsigned"
+    sign = ">" if name == "max" else "<"
+    return _both(x, y, _wider(x, y), lambda b, u, v: b.select(getattr(b, compare)(sign, v, u), v, u))
 
 
 def unary(op: ast.unaryop, x: Typed) -> Typed:

@@ -1,0 +1,115 @@
+"""A module of LLVM that a generated file becomes: its kernel, and its scalar functions in it."""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..numba_backend import VOID, Emitter, ScalarFunction, ir, types
+from .scope import Scope
+from .values import Frame, Unsuited, converted, llvm_type
+
+
+class Unit(Emitter):
+    """A module, and the scalar functions of a generated file in it: each is written once, and inlined where it is
+    called. A result is stored where the first argument points."""
+
+    frame: type[Frame] = Frame
+
+    def __init__(self, module: ir.Module, definitions: dict[tuple[str, int], ast.FunctionDef]):
+        self.module, self.definitions = module, definitions
+        self.functions: dict[ScalarFunction, ir.Function] = {}
+        self.packed: dict[ir.Value, list[ir.Value]] = {}
+        self.structs: dict[ir.LiteralStructType, ir.IdentifiedStructType] = {}
+        super().__init__(None, ir.IRBuilder())
+
+    def asm(self, result: ir.Type, text: str, constraints: str, values: Sequence[ir.Value], effect: bool = False):
+        if isinstance(result, ir.LiteralStructType):
+            result = self._named(result)
+        return super().asm(result, text, constraints, values, effect)
+
+    def _named(self, result: ir.LiteralStructType) -> ir.IdentifiedStructType:
+        """The same by a name: it stands in the text wherever one of its hundred parts is taken out."""
+        found = self.structs.get(result)
+        if found is None:
+            found = self.structs[result] = self.module.context.get_identified_type(f"results_{len(self.structs)}")
+            found.set_body(*result.elements)
+        return found
+
+    def pack(self, kind: types.Type, values: Sequence[ir.Value]) -> ir.Value:
+        if not isinstance(kind, types.BaseTuple):
+            return values[0]
+        made = ir.Constant(llvm_type(kind), ir.Undefined)
+        for k, value in enumerate(values):
+            made = self.builder.insert_value(made, value, k)
+        self.packed[made] = list(values)
+        return made
+
+    def unpack(self, value: ir.Value, count: int) -> list[ir.Value]:
+        """Parts that are known of a tuple that was packed here are not taken out of it."""
+        known = self.packed.get(value)
+        return super().unpack(value, count) if known is None else known[:count]
+
+    def cast(self, value: ir.Value, source: types.Type, target: types.Type) -> ir.Value:
+        return value if source == target else converted(self.builder, value, source, target)
+
+    def inlined(self, scalar: ScalarFunction, values: Sequence[ir.Value]) -> list[ir.Value]:
+        function = self.functions.get(scalar)
+        if function is None:
+            function = self.functions[scalar] = self._written(scalar)
+        found = self.result_of(scalar, function, values)
+        return [found] if len(scalar.results) == 1 else self.unpack(found, len(scalar.results))
+
+    def result_of(self, scalar: ScalarFunction, function: ir.Function, values: Sequence[ir.Value]) -> ir.Value:
+        if scalar.result == types.void:
+            return self.builder.call(function, list(values))
+        with self.builder.goto_entry_block():
+            place = self.builder.alloca(llvm_type(scalar.result))
+        self.builder.call(function, [place, *values])
+        return self.builder.load(place)
+
+    def _written(self, scalar: ScalarFunction) -> ir.Function:
+        code = scalar.function.__code__
+        node = self.definitions.get((code.co_name, code.co_firstlineno))
+        if node is None:
+            raise Unsuited(f"{code.co_name} is not of this file")
+        results = () if scalar.result == types.void else scalar.results
+        function = ir.Function(self.module, self.form(scalar), self.module.get_unique_name(code.co_name))
+        function.linkage = "internal"
+        function.attributes.add("alwaysinline")
+        self.write(function, node, scalar.arguments, _names_of(scalar.function), results)
+        return function
+
+    def form(self, scalar: ScalarFunction) -> ir.FunctionType:
+        places = [] if scalar.result == types.void else [llvm_type(scalar.result).as_pointer()]
+        return ir.FunctionType(VOID, [*places, *map(llvm_type, scalar.arguments)])
+
+    def write(
+        self,
+        function: ir.Function,
+        node: ast.FunctionDef,
+        kinds: Sequence[types.Type],
+        names: Mapping[str, Any],
+        results: Sequence[types.Type] = (),
+    ) -> None:
+        """The body of a function of this file, whose arguments are of these types; `results` are what it returns."""
+        arguments = [a.arg for a in node.args.args]
+        scope = Scope(names, dict(zip(arguments, kinds)), results)
+        step = scope.block(node.body)
+        if results and not scope.returned:
+            raise Unsuited("no return")
+        before, self.builder = self.builder, ir.IRBuilder(function.append_basic_block("entry"))
+        try:
+            step(self.frame(self, dict(zip(arguments, function.args[len(function.args) - len(arguments) :]))))
+            if not scope.returned:
+                self.builder.ret_void()
+        finally:
+            self.builder = before
+
+
+def _names_of(function: Callable) -> Mapping[str, Any]:
+    """What a function's names mean: a part of a combo kernel has names of its own."""
+    cells = (cell.cell_contents for cell in function.__closure__ or ())
+    return ChainMap(dict(zip(function.__code__.co_freevars, cells)), function.__globals__)
