@@ -67,6 +67,10 @@ class Report:
         elif row.error:
             print(f"    {row.workload} {row.shape} {row.dtype}: {row.peer}: {row.error}", flush=True)
         self.rows.append(row)
+        self.write()
+
+    def write(self) -> None:
+        """The file anew, if there is one."""
         if self.path is not None:
             rows = [{k: v for k, v in asdict(r).items() if k != "error" or v} for r in self.rows]
             part = self.path.with_suffix(".part")

@@ -15,7 +15,7 @@ pytest.importorskip("numba_cuda")
 import llvmlite.binding as llvm
 
 from fusedsl.backends.cuda.compiler import frontend, numba_backend
-from fusedsl.backends.cuda.compiler.frontend.scope import Scope
+from fusedsl.backends.cuda.compiler.frontend.expressions import Expressions
 from fusedsl.backends.cuda.compiler.numba_backend import I64, VOID, ir, types
 
 KINDS = ("int32", "int64", "uint32", "uint64", "float32", "float64", "boolean")
@@ -40,7 +40,7 @@ OPERATORS = {
 def typed(text, **kinds):
     """The type of an expression; None where it is left to Numba."""
     try:
-        return Scope({"inf": float("inf")}, kinds).expression(ast.parse(text, mode="eval").body).kind
+        return Expressions({"inf": float("inf")}, kinds).expression(ast.parse(text, mode="eval").body).kind
     except frontend.Unsuited:
         return None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..numba_backend import ir, types
-from .typed import Kinds, Step, Typed, binary, compared, constant, extreme, unary
+from ..numba_backend import types
+from .expressions import Expressions
+from .typed import Kinds, Step
 from .values import Frame, Places, Unsuited, llvm_type
 
 
@@ -18,6 +19,10 @@ class Scope:
     def __init__(self, names: Mapping[str, Any], kinds: Kinds, results: Sequence[types.Type] = ()):
         self.names, self.kinds, self.results = names, kinds, results
         self.returned = False
+
+    @property
+    def _expressions(self) -> Expressions:
+        return Expressions(self.names, self.kinds)
 
     def _inner(self, kinds: Kinds) -> Scope:
         return Scope(self.names, dict(kinds), self.results)
@@ -40,7 +45,7 @@ class Scope:
             case ast.AugAssign(target=ast.Name(id=name) as target, op=op, value=value):
                 return self._assigned(target, ast.BinOp(ast.Name(name, ast.Load()), op, value))
             case ast.Expr(value=value):
-                return self.expression(value).emit
+                return self._expressions.expression(value).emit
             case ast.Return(value=value):
                 return self._returned(value)
             case ast.If(test=test, body=body, orelse=orelse):
@@ -55,13 +60,13 @@ class Scope:
 
     def _assigned(self, target: ast.expr, value: ast.expr) -> Step:
         if isinstance(target, ast.Name):
-            found, name = self.expression(value), target.id
+            found, name = self._expressions.expression(value), target.id
             self._set(name, found.kind)
             return lambda frame: frame.assign(name, found.kind, found.emit(frame))
         if not isinstance(target, ast.Tuple) or not all(isinstance(x, ast.Name) for x in target.elts):
             raise Unsuited("target")
         names = [x.id for x in target.elts if isinstance(x, ast.Name)]
-        kinds, several = self._several(value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)])
+        kinds, several = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [ast.Starred(value)])
         if len(kinds) != len(names):
             raise Unsuited("target")
         for name, kind in zip(names, kinds):
@@ -83,9 +88,9 @@ class Scope:
             raise Unsuited("return")
         if value is None:
             return lambda frame: frame.builder.ret_void()
-        kinds, several = self._several(value.elts if isinstance(value, ast.Tuple) else [value])
+        kinds, several = self._expressions.several(value.elts if isinstance(value, ast.Tuple) else [value])
         if len(kinds) == 1 and isinstance(kinds[0], types.BaseTuple):
-            kinds, several = self._several([ast.Starred(value)])
+            kinds, several = self._expressions.several([ast.Starred(value)])
         whole = results[0] if len(results) == 1 else types.Tuple.from_types(tuple(results))
 
         def step(frame: Frame) -> None:
@@ -97,7 +102,7 @@ class Scope:
     # -- where paths part and meet
 
     def _branched(self, test: ast.expr, body: Sequence[ast.stmt], orelse: Sequence[ast.stmt]) -> Step:
-        condition = self._condition(test)
+        condition = self._expressions.condition(test)
         paths = [self._inner(self.kinds), self._inner(self.kinds)]
         steps = [path.block(nodes) for path, nodes in zip(paths, (body, orelse))]
         met, self.kinds = _together([path.kinds for path in paths if not path.returned])
@@ -150,14 +155,13 @@ class Scope:
         before, head = self.kinds, dict(self.kinds)
         while True:
             inner = self._inner(head)
-            condition = inner._condition(test)
-            step = inner.block(body)
-            if inner.returned:
-                raise Unsuited("a loop that returns")
+            condition, step = inner._expressions.condition(test), inner.block(body)
             met = _met(head, {name: inner.kinds[name] for name in head if name in inner.kinds})
             if met == head:
                 break
             head = met
+        if inner.returned:
+            raise Unsuited("a loop that returns")
         enter, again = self._inner(before)._turn(head), inner._turn(head)
         changed = _stored(body)
         carried = {name: kind for name, kind in head.items() if name in changed}
@@ -165,27 +169,26 @@ class Scope:
         self.kinds = before | inner.kinds | head
 
         def write(frame: Frame) -> None:
-            builder = frame.builder
             enter(frame)
-            inside, after = builder.append_basic_block("inside"), builder.append_basic_block("after")
-            begins = condition.emit(frame)
-            beyond: Places = {}  # a place for what the loop begins with, and one for what it leaves: as SSA form has it
-            around: Places = {}
-            frame.leave(carried, beyond, around)
-            builder.cbranch(begins, inside, after)
+            outside, beyond, around = frame.places, Places(), Places()  # a place for a turn's values, one for the end's
+            inside, after = (frame.builder.append_basic_block(name) for name in ("inside", "after"))
+
+            def turn(variables: Kinds) -> None:  # the condition behind the body, as Python itself turns loops
+                goes_on = condition.emit(frame)
+                frame.leave(variables, beyond, around)
+                frame.builder.cbranch(goes_on, inside, after)
+
+            turn(carried)
             frame.forget(changed)
-            outside = frame.places
-            frame.stand_on(outside | around)
             known = dict(frame.known)
-            builder.position_at_end(inside)
+            frame.stand_on(outside | around)
+            frame.builder.position_at_end(inside)
             step(frame)
             again(frame)
-            goes_on = condition.emit(frame)  # as Python itself turns loops
-            frame.leave(left, beyond, around)
-            builder.cbranch(goes_on, inside, after)
-            frame.stand_on(outside | beyond)
-            builder.position_at_end(after)
+            turn(left)
+            frame.builder.position_at_end(after)
             frame.known = known
+            frame.stand_on(outside | beyond)
 
         return write
 
@@ -197,79 +200,6 @@ class Scope:
         inner = [ast.Assign([_name(name)], ast.Name(count, ast.Load())), ast.Assign([_name(count)], one), *body]
         loop = self._looped(ast.Compare(ast.Name(count, ast.Load()), [ast.Lt()], [ast.Name(limit, ast.Load())]), inner)
         return _in_turn([*start, loop])
-
-    # -- expressions
-
-    def _condition(self, node: ast.expr) -> Typed:
-        found = self.expression(node)
-        if found.kind == types.boolean:
-            return found
-        if not isinstance(found.kind, types.Integer):
-            raise Unsuited("condition")
-        return Typed(types.boolean, lambda frame: frame.unit.cast(found.emit(frame), found.kind, types.boolean))
-
-    def _several(self, nodes: Sequence[ast.expr]) -> tuple[list[types.Type], Callable[[Frame], list[ir.Value]]]:
-        """The types of expressions, and what writes them; a starred one counts for its parts."""
-        kinds: list[types.Type] = []
-        parts: list[tuple[Typed, int]] = []
-        for node in nodes:
-            found = self.expression(node.value if isinstance(node, ast.Starred) else node)
-            held = found.kind
-            if isinstance(node, ast.Starred):
-                if not isinstance(held, types.BaseTuple):
-                    raise Unsuited("star")
-                kinds += list(held)
-            else:
-                kinds.append(held)
-            parts.append((found, len(held) if isinstance(node, ast.Starred) else 0))
-
-        def write(frame: Frame) -> list[ir.Value]:
-            made = []
-            for found, count in parts:
-                value = found.emit(frame)
-                made += frame.unit.unpack(value, count) if count else [value]
-            return made
-
-        return kinds, write
-
-    def expression(self, node: ast.expr) -> Typed:
-        match node:
-            case ast.Name(id=name) if name in self.kinds:
-                kind = self.kinds[name]
-                return Typed(kind, lambda frame: frame.get(name, kind))
-            case ast.Name(id=name) if isinstance(self.names.get(name), (bool, int, float)):
-                return constant(self.names[name])
-            case ast.Constant(value=bool() | int() | float() as value):
-                return constant(value)
-            case ast.Tuple(elts=elements) if elements:
-                kinds, several = self._several(elements)
-                whole = types.Tuple.from_types(tuple(kinds))
-                return Typed(whole, lambda frame: frame.unit.pack(whole, several(frame)))
-            case ast.UnaryOp(op=op, operand=operand):
-                return unary(op, self.expression(operand))
-            case ast.BinOp(left=left, op=op, right=right):
-                return binary(op, self.expression(left), self.expression(right))
-            case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return compared(op, self.expression(left), self.expression(right))
-            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name not in self.kinds:
-                if name in ("max", "min") and name not in self.names and len(arguments) == 2:
-                    return extreme(name, *map(self.expression, arguments))
-                return self._called(self.names.get(name), arguments)
-        raise Unsuited(ast.dump(node)[:60])
-
-    def _called(self, function: Any, arguments: Sequence[ast.expr]) -> Typed:
-        kinds, several = self._several(arguments)
-        if isinstance(function, types.Type):
-            if len(kinds) != 1:
-                raise Unsuited("cast")
-            llvm_type(function), llvm_type(kinds[0])
-            return Typed(function, lambda frame: frame.unit.cast(several(frame)[0], kinds[0], function))
-        rule = getattr(function, "rule", None)
-        found = rule and rule(*kinds)
-        if not found:
-            raise Unsuited(f"call of {function}")
-        result, emit = found
-        return Typed(result, lambda frame: emit(frame.unit, *several(frame)))
 
 
 def _in_turn(steps: Sequence[Step]) -> Step:

@@ -1,0 +1,105 @@
+"""Every family's generated files compile by Numba alone and by the own front end, and give the same bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fusedsl as fd
+from fusedsl.backends.cuda import compile as cuda
+from fusedsl.backends.cuda.combo import ComboSchedule
+from fusedsl.runtime.array_copies import to_host
+
+pytest.importorskip("numba_cuda")
+from ptx import emulated_gpu
+
+from fusedsl.backends.cuda.compiler import frontend, numba_backend
+
+RANDOM = np.random.default_rng(3)
+BRAIN = ml_dtypes.bfloat16
+WAYS = {"numba": {}, "own": dict.fromkeys(cuda.EMITTERS, "Unit"), "as it is": cuda.OWN_FRONT_END}
+DAILY = ("elementwise", "transpose", "columns", "matmul")
+
+
+@dataclass(frozen=True)
+class Form:
+    """A program whose kernels are of one family, on a GPU that is small enough for it to have many blocks."""
+
+    family: str
+    text: str
+    shapes: dict[str, tuple[int, ...]]
+    dtype: type = np.float32
+    facts: dict[str, float] = field(default_factory=lambda: {"multiprocessors": 4})
+    foreach: bool = False
+
+
+LONG = dict.fromkeys("wb", (65532,))
+HEADS = dict.fromkeys("qkv", (1, 2, 70, 64))
+FORMS = {
+    "elementwise": Form("Elementwise", "x * y + 1, where(x < y, x / y, tanh(x))", {"x": (13, 37), "y": (13, 37)}),
+    "batched": Form("Elementwise", "x * 2 + 1", {"a": (5, 7), "b": (300, 3), "c": (33,)}, foreach=True),
+    "combo": Form("Combo", "x.mT + 1, y * 2", {"x": (40, 37), "y": (999,)}),
+    "transpose": Form("Transpose", "x.T + y", {"x": (131, 70), "y": (70, 131)}, np.float16),
+    "rows": Form("ResidentRow", "softmax(x), argmax(x, -1)", {"x": (5, 1003)}, BRAIN),
+    "clusters": Form("ResidentRow", "softmax(x)", {"x": (2, 30001)}, facts={"multiprocessors": 40}),
+    "rows in shared memory": Form("SmemRow", "softmax(x)", {"x": (3, 40001)}, BRAIN, {}),
+    "looped rows": Form("LoopedRow", "x / sum(x)", {"x": (37, 1000)}, facts={}),
+    "persistent clusters": Form("PersistentCluster", "layer_norm(x, w, b)", {"x": (9, 65532)} | LONG),
+    "scan": Form("Lookback", "cumsum(x)", {"x": (40003,)}),
+    "sort": Form("Sort", "argsort(x)", {"x": (2, 1003)}),
+    "top k of long rows": Form("Sort", "topk(x, 50)", {"x": (2, 5001)}),
+    "blocks that cooperate": Form("Cooperative", "mean(x), max(x), argmax(x)", {"x": (37, 1000)}, facts={}),
+    "columns": Form("LoopedColumn", "sum(x, axis=0), argmin(x, axis=0)", {"x": (3000, 33)}),
+    "columns of many phases": Form("Column", "softmax(x, axis=0), var(x, 0)", {"x": (400, 35)}),
+    "rows and columns": Form("MixedReduction", "sum(x, -1), sum(x, 0), argmin(x, axis=0)", {"x": (40, 7)}),
+    "matmul": Form("Matmul", "gelu(x @ y + b)", {"x": (70, 50), "y": (50, 40), "b": (40,)}),
+    "attention": Form("Sm90Attention", "attention(q, k, v, mask='j <= i')", HEADS, BRAIN),
+    "exact attention": Form("MmaAttention", "attention(q, k, v, mask='j <= i')", HEADS),
+    "split keys": Form("MmaAttention", "attention(q, k, v)", HEADS | {"q": (1, 2, 1, 64)}, BRAIN),
+}  # fmt: skip
+
+
+def refused(*arguments):
+    raise AssertionError("a form of the generated file was left to Numba")
+
+
+def results(monkeypatch, form: Form, arrays, way: str):
+    """What a program gives if its files are lowered this way, and the families of its kernels."""
+    families, lowered = set(), cuda.lowered
+
+    def noted(source, path, kernel, schedule, *others):
+        families.add(type(schedule).__name__.removesuffix("Schedule"))
+        return lowered(source, path, kernel, schedule, *others)
+
+    with monkeypatch.context() as patch, emulated_gpu(**form.facts) as gpu:
+        patch.setattr(cuda, "OWN_FRONT_END", WAYS[way])
+        patch.setattr(cuda, "lowered", noted)
+        if way == "own":
+            patch.setattr(numba_backend, "lower", refused)
+        if way == "numba":
+            patch.setattr(frontend, "lowered", refused)
+        there = [gpu.asarray(x) for x in arrays.values()]
+        made = fd.foreach(form.text, there) if form.foreach else fd.kernel(form.text, fallback=False)(*there)
+        return [to_host(x) for x in (made if isinstance(made, (tuple, list)) else (made,))], families
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DAILY else pytest.mark.slow) for name in FORMS]
+)
+def test_numba_and_the_own_front_end_give_the_same(name, monkeypatch):
+    form = FORMS[name]
+    arrays = {n: RANDOM.standard_normal(shape).round(2).astype(form.dtype) for n, shape in form.shapes.items()}
+    wanted, families = results(monkeypatch, form, arrays, "numba")
+    assert form.family in families, families
+    for way in ("own", "as it is")[: 1 + ("Attention" in form.family)]:
+        found, _ = results(monkeypatch, form, arrays, way)
+        for x, y in zip(found, wanted, strict=True):
+            assert x.tobytes() == y.tobytes(), way
+
+
+def test_every_family_has_a_form():
+    families = {kind.__name__.removesuffix("Schedule") for kind in (*cuda.EMITTERS, ComboSchedule)}
+    assert families == {form.family for form in FORMS.values()}
