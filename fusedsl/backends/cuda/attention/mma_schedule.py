@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from math import prod
 
 from ....hardware import Hardware, registers_for
@@ -77,163 +78,155 @@ class MmaAttentionSchedule(Schedule):
             "v_at": self.tile_bytes(self.columns, self.head_dim_v),
             "p_at": 0 if self.tensor_cores or not self.head_dim_v else self.tile_bytes(self.rows, self.columns),
         }
-        found, at = {}, 0
-        for name, size in sizes.items():
-            found[name] = at
-            at += size
-        return found | {"block_mask_at": at}
+        return dict(zip((*sizes, "block_mask_at"), accumulate(sizes.values(), initial=0)))
 
     def config(self, kernel: AttentionKernel, extents: Extents) -> LaunchConfig:
         tiles, shared = work_tiles(self, kernel, extents), mma_smem_bytes(self, kernel, extents)
-        found = LaunchConfig(tiles * self.num_splits, self.block_threads, shared, exclusive=True)
+        config = LaunchConfig(tiles * self.num_splits, self.block_threads, shared, exclusive=True)
         if not self.is_split_kv:
-            return found
-        workspace = found.blocks * partial_state_bytes(self, kernel)
-        return replace(found, workspace=workspace, semaphores=found.blocks)
+            return config
+        workspace = config.blocks * partial_state_bytes(self, kernel)
+        return replace(config, workspace=workspace, semaphores=config.blocks)
 
 
-def schedule_mma(kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware) -> MmaAttentionSchedule | None:
+def schedule_mma(kernel: AttentionKernel, extents: Extents, hardware: Hardware) -> MmaAttentionSchedule | None:
     """The schedule of attention by warps; None if the operands have several dtypes or are too wide."""
-    found = operands_of(kernel)
-    if found is None or (extents[found.query_axis] < LEAST_ROWS and not kernel.batch_invariant_width):
+    operands = operands_of(kernel)
+    if operands is None or (extents[operands.query_axis] < LEAST_ROWS and not kernel.batch_invariant_width):
         return None
-    if found.paged and _prefers_staged_kv(kernel, found, extents, hardware):
+    if operands.paged and _prefers_staged_kv(kernel, operands, extents, hardware):
         return None
-    for warps, columns in _shapes(kernel, found, extents, hardware):
-        made = mma_schedule(kernel, extents, hardware, warps, columns)
-        if made is None:
+    for warps, columns in _shapes(kernel, operands, extents, hardware):
+        schedule = mma_schedule(kernel, extents, hardware, warps, columns)
+        if schedule is None:
             continue
-        items = work_tiles(made, kernel, extents)
-        if items < 1 << 31:
-            blocks = 2 if warps == 8 and max(made.head_dim, made.head_dim_v) <= NARROW else 1
-            registers = registers_for(hardware, blocks, made.block_threads)
-            return replace(made, blocks=blocks, registers=registers, reason=_reason(made, items) + paged_reason(found))
+        tiles = work_tiles(schedule, kernel, extents)
+        if tiles < 1 << 31:
+            blocks = 2 if warps == 8 and max(schedule.head_dim, schedule.head_dim_v) <= NARROW else 1
+            registers = registers_for(hardware, blocks, schedule.block_threads)
+            reason = _reason(schedule, tiles) + paged_reason(operands)
+            return replace(schedule, blocks=blocks, registers=registers, reason=reason)
     return None
 
 
 def _prefers_staged_kv(
-    kernel: AttentionKernel, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
+    kernel: AttentionKernel, operands: AttentionOperands, extents: Extents, hardware: Hardware
 ) -> bool:
     """True if paged k and v are better staged in arrays for the sm_90 kernel.
 
     Its products take 0.4 of the time (600 against 250 TFLOP/s); staging costs as much as that saves at STAGED_ABOVE
     query rows (at 4.8 TB/s).
     """
-    rows, kinds = (
-        prod(extents[a] for a in kernel.attention.query_axes),
-        [kernel.operands[k].dtype for k in found.multiplied],
-    )
-    return hardware.cc[0] == 9 and rows > STAGED_ABOVE and all(_tensor(d.name) for d in kinds)
+    rows = prod(extents[a] for a in kernel.attention.query_axes)
+    dtypes = [kernel.operands[k].dtype.name for k in operands.multiplied]
+    return hardware.cc[0] == 9 and rows > STAGED_ABOVE and all(map(_is_tensor_dtype, dtypes))
 
 
 def mma_schedule(
-    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware, warps: int, columns: int
+    kernel: AttentionKernel, extents: Extents, hardware: Hardware, warps: int, columns: int
 ) -> MmaAttentionSchedule | None:
     """The schedule of so many warps with key tiles of up to `columns`; None if no product takes these dtypes, or
     they do not fit in shared memory."""
-    found, stream = operands_of(kernel), kernel.attention
-    if found is None:
+    operands, body = operands_of(kernel), kernel.attention
+    if operands is None:
         return None
-    kind = _kind(kernel, found, hardware)
-    width, out_width = extents[stream.scores[0].axis], sum(extents[w.axis] for w in stream.weighted_sums)
-    if kind is None or out_width > WIDEST[kind]:
+    dtype = _smem_dtype(kernel, operands, hardware)
+    head_dim, head_dim_v = extents[body.scores[0].axis], sum(extents[w.axis] for w in body.weighted_sums)
+    if dtype is None or head_dim_v > WIDEST[dtype]:
         return None
-    sums = out_width * (2 if kind == "float64" else 1)  # words of two threads
+    sums = head_dim_v * (2 if dtype == "float64" else 1)  # words of two threads
     columns = min(columns, next(most for wide, most in COLUMNS if sums > wide))
-    copied = _copied(kernel, found, kind, hardware, extents)
-    if not all(way for k, way in zip(found.multiplied, copied) if k in found.paged):
+    cp_async = _cp_async(kernel, operands, dtype, hardware, extents)
+    if not all(is_async for k, is_async in zip(operands.multiplied, cp_async) if k in operands.paged):
         return None
-    made = MmaAttentionSchedule(columns, warps, width, out_width, kind, _tensor(kind), copied)
-    return made if mma_smem_bytes(made, kernel, extents) <= hardware.block_shared else None
+    schedule = MmaAttentionSchedule(columns, warps, head_dim, head_dim_v, dtype, _is_tensor_dtype(dtype), cp_async)
+    return schedule if mma_smem_bytes(schedule, kernel, extents) <= hardware.block_shared else None
 
 
-def _kind(kernel: AttentionKernel, found: AttentionOperands, hardware: Hardware) -> str | None:
+def _smem_dtype(kernel: AttentionKernel, operands: AttentionOperands, hardware: Hardware) -> str | None:
     """The dtype of operands in shared memory: their own 16 bits for tensor cores, else that of the sums."""
-    given = [kernel.operands[k].dtype for k in found.multiplied]
+    dtypes = [kernel.operands[k].dtype for k in operands.multiplied]
     sums = {kernel.attention.scores[0].value.dtype.name, *(w.state.dtype.name for w in kernel.attention.weighted_sums)}
-    if len(sums) != 1 or any(d.kind != "f" for d in given):
+    if len(sums) != 1 or any(d.kind != "f" for d in dtypes):
         return None
-    (summed,) = sums
-    if len(set(given)) == 1 and _tensor(given[0].name) and summed == "float32" and hardware.cc >= (8, 0):
-        return given[0].name
-    return summed if summed in ("float32", "float64") else None
+    (sum_dtype,) = sums
+    if len(set(dtypes)) == 1 and _is_tensor_dtype(dtypes[0].name) and sum_dtype == "float32" and hardware.cc >= (8, 0):
+        return dtypes[0].name
+    return sum_dtype if sum_dtype in ("float32", "float64") else None
 
 
-def _tensor(kind: str) -> bool:
-    return kind in ("float16", "bfloat16")
+def _is_tensor_dtype(dtype: str) -> bool:
+    return dtype in ("float16", "bfloat16")
 
 
-def _copied(
-    kernel: AttentionKernel, found: AttentionOperands, kind: str, hardware: Hardware, extents: tuple[int, ...]
+def _cp_async(
+    kernel: AttentionKernel, operands: AttentionOperands, dtype: str, hardware: Hardware, extents: Extents
 ) -> tuple[bool, bool, bool]:
     """Which of q, k, v are loaded by cp.async, 16 bytes at a time."""
-    stream = kernel.attention
-    inner = (stream.scores[0].axis, stream.scores[0].axis, *(w.axis for w in stream.weighted_sums))
+    body = kernel.attention
+    inner = (body.scores[0].axis, body.scores[0].axis, *(w.axis for w in body.weighted_sums))
 
     def aligned(k: int, axis: int) -> bool:
         operand = kernel.operands[k]
-        whole = extents[axis] * operand.dtype.itemsize % COPY_BYTES == 0
-        lines = operand.strides[axis] == "1" and operand.access == "vector"
-        alone = operand.strides.count("1") == 1 or k in found.paged
-        return operand.dtype.name == kind and lines and alone and whole
+        aligned_rows = extents[axis] * operand.dtype.itemsize % COPY_BYTES == 0
+        contiguous = operand.strides[axis] == "1" and operand.access == "vector"
+        one_axis = operand.strides.count("1") == 1 or k in operands.paged
+        return operand.dtype.name == dtype and contiguous and one_axis and aligned_rows
 
-    copied = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(found.multiplied, inner)]
-    left, right, weighed = (*copied, False)[:3]
-    return left, right, weighed
+    cp_async = [hardware.cc >= (8, 0) and aligned(k, axis) for k, axis in zip(operands.multiplied, inner)]
+    q, k, v = (*cp_async, False)[:3]
+    return q, k, v
 
 
 def _shapes(
-    kernel: AttentionKernel, found: AttentionOperands, extents: tuple[int, ...], hardware: Hardware
+    kernel: AttentionKernel, operands: AttentionOperands, extents: Extents, hardware: Hardware
 ) -> Iterator[tuple[int, int]]:
     """(warps, columns) to try in order: blocks no larger than the query rows, or than filling all SMs allows."""
-    rows = extents[found.query_axis]
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)
-    for warps, columns in SHAPES if _tensor(_kind(kernel, found, hardware) or "") else FMA_SHAPES:
-        enough = others * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
-        if warps <= 4 or (enough and rows > ROWS * 4):
+    rows = extents[operands.query_axis]
+    outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != operands.query_axis)
+    for warps, columns in SHAPES if _is_tensor_dtype(_smem_dtype(kernel, operands, hardware) or "") else FMA_SHAPES:
+        fills = outer * -(-rows // (ROWS * warps)) >= hardware.multiprocessors
+        if warps <= 4 or (fills and rows > ROWS * 4):
             yield warps, columns
 
 
-def _reason(made: MmaAttentionSchedule, items: int) -> str:
-    how = (
-        f"tensor cores multiply {made.smem_dtype}" if made.tensor_cores else f"products are summed in {made.smem_dtype}"
-    )
+def _reason(schedule: MmaAttentionSchedule, tiles: int) -> str:
+    how = "tensor cores multiply" if schedule.tensor_cores else "products are summed in"
     return (
-        f"scores stay in registers: {items} tiles of {made.rows} rows, {made.columns} scores of each at a time; "
-        f"{made.warps} warps of 16 rows, {how}"
+        f"scores stay in registers: {tiles} query tiles of {schedule.rows} rows, key tiles of {schedule.columns}; "
+        f"{schedule.warps} warps of 16 rows, {how} {schedule.smem_dtype}"
     )
 
 
-def paged_reason(found: AttentionOperands) -> str:
+def paged_reason(operands: AttentionOperands) -> str:
     """The part of a reason about paged k and v."""
-    return "; each warp looks up where lines are" if found.paged else ""
+    return "; each warp looks up the rows of k and v" if operands.paged else ""
 
 
-def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def block_mask_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """Shared memory of the block mask, and of the alignment of the block's start."""
     return SWIZZLE_BYTES + 8 * block_mask_words(schedule, kernel, extents)
 
 
-def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """Dynamic shared memory of a block."""
     return schedule.smem_offsets["block_mask_at"] + block_mask_bytes(schedule, kernel, extents)
 
 
-def work_tiles(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def work_tiles(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """The number of work tiles."""
-    found = operands_of(kernel)
-    assert found is not None
-    others = prod(
-        n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (found.query_axis, schedule.packed_gqa_axis)
-    )
-    return others if schedule.packed_gqa_axis is not None else others * -(-extents[found.query_axis] // schedule.rows)
+    operands = operands_of(kernel)
+    assert operands is not None
+    query_axis, packed = operands.query_axis, schedule.packed_gqa_axis
+    outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (query_axis, packed))
+    return outer if packed is not None else outer * -(-extents[query_axis] // schedule.rows)
 
 
 def partial_state_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel) -> int:
     """What one split leaves: of each thread its rows' states and its sums, 4 or 8 bytes each, in groups of 16 bytes."""
-    stream = kernel.attention
-    assert stream.combine_splits is not None
+    body = kernel.attention
+    assert body.combine_splits is not None
     sums = -(-schedule.head_dim_v // 16) * 16 // 2
-    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in stream.combine_splits.accumulators)
-    words = rows + sums * max(1, stream.weighted_sums[0].state.dtype.itemsize // 4)
+    rows = sum(2 * max(1, v.dtype.itemsize // 4) for v in body.combine_splits.accumulators)
+    words = rows + sums * max(1, body.weighted_sums[0].state.dtype.itemsize // 4)
     return schedule.block_threads * 16 * -(-words // 4)

@@ -18,8 +18,5 @@ def schedule_attention(
     """The schedule of an attention kernel on this card; None if no kernel fits."""
     if 0 in extents or max(extents) >= LONGEST:
         return None
-    for way in SCHEDULERS:
-        found = way(kernel, extents, hardware)
-        if found is not None:
-            return found
-    return None
+    schedules = (scheduler(kernel, extents, hardware) for scheduler in SCHEDULERS)
+    return next((schedule for schedule in schedules if schedule is not None), None)

@@ -9,7 +9,6 @@ from math import prod
 from typing import Protocol
 
 from ....hardware import Hardware
-from ....kernel_ir.attention import AttentionBody
 from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, loaded_operand, operands_of
 from ....kernel_ir.kernel import AttentionKernel, TmaBox
 from ....kernel_ir.launch_config import LaunchConfig
@@ -103,95 +102,91 @@ class Sm90AttentionSchedule(Schedule):
                 yield with_columns(kernel, self, columns)
 
 
-def bias_operand(kernel: AttentionKernel, lane: int) -> int | None:
+def bias_operand(kernel: AttentionKernel, query_axis: int) -> int | None:
     """The bias: an operand with a 16-bit element for each score, which TMA can load."""
     for body in kernel.attention.mask_inputs:
         k = loaded_operand(kernel, body)
-        if k is None or kernel.operands[k].dtype.name not in ("float16", "bfloat16"):
-            continue
-        operand, along = kernel.operands[k], kernel.row_axes
-        near = operand.strides[along] == "1" and operand.strides[lane] == "s" and operand.access == "vector"
-        if near and len(_tma_axes(kernel, k, along, lane)) <= TMA_RANK:
+        by_tma = k is not None and _tma_takes(kernel, k, kernel.kv_axis, query_axis)
+        if k is not None and by_tma and kernel.operands[k].strides[query_axis] == "s":
             return k
     return None
 
 
-def tma_store_operand(kernel: AttentionKernel, lane: int) -> tuple[int, int] | None:
+def tma_store_operand(kernel: AttentionKernel, query_axis: int) -> tuple[int, int] | None:
     """The 16-bit output operand that TMA can store, and the axis along its rows."""
-    for ending in kernel.attention.epilogues:
-        for store in ending.stores:
-            operand, axis = kernel.operands[store.operand], ending.axis
-            if operand.dtype.name not in ("float16", "bfloat16") or operand.access != "vector":
-                continue
-            near = operand.strides[axis] == "1" and operand.strides[lane] == "s"
-            if near and len(_tma_axes(kernel, store.operand, axis, lane)) <= TMA_RANK:
-                return store.operand, axis
+    for epilogue in kernel.attention.epilogues:
+        for k in (store.operand for store in epilogue.stores):
+            if _tma_takes(kernel, k, epilogue.axis, query_axis) and kernel.operands[k].strides[query_axis] == "s":
+                return k, epilogue.axis
     return None
 
 
-def _fits(kernel: AttentionKernel, found: AttentionOperands, stream: AttentionBody) -> bool:
+def _fits(kernel: AttentionKernel, operands: AttentionOperands) -> bool:
     """True if TMA and wgmma take these arrays."""
-    score, weighing = stream.scores[0], stream.weighted_sums[0]
-    inner = {found.q: score.axis, found.k: score.axis, found.v: weighing.axis}
-    kinds = {kernel.operands[k].dtype for k in inner}
-    if found.paged or kernel.operands[found.q].strides[found.query_axis] == "0":
-        return False
-    if len(kinds) != 1 or next(iter(kinds)).name not in ("float16", "bfloat16"):
-        return False
-    for k, axis in inner.items():
-        operand = kernel.operands[k]
-        if (
-            operand.strides[axis] != "1"
-            or operand.access != "vector"
-            or len(_tma_axes(kernel, k, axis, found.query_axis if k == found.q else kernel.row_axes)) > TMA_RANK
-        ):
-            return False
-    return True
+    score, output = kernel.attention.scores[0], kernel.attention.weighted_sums[0]
+    inner = {operands.q: score.axis, operands.k: score.axis, operands.v: output.axis}
+    outer = {operands.q: operands.query_axis}
+    return (
+        not operands.paged
+        and kernel.operands[operands.q].strides[operands.query_axis] != "0"
+        and len({kernel.operands[k].dtype for k in inner}) == 1
+        and all(_tma_takes(kernel, k, axis, outer.get(k, kernel.kv_axis)) for k, axis in inner.items())
+    )
 
 
-def _tma_axes(kernel: AttentionKernel, operand: int, inner: int, along: int) -> tuple[int, ...]:
-    """The axes of an operand's tensor map, from the innermost outwards; `along` is that of a box's rows."""
-    letters = kernel.operands[operand].strides
-    return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (letters[a] != "0" or a == along)))
+def _tma_takes(kernel: AttentionKernel, k: int, inner: int, rows: int) -> bool:
+    """True if TMA takes boxes of an operand with 16-bit elements: contiguous along `inner`, with rows along `rows`."""
+    operand = kernel.operands[k]
+    aligned = operand.strides[inner] == "1" and operand.access == "vector"
+    return (
+        operand.dtype.name in ("float16", "bfloat16") and aligned and len(_tma_axes(kernel, k, inner, rows)) <= TMA_RANK
+    )
 
 
-def schedule_sm90(
-    kernel: AttentionKernel, extents: tuple[int, ...], hardware: Hardware
-) -> Sm90AttentionSchedule | None:
+def _tma_axes(kernel: AttentionKernel, k: int, inner: int, rows: int) -> tuple[int, ...]:
+    """The axes of an operand's tensor map, from the innermost outwards; `rows` is that of a box's rows."""
+    strides = kernel.operands[k].strides
+    return (inner, *(a for a in reversed(range(kernel.axes)) if a != inner and (strides[a] != "0" or a == rows)))
+
+
+def schedule_sm90(kernel: AttentionKernel, extents: Extents, hardware: Hardware) -> Sm90AttentionSchedule | None:
     """The schedule of attention on sm_90; None if the card, the operands or the shared memory do not allow it."""
-    found, stream = operands_of(kernel), kernel.attention
-    if found is None or found.v == ABSENT:
+    operands, body = operands_of(kernel), kernel.attention
+    if operands is None or operands.v == ABSENT or hardware.cc[0] != 9 or not _fits(kernel, operands):
         return None
-    if hardware.cc[0] != 9 or not _fits(kernel, found, stream):
+    head_dim, head_dim_v = extents[body.scores[0].axis], extents[body.weighted_sums[0].axis]
+    if head_dim % 8 or head_dim_v % 8 or max(head_dim, head_dim_v) > MOST_HEAD_DIM:
         return None
-    width, out_width = extents[stream.scores[0].axis], extents[stream.weighted_sums[0].axis]
-    if width % 8 or out_width % 8 or max(width, out_width) > MOST_HEAD_DIM:
+    if extents[kernel.kv_axis] // COLUMNS_AFTER_SPILL[-1] >= MOST_TILES:
         return None
-    beside = bias_operand(kernel, found.query_axis) is not None
-    groups, columns, stages = tile_shape(width, out_width, beside, kernel)
-    if extents[kernel.row_axes] // COLUMNS_AFTER_SPILL[-1] >= MOST_TILES:
-        return None
-    lags = groups < 3 or stream.block_mask is None  # three warpgroups have no registers for it beside a mask
-    least = Sm90AttentionSchedule(columns, groups, stages, width, out_width, pingpong=groups > 1, lazy_rescale=lags)
-    ways = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if beside else STAGES_WITHOUT_BIAS)]
+    has_bias = bias_operand(kernel, operands.query_axis) is not None
+    warpgroups, columns, stages = tile_shape(head_dim, head_dim_v, has_bias, kernel)
+    lazy = warpgroups < 3 or body.block_mask is None  # three warpgroups have no registers for it beside a mask
+    least = Sm90AttentionSchedule(
+        columns, warpgroups, stages, head_dim, head_dim_v, pingpong=warpgroups > 1, lazy_rescale=lazy
+    )
+    staged = [replace(least, q_stages=n, bias_stages=m) for n, m in (STAGES if has_bias else STAGES_WITHOUT_BIAS)]
     fit = all(bounds.lower.dtype.bits <= 32 for bounds in kernel.kv_bounds)  # in words of shared memory
-    staying = [replace(way, persistent_blocks=hardware.multiprocessors) for way in ways if fit]
-    ways = [*staying, *(way for way in ways if kernel.kv_bounds and way.q_stages == 1)]
-    made = next((way for way in ways if _most_smem_bytes(way, kernel, extents) <= hardware.block_shared), None)
-    if made is None:
+    candidates = [replace(each, persistent_blocks=hardware.multiprocessors) for each in staged if fit]
+    candidates += [each for each in staged if kernel.kv_bounds and each.q_stages == 1]
+
+    def fits(schedule: Sm90AttentionSchedule) -> bool:
+        return _most_smem_bytes(schedule, kernel, extents) <= hardware.block_shared
+
+    schedule = next(filter(fits, candidates), None)
+    if schedule is None:
         return None
-    through = replace(made, tma_store=tma_store_operand(kernel, found.query_axis) is not None)
-    if _most_smem_bytes(through, kernel, extents) <= hardware.block_shared:
-        made = through
-    blocks = _work_tiles(made, kernel, extents)
+    by_tma = replace(schedule, tma_store=tma_store_operand(kernel, operands.query_axis) is not None)
+    schedule = by_tma if fits(by_tma) else schedule
+    blocks = _work_tiles(schedule, kernel, extents)
     if blocks >= 1 << 31:
         return None
     reason = (
-        f"scores stay in registers: {blocks} tiles of {made.rows} rows, {columns} scores of each at a time; a producer "
-        f"warpgroup loads {stages} tiles offset_rows, {groups} take turns at products and exponentials"
-        f"{'; outputs are stored by TMA' if made.tma_store else ''}"
+        f"scores stay in registers: {blocks} query tiles of {schedule.rows} rows, key tiles of {columns}; a producer "
+        f"warpgroup loads {stages} tiles ahead, {warpgroups} consumer warpgroups take turns at the tensor cores"
+        f"{'; outputs are stored by TMA' if schedule.tma_store else ''}"
     )
-    return replace(made, reason=reason, registers=hardware.registers // made.block_threads // 8 * 8)
+    return replace(schedule, reason=reason, registers=hardware.registers // schedule.block_threads // 8 * 8)
 
 
 def with_columns(
@@ -204,36 +199,35 @@ def with_columns(
 
 def tma_boxes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> tuple[TmaBox, ...]:
     """TMA boxes of the operands, 64 elements wide: tiles of q, k, v and bias; the last, 16 output rows of a warp."""
-    found, stream = operands_of(kernel), kernel.attention
-    assert found is not None
-    made, beside = [], bias_operand(kernel, found.query_axis)
+    operands, body = operands_of(kernel), kernel.attention
+    assert operands is not None
+    query_axis, kv_axis = operands.query_axis, kernel.kv_axis
     boxes = [
-        (found.q, stream.scores[0].axis, found.query_axis, schedule.rows),
-        (found.k, stream.scores[0].axis, kernel.row_axes, schedule.columns),
-        (found.v, stream.weighted_sums[0].axis, kernel.row_axes, schedule.columns),
+        (operands.q, body.scores[0].axis, query_axis, schedule.rows),
+        (operands.k, body.scores[0].axis, kv_axis, schedule.columns),
+        (operands.v, body.weighted_sums[0].axis, kv_axis, schedule.columns),
     ]
-    if schedule.bias_stages:
-        assert beside is not None
-        boxes.append((beside, kernel.row_axes, found.query_axis, schedule.rows))
-    if schedule.tma_store:
-        results = tma_store_operand(kernel, found.query_axis)
-        assert results is not None
-        boxes.append((*results, found.query_axis, WARP_ROWS))
-    for operand, inner, along, lines in boxes:
-        axes = _tma_axes(kernel, operand, inner, along)
-        made.append(TmaBox(operand, axes, tuple({inner: SWIZZLE_ELEMENTS, along: lines}.get(a, 1) for a in axes)))
-    return tuple(made)
+    if schedule.bias_stages and (bias := bias_operand(kernel, query_axis)) is not None:
+        boxes.append((bias, kv_axis, query_axis, schedule.rows))
+    if schedule.tma_store and (output := tma_store_operand(kernel, query_axis)) is not None:
+        boxes.append((*output, query_axis, WARP_ROWS))
+    return tuple(_tma_box(kernel, *box) for box in boxes)
 
 
-def block_mask_words(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def _tma_box(kernel: AttentionKernel, k: int, inner: int, row_axis: int, rows: int) -> TmaBox:
+    axes = _tma_axes(kernel, k, inner, row_axis)
+    return TmaBox(k, axes, tuple({inner: SWIZZLE_ELEMENTS, row_axis: rows}.get(a, 1) for a in axes))
+
+
+def block_mask_words(schedule: AttentionTiling, kernel: AttentionKernel, extents: Extents) -> int:
     """32-bit words of the block mask: as many for any active as for all active."""
-    tiles = -(-extents[kernel.row_axes] // schedule.columns)
+    tiles = -(-extents[kernel.kv_axis] // schedule.columns)
     return -(-tiles // 32) if kernel.kv_bounds else 0
 
 
-def bounds_bytes(schedule: AttentionTiling, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def bounds_bytes(schedule: AttentionTiling, kernel: AttentionKernel, extents: Extents) -> int:
     """Shared memory of the bounds along the kv axis."""
-    tiles = -(-extents[kernel.row_axes] // schedule.columns)
+    tiles = -(-extents[kernel.kv_axis] // schedule.columns)
     return 8 * len(kernel.kv_bounds) * tiles * prod(extents[a] for a in kernel.kv_bounds_axes)
 
 
@@ -254,23 +248,23 @@ def smem_offsets(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> di
     return {name: offset for name, offset in offsets.items() if sizes.get(name, 1)}
 
 
-def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def sm90_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """Dynamic shared memory of a block, with the alignment of its start."""
-    words = -(-extents[kernel.row_axes] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
-    classes = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
-    classes += bounds_bytes(schedule, kernel, extents) if schedule.persistent_blocks else 0
-    return ALIGNMENT + smem_offsets(schedule, kernel)["block_mask_at"] + classes
+    words = -(-extents[kernel.kv_axis] // (32 * schedule.columns)) if kernel.attention.block_mask else 0
+    mask = 8 * words * (WORK_INFOS if schedule.persistent_blocks else 1)
+    mask += bounds_bytes(schedule, kernel, extents) if schedule.persistent_blocks else 0
+    return ALIGNMENT + smem_offsets(schedule, kernel)["block_mask_at"] + mask
 
 
-def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """Shared memory of a block, also for the narrower key tiles after a spill."""
     least = min(schedule.columns, COLUMNS_AFTER_SPILL[-1])
     return max(sm90_smem_bytes(replace(schedule, columns=n), kernel, extents) for n in (schedule.columns, least))
 
 
-def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: tuple[int, ...]) -> int:
+def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """The number of work tiles."""
-    found = operands_of(kernel)
-    assert found is not None
-    others = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != found.query_axis)
-    return others * -(-extents[found.query_axis] // schedule.rows)
+    operands = operands_of(kernel)
+    assert operands is not None
+    outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != operands.query_axis)
+    return outer * -(-extents[operands.query_axis] // schedule.rows)

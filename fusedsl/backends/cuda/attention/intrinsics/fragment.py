@@ -111,10 +111,10 @@ class Fragment(FragmentLayout):
                 b, words = e.builder, e.unpack(given, len(kind))
                 asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
                 if packed:
-                    found = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+                    bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
                 else:
-                    found = [b.and_(*pair) for pair in asked]
-                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in found])
+                    bits = [b.and_(*pair) for pair in asked]
+                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in bits])
 
             return result, emit
 
@@ -144,11 +144,11 @@ class Fragment(FragmentLayout):
 
             def emit(e, *values):
                 lists = [self._elements(e, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-                found = []
+                states = []
                 for row in range(ROWS):
                     own = [k for k in range(self.count) if k // 2 % 2 == row]
-                    found.append(_chained(e, rule_of, [[one[k] for one in lists] for k in own]))
-                return _packed(e, rule_of, found)
+                    states.append(_chained(e, rule_of, [[one[k] for one in lists] for k in own]))
+                return _packed(e, rule_of, states)
 
             return result, emit
 
@@ -167,8 +167,8 @@ class Fragment(FragmentLayout):
 
         def rule(held):
             def emit(e, values):
-                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
-                return e.pack(result, [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)])
+                elements = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                return e.pack(result, [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)])
 
             return result, emit
 
@@ -195,8 +195,8 @@ class Fragment(FragmentLayout):
 
         def rule(form, held):
             def emit(e, at, values):
-                found = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
-                words = [pair(e, kind, *found[k : k + 2]) for k in range(0, self.count, 2)]
+                elements = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
+                words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
                 text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
                 thread = thread_here(e)
                 for k, place in enumerate(self.box_places(e, e.cast(at, form, types.int32), rows, thread)):
@@ -228,8 +228,8 @@ class Fragment(FragmentLayout):
                 chains = [zero] * 4  # side by side: each waits for itself
                 for k, value in enumerate(e.unpack(values, self.count)):
                     chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
-                found = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
-                return any_of(e, b.fcmp_unordered("uno", found, found))
+                total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+                return any_of(e, b.fcmp_unordered("uno", total, total))
 
             return types.boolean, emit
 
@@ -268,8 +268,8 @@ def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, c
         k, word = state
         for n in range(2):
             at = b.add(k, I32(n))
-            (found,) = body.emit(e, [of(b.add(at, I32(first))) for of in lists])
-            word = b.or_(word, b.shl(b.zext(found, I32), at))
+            (condition,) = body.emit(e, [of(b.add(at, I32(first))) for of in lists])
+            word = b.or_(word, b.shl(b.zext(condition, I32), at))
         following += [b.add(k, I32(2)), word]
     return state[1]
 

@@ -33,8 +33,8 @@ class FragmentLayout:
                 place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
                 own = b.add(first, place, flags=["nsw"])
                 steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                found = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
-                return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+                columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
+                return e.pack(result, [e.cast(x, types.int32, kind) for x in columns])
 
             return result, emit
 
@@ -43,8 +43,8 @@ class FragmentLayout:
     def column_offsets(self) -> Callable:
         """`column_offsets()`: offsets of a thread's columns from its first: constants that fold into addresses."""
         result = types.UniTuple(types.int64, self.count // 2)
-        found = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
-        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, found)))
+        offsets = [I64(k // 2 * 8 + k % 2) for k in range(self.count // 2)]
+        return intrinsic(0)(lambda: (result, lambda e: e.pack(result, offsets)))
 
     def in_bounds(self) -> Callable:
         """`in_bounds(start, limit)`: whether the index of each column is below the limit."""
@@ -86,12 +86,12 @@ class FragmentLayout:
         line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))
         start = b.add(at, b.shl(line, I32(7)))
         chunk = b.shl(b.xor(half, b.and_(thread, I32(7))), I32(4))
-        found = []
+        addresses = []
         for column in range(0, self.columns, 16):
             panel, further = divmod(column, 64)
             place = b.add(start, b.xor(chunk, I32(2 * further)))
-            found.append(b.add(place, I32(panel * rows * 128)))
-        return found
+            addresses.append(b.add(place, I32(panel * rows * 128)))
+        return addresses
 
 
 def row_positions(name: str) -> Callable:
@@ -105,8 +105,8 @@ def row_positions(name: str) -> Callable:
             warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
             place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
             first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])
-            found = [first, b.add(first, I32(8), flags=["nsw"])]
-            return e.pack(result, [e.cast(x, types.int32, kind) for x in found])
+            rows = [first, b.add(first, I32(8), flags=["nsw"])]
+            return e.pack(result, [e.cast(x, types.int32, kind) for x in rows])
 
         return result, emit
 

@@ -38,7 +38,7 @@ def scatter_fragment(width: int, name: str) -> Callable:
 
     def rule(addresses, values, rows, limit, further):
         def emit(e, places, held, numbers, end, step):
-            b, found = e.builder, e.unpack(held, len(values))
+            b, elements = e.builder, e.unpack(held, len(values))
             end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
             step = b.mul(e.cast(step, further, types.int64), I64(kind.itemsize))
             own, pair_step = b.mul(b.zext(b.shl(lane, I32(1)), I64), step), b.mul(step, I64(8))
@@ -47,7 +47,7 @@ def scatter_fragment(width: int, name: str) -> Callable:
                     place = b.add(base, own)
                     for k in range(-(-width // 8)):
                         for p in (0, 1):
-                            value = narrowed_value(e, kind, found[4 * k + 2 * row + p], values.dtype)
+                            value = narrowed_value(e, kind, elements[4 * k + 2 * row + p], values.dtype)
                             (element,) = stored_elements(e, kind, [value])
                             there = b.icmp_unsigned("<", lane, I32((width - 8 * k - p + 1) // 2))
                             room = None if 8 * k + 8 <= width else ValidElements(b.zext(there, I32))
@@ -69,12 +69,12 @@ def store_fragment(width: int, name: str) -> Callable:
     def rule(addresses, values, rows, limit):
         def emit(e, places, held, numbers, end):
             b = e.builder
-            found = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, len(values))]
+            elements = [narrowed_value(e, kind, v, values.dtype) for v in e.unpack(held, len(values))]
             bases, own = e.unpack(places, ROWS), e.unpack(numbers, ROWS)
             end = e.cast(end, limit, rows.dtype)
             lane = b.zext(b.and_(e.special_register("tid.x"), I32(3)), I64)
             for row in range(ROWS):
-                words = [pair(e, kind, found[k], found[k + 1]) for k in range(2 * row, width // 2, 4)]
+                words = [pair(e, kind, elements[k], elements[k + 1]) for k in range(2 * row, width // 2, 4)]
                 quads = [_turned(e, words[k : k + 4]) for k in range(0, len(words) - 3, 4)]
                 with b.if_then(b.icmp_signed("<", own[row], end)):
                     for k, quad in enumerate(quads):
@@ -93,13 +93,13 @@ def store_fragment(width: int, name: str) -> Callable:
 def _store_two(width: int, kind: DType) -> Callable:
     def rule(addresses, values, rows, limit):
         def emit(e, places, held, numbers, end):
-            b, found = e.builder, e.unpack(held, len(values))
+            b, elements = e.builder, e.unpack(held, len(values))
             end, lane = e.cast(end, limit, rows.dtype), b.and_(e.special_register("tid.x"), I32(3))
             own = b.mul(b.zext(lane, I64), I64(2 * kind.itemsize))
             for row, (base, number) in enumerate(zip(e.unpack(places, ROWS), e.unpack(numbers, ROWS))):
                 with b.if_then(b.icmp_signed("<", number, end)):
                     for k in range(width // 8):
-                        pair_of = found[4 * k + 2 * row : 4 * k + 2 * row + 2]
+                        pair_of = elements[4 * k + 2 * row : 4 * k + 2 * row + 2]
                         pair_of = [narrowed_value(e, kind, v, values.dtype) for v in pair_of]
                         store_vector(e, kind, 2, b.add(b.add(base, own), I64(8 * k * kind.itemsize)), pair_of, None)
 

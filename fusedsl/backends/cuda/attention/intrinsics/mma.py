@@ -39,8 +39,8 @@ def _multiplied(e: Emitter, kind: str, left: list[ir.Value], right: list[ir.Valu
         f"mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 "
         "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
     )
-    letters = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, letters, [*left, *right, *sums], effect=True), 4)
+    constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+    return e.unpack(e.asm(ir.LiteralStructType([F32] * 4), text, constraints, [*left, *right, *sums], effect=True), 4)
 
 
 def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
@@ -160,14 +160,14 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
         def emit(e, to, values):
             b = e.builder
             row, t = _own_row(e)
-            start, found = start_of(e, e.cast(to, form, i32), row), e.unpack(values, count)
-            found = [e.cast(v, held.dtype, numba_type(name)) for v in found]
+            start, elements = start_of(e, e.cast(to, form, i32), row), e.unpack(values, count)
+            elements = [e.cast(v, held.dtype, numba_type(name)) for v in elements]
             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
             for k in range(columns // 8):
                 place, panel = _pair_place(e, kind, row, t, k)
                 at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
                 for r in range(ROWS):
-                    own = found[4 * k + 2 * r : 4 * k + 2 * r + 2]
+                    own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
                     st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
             e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
 

@@ -61,13 +61,13 @@ class PagedLookup:
 
         def rule(form, kind):
             def emit(e, to, at):
-                b, thread, found = e.builder, e.special_register("tid.x"), e.unpack(at, self.count)
+                b, thread, addresses = e.builder, e.special_register("tid.x"), e.unpack(at, self.count)
                 line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
                 to = b.add(start_of(e, e.cast(to, form, i32), line), swizzled(e, line, chunk))
                 own = b.shl(b.zext(chunk, I64), I64(4))
                 for first in range(0, self.lines, each):
                     number, lane = divmod(first, WARP)
-                    begin = shuffle(e, "idx", found[number], b.add(line, I32(lane)))
+                    begin = shuffle(e, "idx", addresses[number], b.add(line, I32(lane)))
                     here = b.icmp_unsigned("!=", begin, I64(0))
                     panels.copy(e, to, b.add(begin, own), (line, chunk), first, here)
 

@@ -45,11 +45,11 @@ def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signa
                         with branch:
                             words = way(count)
                             ways.append((words, b.block))
-                found = [b.phi(I32) for _ in range(len(result))]
+                phis = [b.phi(I32) for _ in range(len(result))]
                 for words, block in ways:
-                    for phi, word in zip(found, words):
+                    for phi, word in zip(phis, words):
                         phi.add_incoming(word, block)
-                return e.pack(result, found)
+                return e.pack(result, phis)
 
             return result, emit
 
@@ -74,11 +74,11 @@ class _Draw:
         neighbours, and positions begin where a counter's do."""
         e, b = self.e, self.e.builder
         wanted = b.select(self.odd, I64(FOUR // 2), I64(0))
-        found = b.icmp_unsigned("==", shuffle(e, "bfly", first, 1, 32), b.xor(first, I32(2)))
+        is_neighbour = b.icmp_unsigned("==", shuffle(e, "bfly", first, 1, 32), b.xor(first, I32(2)))
         for row in range(ROWS):
             low = b.and_(self.asked(I32(2 * row))[0], I64(FOUR - 1))
-            found = b.and_(found, b.icmp_unsigned("==", low, wanted))
-        return b.not_(any_of(e, b.not_(found)))
+            is_neighbour = b.and_(is_neighbour, b.icmp_unsigned("==", low, wanted))
+        return b.not_(any_of(e, b.not_(is_neighbour)))
 
     def together(self, count: int) -> list[ir.Value]:
         """Words of bits of so many elements. A thread draws fours of columns of one of its rows; neighbours give each
@@ -95,13 +95,13 @@ class _Draw:
                 elements += [element] * FOUR
             return [b.zext(word, I64) for word in words], elements
 
-        found = []
+        selected = []
         for word in self._words(count, counters * FOUR, numbers):
             other = shuffle(e, "bfly", word, 1, 32)
             even = b.or_(b.and_(word, I32(FIRST)), b.shl(b.and_(other, I32(FIRST)), I32(2)))
             odd = b.or_(b.and_(word, I32(LAST)), b.lshr(b.and_(other, I32(LAST)), I32(2)))
-            found.append(b.select(self.odd, odd, even))
-        return found
+            selected.append(b.select(self.odd, odd, even))
+        return selected
 
     def apart(self, count: int) -> list[ir.Value]:
         """The same, an element a turn."""
@@ -120,8 +120,8 @@ class _Draw:
             k, *words = state
             bits = I32(0)
             for n, (number, element) in enumerate(zip(*numbers(k))):
-                (found,) = self.body.emit(e, [number, *(of(element) for of in self.others)])
-                bits = b.or_(bits, b.shl(b.zext(found, I32), I32(n)))
+                (condition,) = self.body.emit(e, [number, *(of(element) for of in self.others)])
+                bits = b.or_(bits, b.shl(b.zext(condition, I32), I32(n)))
             bits = b.shl(bits, b.and_(k, I32(WORD - 1)))
             mine = [b.icmp_unsigned("==", b.lshr(k, I32(5)), I32(n)) for n in range(len(words))]
             words = [b.or_(word, b.select(own, bits, I32(0))) for word, own in zip(words, mine)]

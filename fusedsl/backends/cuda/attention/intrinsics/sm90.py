@@ -12,11 +12,11 @@ LETTERS = {types.int32: "r", types.int64: "l", types.float32: "f"}
 
 def _statement(text: str, *kinds: types.Type) -> Callable:
     """A volatile PTX statement with operands $0, $1 … and no result."""
-    letters = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
+    constraints = ",".join([*(LETTERS[k] for k in kinds), "~{memory}"])
 
     def rule(*given):
         def emit(e, *values):
-            e.asm(VOID, text, letters, [e.cast(v, g, k) for v, g, k in zip(values, given, kinds)], effect=True)
+            e.asm(VOID, text, constraints, [e.cast(v, g, k) for v, g, k in zip(values, given, kinds)], effect=True)
 
         return types.void, emit
 
@@ -172,10 +172,10 @@ def _tied(count: int) -> list[str]:
     return ["=f"] * count + [str(k) for k in range(count)]
 
 
-def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], letters: Sequence[str], values) -> list[ir.Value]:
+def _tuple_asm(e: Emitter, count: int, lines: Sequence[str], constraints: Sequence[str], values) -> list[ir.Value]:
     kind = ir.LiteralStructType([F32] * count)
-    made = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*letters, "~{memory}"]), values, effect=True)
-    return e.unpack(made, count)
+    results = e.asm(kind, "{\n" + "\n".join(lines) + "\n}", ",".join([*constraints, "~{memory}"]), values, effect=True)
+    return e.unpack(results, count)
 
 
 def wgmma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
@@ -232,9 +232,9 @@ def wait_for_values(values):
     not know that no number is less than -inf."""
 
     def emit(e, given):
-        found = e.unpack(given, len(values))
-        least = found[0]
-        for value in found[:: max(1, len(found) // 8)]:
+        elements = e.unpack(given, len(values))
+        least = elements[0]
+        for value in elements[:: max(1, len(elements) // 8)]:
             least = e.asm(F32, "min.f32 $0, $1, $2;", "=f,f,f", [least, value])
         text = "{ .reg .pred p; .reg .b32 m; setp.lt.f32 p, $0, 0fFF800000; selp.b32 m, 1, -1, p; bar.warp.sync m; }"
         e.asm(VOID, text, "f,~{memory}", [least], effect=True)

@@ -47,8 +47,8 @@ class SwizzledTile:
         """Begin to bring a thread's chunks of a line, those from `source` on, if it is `here`, else zeros. Its `own`
         line and chunk go `to` where the first lines of the tile are brought; this one is `first` lines further."""
         b, (line, chunk) = e.builder, own
-        whole = first + self.each <= self.lines
-        inside = None if whole else b.icmp_unsigned("<", line, I32(self.lines - first))
+        is_full = first + self.each <= self.lines
+        inside = None if is_full else b.icmp_unsigned("<", line, I32(self.lines - first))
         for panel in range(-(-self.room // SWIZZLE_BYTES)):
             there, need = here, inside
             if self.size < (panel + 1) * SWIZZLE_BYTES:
@@ -149,15 +149,15 @@ def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callabl
 
     def rule(form):
         def emit(e, piece):
-            b, found = e.builder, []
+            b, indices = e.builder, []
             own = b.add(e.cast(piece, form, i32), e.special_register("tid.x"))
             for k in range(EACH):
                 number = b.add(own, I32(k * threads))
                 far = b.udiv(number, I32(lines if across else width))
                 near = b.sub(number, b.mul(far, I32(lines if across else width)))
-                found.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
-            made = [e.pack(kind, [pair[side] for pair in found]) for side in range(2)]
-            return e.pack(result, made)
+                indices.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
+            tiles = [e.pack(kind, [pair[side] for pair in indices]) for side in range(2)]
+            return e.pack(result, tiles)
 
         return result, emit
 

@@ -45,11 +45,11 @@ def load_partial_state(rows: str, own: str, width: int, threads: int) -> Callabl
         text = f"ld.relaxed.gpu.global.v{GROUP}.b32 {{$0, $1, $2, $3}}, [$4];"
         words: list[ir.Value] = []
         for place in _places(e, at, count, threads):
-            made = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
-            words += e.unpack(made, GROUP)
+            loaded = e.asm(ir.LiteralStructType([I32] * GROUP), text, "=r,=r,=r,=r,l,~{memory}", [place], effect=True)
+            words += e.unpack(loaded, GROUP)
         rest = iter(words)
-        made = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
-        return e.pack(shape, made) if rows else made[0]
+        states = [e.pack(kind, [_joined(e, _held(kind.dtype), rest) for _ in range(len(kind))]) for kind in shape]
+        return e.pack(shape, states) if rows else states[0]
 
     return emit
 
@@ -70,8 +70,8 @@ def _places(e: Emitter, at: ir.Value, words: int, threads: int) -> Sequence[ir.V
 def _words(e: Emitter, value: ir.Value) -> list[ir.Value]:
     b = e.builder
     if value.type in (F64, I64):
-        whole = b.bitcast(value, I64)
-        return [b.trunc(whole, I32), b.trunc(b.lshr(whole, I64(32)), I32)]
+        bits = b.bitcast(value, I64)
+        return [b.trunc(bits, I32), b.trunc(b.lshr(bits, I64(32)), I32)]
     if value.type == F32:
         return [b.bitcast(value, I32)]
     return [value if value.type == I32 else b.zext(value, I32)]
@@ -80,8 +80,8 @@ def _words(e: Emitter, value: ir.Value) -> list[ir.Value]:
 def _joined(e: Emitter, kind: ir.Type, words) -> ir.Value:
     b, word = e.builder, next(words)
     if kind in (F64, I64):
-        whole = b.or_(b.zext(word, I64), b.shl(b.zext(next(words), I64), I64(32)))
-        return b.bitcast(whole, kind)
+        bits = b.or_(b.zext(word, I64), b.shl(b.zext(next(words), I64), I64(32)))
+        return b.bitcast(bits, kind)
     if kind == F32:
         return b.bitcast(word, kind)
     return word if kind == I32 else b.trunc(word, kind)

@@ -53,8 +53,8 @@ class WarpRow:
         @emitted(result)
         def emit(e, address, stride):
             places, room = self._places(e, kind, letter, address, stride)
-            found = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
-            return e.pack(result, self.tile.widened(e, kind, found, held, want))
+            loaded = e.pack(held, self.tile.load_vector(e, kind, letter, places, room))
+            return e.pack(result, self.tile.widened(e, kind, loaded, held, want))
 
         return emit
 
@@ -63,9 +63,9 @@ class WarpRow:
         kind = dtype(name)
 
         def rule(_, values, __):
-            def emit(e, address, found, stride):
+            def emit(e, address, elements, stride):
                 places, room = self._places(e, kind, letter, address, stride)
-                self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, found, values), room)
+                self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, elements, values), room)
 
             return types.void, emit
 
