@@ -9,6 +9,7 @@ bound variables: two reductions over the same extents of the same rows use the s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ..ir.dims import Dim
 from ..ir.graph import Node, Type
@@ -21,7 +22,7 @@ class ArraySource:
     """Array that a kernel reads: argument or temporary `index`, seen through host-side `views`, each ("reshape", shape)
     or ("index", key)."""
 
-    kind: str  # "argument" | "temporary"
+    kind: Literal["argument", "temporary"]
     index: int
     views: tuple = ()
     rounded: bool = False  # a temporary whose elements were rounded to their dtype
@@ -35,7 +36,7 @@ class ArraySource:
 class ScalarStore:
     """Store of a scalar to result or temporary `index` along `axes` (None for an extent of 1)."""
 
-    kind: str  # "result" | "temporary"
+    kind: Literal["result", "temporary"]
     index: int
     shape: tuple[Dim, ...]  # of the stored array
     viewed: tuple[Dim, ...]  # shape as the store indexes it: before a final reshape

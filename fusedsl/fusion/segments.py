@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Literal
 
 from ..ir.graph import Graph, Node, Type, node, walk
 from ..ir.ops import CASTS, LEAVES, OPS
@@ -21,7 +22,7 @@ MOST_ROUNDS = 4  # of moving roots to later segments
 class StoreTarget:
     """Target of a segment's result: result or temporary `index`; a `rounded` temporary holds its own dtype."""
 
-    kind: str
+    kind: Literal["result", "temporary"]
     index: int
     rounded: bool = False
 

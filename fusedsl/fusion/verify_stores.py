@@ -16,7 +16,7 @@ def verify_stores(roots: Sequence[ScalarStore], wanted: Collection[Key], arrays:
     """VerifyError unless the stores cover exactly the arrays that are `wanted`."""
     stored: dict[Key, list[ScalarStore]] = {}
     for r in roots:
-        key = (r.kind, r.index)
+        key: Key = (r.kind, r.index)
         require(key in wanted, "what is stored is a result, or a temporary of this program", r)
         _has_the_type_of_its_array(r, arrays.types[key], arrays.index_rules)
         stored.setdefault(key, []).append(r)

@@ -9,6 +9,7 @@ from ..ir.types import DType
 from .attention import AttentionBody, TileBounds
 from .batched_calls import BatchedCalls
 from .fast_division import divisors
+from .memory_access import Access
 from .phase import Body, MatrixProduct, Phase, Reduction, Store, Value
 
 
@@ -18,18 +19,14 @@ class Operand:
 
     `strides` has one letter per iteration axis (row axes, then column axes): "0" broadcast, "1" contiguous (only the
     vector axis), "s" a run-time stride in elements, of any sign.
-
-    `access` is what the innermost axis allows: "vector": 16-byte accesses, aligned in every row; "peeled": unaligned
-    by the same number of elements in every row as every other "peeled" operand; "shifted": vectors across columns, of
-    which every so many are unaligned by the same number of elements; "element": single elements.
     """
 
     name: str
     dtype: DType
     strides: str
-    access: str = "element"
+    access: Access = "element"
     near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one
-    near_access: str = "element"  # "vector": 16-byte accesses along `near`
+    near_access: Access = "element"  # "vector": 16-byte accesses along `near`
     rank: str = ""  # stride letter along sorted positions; "": holds none
 
 

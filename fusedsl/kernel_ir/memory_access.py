@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from ..ir.types import DType
+
+Access = Literal["vector", "peeled", "shifted", "element"]
+"""What an operand's innermost axis allows.
+
+"vector": accesses of 16 bytes, aligned in every row; "peeled": unaligned by the same number of elements in every row as
+every other "peeled" operand; "shifted": vectors across columns, of which every so many are unaligned by the same number
+of elements; "element": single elements.
+"""
 
 ACCESS_BYTES = 16
 LONGEST = 1 << 29  # axis of a pass over scores, whose places are added up in 32 bits
@@ -115,8 +124,8 @@ def vector_width(dtypes: Sequence[DType], strides: Sequence[str]) -> int:
     return ACCESS_BYTES // max(sizes) if sizes else 1
 
 
-def elementwise_access(collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[str, ...]:
-    """An access letter per operand of a map: "vector" or "element"."""
+def elementwise_access(collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]) -> tuple[Access, ...]:
+    """The access of each operand of a map: "vector" or "element"."""
     lines = [stride_kinds(collapsed.extents, line) for line in collapsed.strides]
     width = vector_width(dtypes, lines)
     whole = len(collapsed.extents) == 1 or collapsed.extents[-1] % width == 0
@@ -128,10 +137,10 @@ def elementwise_access(collapsed: MergedAxes, dtypes: Sequence[DType], addresses
 
 def strided_axis_access(
     collapsed: MergedAxes, dtypes: Sequence[DType], addresses: Sequence[int]
-) -> list[tuple[int, str]]:
+) -> list[tuple[int, Access]]:
     """For each operand of a map the axis, if not the last, along which its elements are neighbours (else -1), and
     whether whole 16-byte vectors fit along it: "vector" or "element"."""
-    found = []
+    found: list[tuple[int, Access]] = []
     for d, line, address in zip(dtypes, collapsed.strides, addresses):
         axis = next((a for a, step in enumerate(line[:-1]) if step == 1 and abs(line[-1]) > 1), -1)
         others = (step for a, step in enumerate(line) if a != axis)
@@ -143,8 +152,8 @@ def strided_axis_access(
 
 def row_access(
     collapsed: MergedAxes, row_axes: int, dtypes: Sequence[DType], addresses: Sequence[int], steady: bool = False
-) -> tuple[str, ...]:
-    """An access letter per operand of a row kernel; "vector" only where a row is a whole number of vectors.
+) -> tuple[Access, ...]:
+    """The access of each operand of a row kernel; "vector" only where a row is a whole number of vectors.
 
     A short single row is split at its ends whether it has to be or not, unless it is to be `steady`.
     """
@@ -154,7 +163,7 @@ def row_access(
     everyone = range(len(dtypes))
     near = [k for k in everyone if lines[k].endswith("1")]
     if width == 1 or not near:
-        return ("element",) * len(dtypes)
+        return tuple("element" for _ in dtypes)
     whole, single = extents[-1] % width == 0, max(extents[:row_axes], default=1) == 1 and not steady
     vector = [k for k in near if whole and _aligned(dtypes[k], lines[k], collapsed.strides[k], addresses[k], width)]
     seen = lines if not single else [line[row_axes:] for line in lines]  # of a single row nothing is read again
@@ -214,8 +223,8 @@ def row_axis_access(
     addresses: Sequence[int],
     words: int = 1,
     alone: int = -1,
-) -> tuple[int, tuple[str, ...], tuple[str, ...]]:
-    """(elements of a vector along the last row axis, stride letters and an access letter per operand).
+) -> tuple[int, tuple[str, ...], tuple[Access, ...]]:
+    """(elements of a vector along the last row axis, stride letters and an access per operand).
 
     The widest vectors, 16 bytes at most, that most bytes of the arrays that lie along the axis can be accessed in, and
     whose states (of so many registers for an element) a thread can hold. If nothing but states is made of the only
@@ -239,8 +248,7 @@ def row_axis_access(
         if width < widest and few and _may_shift(full, alone, row_axes, longest, collapsed, dtypes):
             return longest, tuple(lines), tuple("shifted" if k == alone else "element" for k in range(len(dtypes)))
         if width == 1 or 2 * reached > sum(dtypes[k].itemsize for k in full):
-            access = tuple("vector" if k in whole else "element" for k in range(len(dtypes)))
-            return width, tuple(lines), access
+            return width, tuple(lines), tuple("vector" if k in whole else "element" for k in range(len(dtypes)))
         width //= 2
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from .kernel import KernelIR
 
@@ -11,7 +12,7 @@ from .kernel import KernelIR
 class KernelParam:
     """Eight bytes of the parameter block."""
 
-    kind: str  # pointer | workspace | semaphores | gap | window | extent | stride | magic | scalar
+    kind: Literal["pointer", "workspace", "semaphores", "gap", "window", "extent", "stride", "magic", "scalar", "first"]
     index: int  # operand, axis, window, or scalar
     axis: int = -1  # of a stride (one past the iteration axes: along sorted positions); word of a tensor map
 

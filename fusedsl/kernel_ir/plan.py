@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, Literal
 
 from ..fusion.formulation import AttentionMode, Formulation
 from ..ir.dims import Dim, Expression, Symbol, from_json, to_json
@@ -44,7 +44,7 @@ class ArrayUse:
 
     name: str
     dtype: DType
-    kind: str  # "argument" | "temporary" | "result"
+    kind: Literal["argument", "temporary", "result"]
     index: int
     views: tuple
     at: tuple[IterationIndex, ...]  # empty if gathered
@@ -56,7 +56,7 @@ class ScalarUse:
     """Scalar operand of a kernel, passed by value."""
 
     value: Value
-    kind: str  # "argument" | "extent" | "stride" | "literal"
+    kind: Literal["argument", "extent", "stride", "literal"]
     source: Any  # argument number, extent, (array, axis) of a stride in bytes, or a literal's bytes as an integer
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -14,6 +14,7 @@ from ..kernel_ir.attention import AttentionBody
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand, Position
 from ..kernel_ir.memory_access import (
     INDEX64_FROM,
+    Access,
     MergedAxes,
     elementwise_access,
     max_offset,
@@ -198,7 +199,7 @@ def _merged(
 def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays, wide: bool) -> KernelIR:
     """The kernel over merged axes, for a row that stays on chip."""
     access, steady = _accesses(plan, merged, row_axes, placed)
-    nears = [(-1, "element")] * len(plan.arrays)
+    nears: Sequence[tuple[int, Access]] = [(-1, "element")] * len(plan.arrays)
     if plan.is_elementwise:
         nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
@@ -226,8 +227,10 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
     )
 
 
-def _accesses(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays) -> tuple[tuple[str, ...], int]:
-    """The access mode of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
+def _accesses(
+    plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundArrays
+) -> tuple[tuple[Access, ...], int]:
+    """The access of each array along the innermost axis (see Operand), and the batch-invariant vector width."""
     if plan.is_elementwise:
         return elementwise_access(merged, placed.dtypes, placed.addresses), 0
     access = row_access(merged, row_axes, placed.dtypes, placed.addresses, plan.batch_invariant)
@@ -305,7 +308,7 @@ def _paged_arrays(plan: KernelPlan, stream: AttentionBody, placed: _BoundArrays)
             yield line.operand, axis, whole
 
 
-def _access(strides: tuple[int, ...], size: int, address: int) -> str:
+def _access(strides: tuple[int, ...], size: int, address: int) -> Access:
     """ "vector" if every row of an array begins at a multiple of 16 bytes and no stride is negative, else "element"."""
     apart = any(s < 0 or s * size % ALIGNMENT for s in strides if s != 1)
     return "element" if apart or address else "vector"
@@ -323,7 +326,7 @@ def _transposed(plan: KernelPlan, kernel: KernelIR, merged: MergedAxes, placed: 
     words = state_words(kernel.phases)
     width, lines, access = row_axis_access(merged, kernel.row_axes, placed.dtypes, placed.addresses, words, alone)
     if plan.batch_invariant:
-        width, access = 1, ("element",) * len(access)
+        width, access = 1, tuple("element" for _ in access)
     operands = tuple(Operand(use.name, use.dtype, line, a) for use, line, a in zip(plan.arrays, lines, access))
     return replace(kernel, operands=operands, row_vector_width=width)
 

@@ -29,7 +29,7 @@ class AttentionBuilder(AttentionFrame):
     def plan(self, name: str, header: tuple[str, ...]) -> KernelPlan:
         check(self.pattern.reduction)
         frame = self.frame(name, header)
-        names = {(use.kind, use.index): use.name for use in frame.arrays}
+        names: dict[tuple[str, int], str] = {(use.kind, use.index): use.name for use in frame.arrays}
         debug.say(debug.DECISIONS, "attention", show(self.pattern.reduction, names))
         return dataclasses.replace(frame, attention=self._attention_body())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Selection
@@ -17,7 +18,7 @@ class SortMethod:
     more than `limit`. "merge": runs of `size` are sorted, then merged in global memory.
     """
 
-    method: str
+    method: Literal["rounds", "sort", "choose", "merge"]
     per_thread: int
     size: int = 0
     keep: int = 0
