@@ -9,7 +9,7 @@ from math import prod
 
 from ..hardware import Hardware
 from ..ir.dims import Dim, Symbol, evaluate, expression, product
-from ..ir.graph import Node
+from ..ir.graph import Node, search
 from ..ir.op_cost import FETCH_COST, SPECIAL
 from ..ir.ops import OPS
 from ..ir.types import FLOAT64
@@ -140,14 +140,7 @@ def times(a: Dim, b: Dim) -> Dim:
 
 def computed_nodes(values: Sequence[Node], loads: frozenset[Node]) -> list[Node]:
     """Nodes that a kernel computes or loads for these values."""
-    nodes: dict[Node, None] = {}
-    stack = list(values)
-    while stack:
-        n = stack.pop()
-        if n not in nodes and n not in loads:
-            nodes[n] = None
-            stack.extend(n.args)
-    return list(nodes)
+    return [n for n in search(values, lambda n: () if n in loads else n.args) if n not in loads]
 
 
 def cost(n: Node) -> int:

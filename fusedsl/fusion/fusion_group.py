@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir.dims import Dim
-from ..ir.graph import Node, Type, node
+from ..ir.graph import Node, Type, node, search
 from .coordinates import Axis, Coordinate
 from .cost_model import Computation, computed_nodes
 from .online.find_attention import AttentionPattern
@@ -99,15 +99,7 @@ def load_of(root: ScalarStore) -> Node:
 
 def depends_on(groups: list[FusionGroup], start: int, goal: int) -> bool:
     """Whether group `start` waits for group `goal`, directly or indirectly."""
-    stack, seen = [start], set()
-    while stack:
-        k = stack.pop()
-        if k == goal:
-            return True
-        if k not in seen:
-            seen.add(k)
-            stack.extend(groups[k].waits_for)
-    return False
+    return goal in search([start], lambda k: groups[k].waits_for)
 
 
 def in_launch_order(groups: list[FusionGroup], temporaries: list, decisions: Iterable[Decision]) -> Partition:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ..ir.folds import scalar
-from ..ir.graph import Node, is_literal, node, rebuild
+from ..ir.graph import Node, is_literal, node, rebuild, search
 from ..ir.types import BOOL
 from ..rewrite.intervals.three_valued_logic import AND, NOT, OR
 from ..rewrite.online.components import Component
@@ -72,19 +72,14 @@ def may_contribute(reductions: Iterable[OnlineReduction], axes: Iterable[Axis]) 
 
 def conjuncts(condition: Condition, opens: Callable[[Condition], bool] = lambda _: True) -> list[Condition]:
     """Conditions that a condition implies, each once: itself, or its conjuncts if it `opens`."""
-    stack, parts, seen = [condition], list[Condition](), set[Condition]()
-    while stack:
-        c, wanted = part = stack.pop()
-        if part in seen:
-            continue
-        seen.add(part)
+
+    def operands(part: Condition) -> list[Condition]:
+        c, wanted = part
         if c.op in NOT:
-            stack.append((c.args[0], not wanted))
-        elif c.op in (AND if wanted else OR) and opens(part):
-            stack += [(a, wanted) for a in reversed(c.args)]
-        else:
-            parts.append(part)
-    return parts
+            return [(c.args[0], not wanted)]
+        return [(a, wanted) for a in reversed(c.args)] if c.op in (AND if wanted else OR) and opens(part) else []
+
+    return [part for part in search([condition], operands) if not operands(part)]
 
 
 def predicate_reads(condition: Node | None, value: Node) -> Node:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.graph import Node, walk
+from ..ir.graph import Node, search, walk
 from ..rewrite.scalar_builder import free_axes
 from .both_axis_reductions import BOUND
 from .coordinates import Axis
@@ -86,18 +86,13 @@ class ProducerMap:
             return False
         if value.op != "sorted" and not isinstance(sorted_axis.extent, int):  # a long sort is stored first
             return False
-        stack, seen = [value], set()
-        while stack:
-            n = stack.pop()
-            if n in seen or sorted_axis not in self.free[n]:
-                continue
-            seen.add(n)
-            if n.op == "sorted" and self.kernel_of.get(n) == k:
-                continue
-            if n.op in BOUND or not n.args:
-                return False
-            stack.extend(n.args)
-        return True
+
+        def is_own(n: Node) -> bool:
+            return n.op == "sorted" and self.kernel_of.get(n) == k
+
+        start = [value] if sorted_axis in self.free[value] else []
+        varying = search(start, lambda n: () if is_own(n) else [a for a in n.args if sorted_axis in self.free[a]])
+        return all(is_own(n) or (n.args and n.op not in BOUND) for n in varying)
 
     def is_sorted_store(self, k: int, axes: frozenset[Axis], value: Node) -> bool:
         """Whether a store over these axes runs along group k's sorted axis."""

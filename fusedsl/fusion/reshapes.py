@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..ir.dims import Dim, product
-from ..ir.graph import Node, Type, node, rebuild, walk
+from ..ir.graph import Node, Type, node, rebuild, search, walk
 from ..ir.ops import CASTS, OPS
 from .coordinates import non_unit_axes, shared_ends, unshared_axes
 
@@ -38,16 +38,7 @@ def _move_reshape_to_end(result: Node) -> Node:
 
 def _elements(n: Node) -> list[Node]:
     """Nodes that a value is computed from elementwise, down to other operations."""
-    nodes: dict[Node, None] = {}
-    stack = [n]
-    while stack:
-        n = stack.pop()
-        if n in nodes:
-            continue
-        nodes[n] = None
-        if n.op in OPS or n.op in ("convert", "cast", "broadcast"):
-            stack += n.args
-    return list(nodes)
+    return list(search([n], lambda n: n.args if n.op in OPS or n.op in ("convert", "cast", "broadcast") else ()))
 
 
 Shape = tuple[Dim, ...]

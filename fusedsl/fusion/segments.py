@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Literal
 
-from ..ir.graph import Graph, Node, Type, node, walk
+from ..ir.graph import Graph, Node, Type, node, search, walk
 from ..ir.ops import CASTS, LEAVES, OPS
 from .materialize import WORKS, StoredArray, below_views, cost
 
@@ -159,12 +159,7 @@ def _raised(level: dict[Node, int], readers: dict[Node, dict[Node, int]], index:
 
 def _reached(root: Node, readers: dict[Node, dict[Node, int]]) -> set[Node]:
     """Roots that are computed from a root."""
-    stack, seen = [root], set[Node]()
-    while stack:
-        new = [r for r in readers[stack.pop()] if r not in seen]
-        seen.update(new)
-        stack += new
-    return seen
+    return set(search(readers[root], readers.__getitem__))
 
 
 def _raise(levels: dict[Node, int], readers: dict[Node, dict[Node, int]], root: Node, level: int) -> None:
@@ -179,13 +174,11 @@ def _raise(levels: dict[Node, int], readers: dict[Node, dict[Node, int]], root: 
 
 def _works_below(root: Node, level: dict[Node, int], index: dict[Node, int]) -> list[Node]:
     """Reductions, scans, sorts and products that a root computes, down to stored arrays of earlier segments."""
-    stack, seen = [root], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n not in seen and not (n in index and level[n] < level[root]):
-            seen.add(n)
-            stack += n.args
-    return [n for n in seen if n.op in WORKS]
+
+    def is_earlier(n: Node) -> bool:
+        return n in index and level[n] < level[root]
+
+    return [n for n in search([root], lambda n: () if is_earlier(n) else n.args) if n.op in WORKS and not is_earlier(n)]
 
 
 def _stored_below(root: Node, index: dict[Node, int]) -> tuple[set[Node], set[Node]]:

@@ -113,6 +113,17 @@ def resolve(known: MutableMapping[K, T], root: K, needs: Callable[[K], Iterable[
     return known[root]
 
 
+def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]:
+    """Everything that is reached from `start`, each once, users before operands; without recursion."""
+    stack, seen = list(start), set[K]()
+    while stack:
+        n = stack.pop()
+        if n not in seen:
+            seen.add(n)
+            yield n
+            stack += below(n)
+
+
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
     """Every node below the roots once, arguments before users; without recursion."""
     seen: set[Node] = set(known)

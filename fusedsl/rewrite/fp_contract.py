@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import isinf
 
-from ..ir.graph import Graph, Node, node, rebuild, value_of, walk
+from ..ir.graph import Graph, Node, node, rebuild, search, value_of, walk
 from ..ir.ops import CASTS, OPS, VIEWS
 from ..ir.types import FLOAT32
 
@@ -117,19 +117,9 @@ def _returns_operand(n: Node, k: int) -> bool:
 
 def _is_mask(n: Node) -> bool:
     """Whether a value is 0 or infinite by conditions only."""
-    stack, seen = [n], set[Node]()
-    while stack:
-        a = stack.pop()
-        if a in seen:
-            continue
-        seen.add(a)
-        if a.op == "const":
-            if value_of(a) and not isinf(value_of(a)):
-                return False
-        elif a.op == "where":
-            stack += a.args[1:]
-        elif a.op in VIEWS or a.op in CASTS or a.op in ("add", "negative"):
-            stack += a.args
-        else:
+    for a in search([n], lambda a: a.args[a.op == "where" :]):
+        if a.op == "const" and value_of(a) and not isinf(value_of(a)):
+            return False
+        if a.op not in ("const", "where", "add", "negative", *VIEWS, *CASTS):
             return False
     return True

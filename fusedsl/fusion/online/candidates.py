@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ...ir.graph import Node, node, rebuild, resolve, walk
+from ...ir.graph import Node, node, rebuild, resolve, search, walk
 from ...rewrite.online.masks import Masks
 from ...rewrite.scalar_builder import free_axes, replace_nodes
 from ...rewrite.selects import SelectAnalysis
@@ -119,15 +119,8 @@ class SetDependencies:
 
         Neither a temporary that the value reads, nor the result of another set, may be computed from this set.
         """
-        stack, seen = [*self._read(value), *(self._direct(value) - {key})], set[Key]()
-        while stack:
-            k = stack.pop()
-            if k == key:
-                return False
-            if k not in seen:
-                seen.add(k)
-                stack += self.needs.get(k, ())
-        return True
+        start = [*self._read(value), *(self._direct(value) - {key})]
+        return key not in search(start, lambda k: self.needs.get(k, ()))
 
     def add(self, key: Key, fold: Node) -> None:
         """Record a fold of a set."""
@@ -151,16 +144,8 @@ class SetDependencies:
 
 def _nesting_depth(value: Node, axis: Axis, free: dict[Node, frozenset], tag: int) -> int:
     """Nesting depth of kv axes below a value that vary along an axis: a deeper tag is not captured there."""
-    depth, seen, stack = 0, {value}, [value]
-    while stack:
-        n = stack.pop()
-        if n.op == "fold":
-            depth = max([depth, *(1 + a.tag - tag for a in n.attr[1] if a.tag >= tag)])
-        for a in n.args:
-            if a not in seen and axis in free[a]:
-                seen.add(a)
-                stack.append(a)
-    return depth
+    varying = search([value], lambda n: [a for a in n.args if axis in free[a]])
+    return max((1 + a.tag - tag for n in varying if n.op == "fold" for a in n.attr[1] if a.tag >= tag), default=0)
 
 
 def _reads_reduction(kv_axis: Axis, n: Node) -> bool:

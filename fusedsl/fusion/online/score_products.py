@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ...ir.folds import pick
-from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, value_of, walk
+from ...ir.graph import Node, Type, constant, is_literal, node, rebuild, search, value_of, walk
 from ...ir.ops import CASTS
 from ...ir.types import FLOAT16, DType
 from ...rewrite.scalar_builder import free_axes, product_of, scalar_op, times
@@ -21,19 +21,7 @@ PRODUCTS = ("multiply", "divide", "where", "cast", "convert")  # operations that
 
 def reachable_reductions(roots: Iterable[Node], is_end: Callable[[Node], bool]) -> list[Node]:
     """Folds, scans and sorts below some values, down to those for which `is_end` is true."""
-    reductions: dict[Node, None] = {}
-    seen: set[Node] = set()
-    stack = list(roots)
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n.op in BOUND:
-            reductions[n] = None
-        if not is_end(n):
-            stack += n.args
-    return list(reductions)
+    return [n for n in search(roots, lambda n: () if is_end(n) else n.args) if n.op in BOUND]
 
 
 def direct_reductions(roots: Iterable[Node]) -> list[Node]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import isfinite, isnan, nan
 
 from ...ir.folds import pick
-from ...ir.graph import Node, constant, node, value_of
+from ...ir.graph import Node, constant, node, search, value_of
 from ...ir.ops import CASTS, CONTRARY, MIRRORED, OPS
 from ...ir.types import BOOL
 from ..scalar_builder import scalar_op as op
@@ -189,18 +189,11 @@ def without_nan(n: Node, bounds: Bounds) -> Bounds:
 
 def _is_finite(root: Node) -> bool:
     """Whether a value is finite: an integer, or computed from finite literals."""
-    stack, seen = [root], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in seen or n.type.dtype.kind in "biu":
-            continue
-        seen.add(n)
-        if n.op == "const":
-            if not isfinite(value_of(n)):
-                return False
-        elif n.op in (*CASTS, *ARITHMETIC, "minimum", "maximum", "where"):
-            stack += n.args[n.op == "where" :]
-        else:
+    for n in search([root], lambda n: () if n.type.dtype.kind in "biu" else n.args[n.op == "where" :]):
+        if n.op == "const" and not isfinite(value_of(n)):
+            return False
+        computed = n.op in ("const", *CASTS, *ARITHMETIC, "minimum", "maximum", "where")
+        if n.type.dtype.kind not in "biu" and not computed:
             return False
     return True
 

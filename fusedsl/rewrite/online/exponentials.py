@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import log, sqrt
 
-from ...ir.graph import Node, constant, is_literal, value_of, walk
+from ...ir.graph import Node, constant, is_literal, search, value_of, walk
 from ...ir.ops import MIRRORED
 from ...ir.types import BOOL
 from ..intervals.three_valued_logic import AND, NOT
@@ -87,15 +87,8 @@ def reciprocal(a: Form) -> ProductTerm | None:
 
 def compared_value(condition: Node) -> Iterator[Node]:
     """The value that a condition compares with 0, or tests for NaN."""
-    stack, seen = [condition], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n.op in (*NOT, *AND):
-            stack += n.args
-        elif n.op == "isnan":
+    for n in search([condition], lambda n: n.args if n.op in (*NOT, *AND) else ()):
+        if n.op == "isnan":
             yield n.args[0]
         elif (compared := _with_zero(n)) is not None:
             yield compared[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir.graph import Node, value_of
+from ...ir.graph import Node, search, value_of
 from ...ir.types import BOOL
 from ..scalar_builder import scalar_op as op
 from ..scalar_builder import times, total_of
@@ -84,31 +84,15 @@ def opposite(condition: Node) -> Node:
 
 def implies(guard: Node | None, condition: Node) -> bool:
     """Whether a guard is the condition or a conjunction with it."""
-    stack, seen = [guard], set()
-    while stack:
-        n = stack.pop()
-        if n is condition:
-            return True
-        if n is not None and n not in seen and n.op == "logical_and":
-            seen.add(n)
-            stack += n.args
-    return False
+    guards = [] if guard is None else [guard]
+    return any(n is condition for n in search(guards, lambda n: n.args if n.op == "logical_and" else ()))
 
 
 def not_negative(root: Node) -> bool:
     """Whether a value is at least 0 (or NaN) by its operation."""
-    stack, seen = [root], set[Node]()
-    while stack:
-        n = stack.pop()
-        if n in seen or n.op in ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic"):
-            continue
-        seen.add(n)
-        if n.op == "const" and value_of(n) >= 0:
-            continue
-        if n.op == "where":
-            stack += n.args[1:]
-        elif n.op in ("multiply", "divide", "add") or (n.op == "fold" and n.attr[0] in ("sum", "max", "min")):
-            stack += n.args
-        else:
+    positive = ("absolute", "exp", "exp2", "sqrt", "rsqrt", "logistic")
+    for n in search([root], lambda n: () if n.op in positive else n.args[n.op == "where" :]):
+        known = n.op in (*positive, "where", "multiply", "divide", "add") or (n.op == "const" and value_of(n) >= 0)
+        if not known and not (n.op == "fold" and n.attr[0] in ("sum", "max", "min")):
             return False
     return True

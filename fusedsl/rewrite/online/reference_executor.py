@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ...ir.folds import FOLDS
-from ...ir.graph import Node, Type, node, resolve, value_of
+from ...ir.graph import Node, Type, node, resolve, search, value_of
 from ...ir.ops import CASTS, OPS
 from ...ir.types import INT64, numpy_dtype
 from .online_reduction import OnlineReduction, TileReduction
@@ -77,18 +77,9 @@ def _lifted(reduction: OnlineReduction, leaves: Leaves, rows, part: slice) -> li
 
 def _leaves(root: Node, known: Values) -> list[Node]:
     """Loads, indices and inner contractions that a value is computed from."""
-    leaves: dict[Node, None] = {}
-    stack, seen = [root], set()
-    while stack:
-        n = stack.pop()
-        if n in seen or n in known:
-            continue
-        seen.add(n)
-        if n.op in ("load", "position", "fold"):
-            leaves[n] = None
-        else:
-            stack += n.args
-    return list(leaves)
+    ends = ("load", "position", "fold")
+    below = search([root], lambda n: () if n in known or n.op in ends else n.args)
+    return [n for n in below if n not in known and n.op in ends]
 
 
 def _fold(lift: TileReduction, known: Values, count: int, position: Node) -> None:

@@ -32,7 +32,7 @@ class TileIntrinsics(Named):
 
 
 Tile = _FILE.type("Tile", "width, vectors, checks, step=0, exact=True, along_y=False", TileIntrinsics)
-uniform = File("tile.scalar").maker("uniform", "signature")
+uniform = File("tile.scalar_functions").maker("uniform", "signature")
 
 _FILE = File("tile.element")
 load_value = _FILE.maker("load_value", "name", "address")

@@ -21,7 +21,7 @@ from .memory import (
     store_vector,
     stored_type,
 )
-from .scalar import scalar_function, scalar_types
+from .scalar_functions import scalar_function, scalar_types
 from .vector_layout import VectorLayout
 
 

@@ -24,7 +24,7 @@ from ...tile.element import narrowed_value, pair, unpaired
 from ...tile.loops import looped
 from ...tile.memory import element_type
 from ...tile.reduce import ReduceOp, State
-from ...tile.scalar import elements_of, mapped, scalar_function
+from ...tile.scalar_functions import elements_of, mapped, scalar_function
 from ...tile.shuffle import shuffle
 from ...tile.thread_index import thread_here
 from .fragment_layout import ROWS, FragmentLayout

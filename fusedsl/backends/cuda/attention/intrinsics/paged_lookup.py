@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...compiler.numba_backend import I32, I64, intrinsic, types
-from ...tile.scalar import elements_of, mapped
+from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from .sm90 import bits_of
 from .smem_swizzle import CHUNKS, SwizzledTile, start_of, swizzled

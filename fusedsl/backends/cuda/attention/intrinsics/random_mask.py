@@ -9,7 +9,7 @@ from math import gcd
 from ...compiler.numba_backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
 from ...math.philox import neighbours, philox_words
 from ...tile.loops import looped
-from ...tile.scalar import scalar_function
+from ...tile.scalar_functions import scalar_function
 from ...tile.shuffle import shuffle
 from .fragment import Fragment, any_of
 from .fragment_layout import ROWS

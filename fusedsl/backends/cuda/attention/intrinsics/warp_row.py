@@ -9,7 +9,7 @@ from functools import cached_property, partial
 from .....ir.types import dtype
 from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...tile.memory import ValidElements, element_type, stored_type
-from ...tile.scalar import elements_of, mapped
+from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from ...tile.thread_index import thread_here
 from ...tile.tile import Tile
