@@ -3,17 +3,22 @@ and integers that fit are computed in 32 bits."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from written import instructions
 
 import fusedsl as fd
+from fusedsl.ir.types import INT64
 
 pytest.importorskip("numba_cuda")
 from fusedsl.backends.cuda.attention.intrinsics.approx_math import TANH, TANH_DIVISOR, TANH_END
-from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, narrowed_lines
+from fusedsl.backends.cuda.peephole.narrow_integers import PLACES, narrowed
 
 CAUSAL = "iota(s, -1) <= iota(s, -2)"
 LINE = "s = q @ k.mT * 0.125\n"
+INTEGER = ("remainder", "floor_divide", "absolute")  # operations whose dtype lines do not say
 
 
 def source(text, width=128):
@@ -84,6 +89,12 @@ def test_dear_formulas_have_little_more_code_than_a_causal_mask(text):
 
     found = code(text)
     assert len(found.code) < 1.7 * len(code(f"softmax(where({CAUSAL}, s, -inf)) @ v").code)
+
+
+def narrowed_lines(lines, ranges):
+    """The lines of a body, with integers that fit computed in 32 bits."""
+    body = [replace(i, dtype=INT64) if i.op in INTEGER else i for i in instructions(*lines)]
+    return [str(i) for i in narrowed(body, ranges)]
 
 
 @pytest.mark.parametrize(
