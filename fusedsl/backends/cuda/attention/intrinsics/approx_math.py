@@ -51,7 +51,7 @@ def _approx(e: Emitter, name: str, values: list[ir.Value]) -> ir.Value:
 
 
 def _inverse(divisor: ir.Value) -> ir.Constant | None:
-    """1 / divisor, if that is a constant whose inverse is a normal number."""
+    """1 / divisor if the divisor is a constant whose inverse is a normal number; else None."""
     if not isinstance(divisor, ir.Constant) or not divisor.constant or not isfinite(divisor.constant):
         return None
     inverse = 1 / divisor.constant

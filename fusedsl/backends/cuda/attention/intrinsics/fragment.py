@@ -34,9 +34,9 @@ CHAINS = 2  # independent reductions of a row, for instruction-level parallelism
 
 
 class Fragment(FragmentLayout):
-    """The elements of a thread in 64 rows of so many columns.
+    """The elements of a thread in 64 rows of `columns` columns.
 
-    Row values are tuples of 2, column values of a quarter of the columns, elements of half of them.
+    Row values are tuples of 2; a thread has a quarter of the columns, and elements of both rows in each.
     """
 
     def spread(self, values: list[ir.Value]) -> list[ir.Value]:
@@ -85,7 +85,7 @@ class Fragment(FragmentLayout):
         return wrap
 
     def places(self, e: Emitter, value: ir.Value, kind: types.Type, want: types.Type) -> Callable:
-        """What gives an argument of an element from its number."""
+        """The function that returns an argument of an element, by the element's number."""
         b = e.builder
         if not isinstance(kind, types.BaseTuple):
             held = e.cast(value, kind, want)
@@ -102,8 +102,8 @@ class Fragment(FragmentLayout):
         return place
 
     def unpack_bits(self, packed: bool = False) -> Callable:
-        """`unpack_bits(words)`: the conditions of an index mask as elements. `packed` words
-        stay in registers until an element is read: LLVM would otherwise shift each bit into a register early."""
+        """`unpack_bits(words)`: the conditions of an index mask as elements. `packed` words stay in registers until an
+        element is read: LLVM would otherwise shift each bit into a register early."""
         result = types.UniTuple(types.boolean, self.count)
 
         def rule(kind):
@@ -175,8 +175,8 @@ class Fragment(FragmentLayout):
         return intrinsic(1)(rule)
 
     def load_smem(self, rows: int) -> Callable:
-        """`read(at)`: elements of 16 bits, in pairs, of a warp's rows of a box in shared memory that has `rows` lines a
-        panel (hopper.py); `at` is where the group's lines begin."""
+        """`read(at)`: 16-bit elements, in pairs, of a warp's rows of a TMA box in shared memory with `rows` rows per
+        panel; `at` is the address of the warpgroup's first row."""
         result = types.UniTuple(types.uint32, self.count // 2)
 
         def rule(form):
@@ -189,8 +189,8 @@ class Fragment(FragmentLayout):
         return intrinsic(1)(rule)
 
     def store_smem(self, name: str, rows: int) -> Callable:
-        """`put(at, values)`: elements rounded to 16 bits, to a warp's rows of such a box. Where these are is computed
-        anew each time: in loops no register holds it."""
+        """`put(at, values)`: elements, rounded to 16 bits, to a warp's rows of such a box. Their addresses are computed
+        again each time, so that no register holds them in loops."""
         kind = dtype(name)
 
         def rule(form, held):
@@ -219,7 +219,7 @@ class Fragment(FragmentLayout):
         return emit
 
     def any_nonfinite(self) -> Callable:
-        """`strange(values)`: whether an element of the warp's rows is no finite number."""
+        """`any_nonfinite(values)`: True if an element of the warp's rows is not finite."""
 
         def rule(kind):
             def emit(e, values):
@@ -237,7 +237,7 @@ class Fragment(FragmentLayout):
 
 
 def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:
-    """Four matrices of 8 x 8 in shared memory, of which lane 8 i + r has the address of line r of number i."""
+    """ldmatrix: four 8 x 8 matrices in shared memory; lane 8 i + r holds the address of row r of matrix i."""
     text = f"ldmatrix.sync.aligned.m8n8.x4{'.trans' if turned else ''}.shared.b16 {{$0, $1, $2, $3}}, [$4];"
     kind = ir.LiteralStructType([I32] * 4)
     return e.unpack(e.asm(kind, text, "=r,=r,=r,=r,r,~{memory}", [place], effect=True), 4)
@@ -262,7 +262,7 @@ def any_of(e: Emitter, flag: ir.Value) -> ir.Value:
 
 
 def _bits(e: Emitter, body: ScalarFunction, lists: list[Callable], first: int, count: int) -> ir.Value:
-    """A word of what a condition is for `count` elements from `first` on, of which a turn of a loop takes two."""
+    """A word with the bits of a condition for `count` elements from `first` on, two per iteration of a loop."""
     b = e.builder
     with looped(e, [I32(0), I32(0)], lambda k, word: b.icmp_unsigned("<", k, I32(count))) as (state, following):
         k, word = state

@@ -13,7 +13,7 @@ ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and
 
 @dataclass(frozen=True)
 class FragmentLayout:
-    """64 rows of so many columns. A thread has a pair of each 8 columns, of one row and then of the other."""
+    """64 rows of `columns` columns. In each 8 columns, a thread has a pair of one row and a pair of the other."""
 
     columns: int
 
@@ -63,7 +63,7 @@ class FragmentLayout:
         return intrinsic(2)(rule)
 
     def flags(self) -> Callable:
-        """`flags(words)`: a condition of each column, of words with a bit for each."""
+        """`flags(words)`: a condition of each column, from words with a bit for each."""
         result = types.UniTuple(types.boolean, self.count // 2)
 
         def rule(kind):
@@ -80,7 +80,7 @@ class FragmentLayout:
         return intrinsic(1)(rule)
 
     def box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
-        """Where a thread's lines of a box's matrices are, four matrices (16 columns) at a time."""
+        """The addresses of a thread's rows in the matrices of a box, four matrices (16 columns) at a time."""
         b = e.builder
         line, half = b.and_(thread, I32(15)), b.and_(b.lshr(thread, I32(4)), I32(1))
         line = b.or_(line, b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4)))

@@ -13,7 +13,8 @@ from .fragment_layout import ROWS
 
 
 def store_row_values(name: str) -> Callable:
-    """`store(addresses, values, rows, limit)`: row values, by one of the four threads of a row where it is there."""
+    """`store(addresses, values, rows, limit)`: row values, stored by one thread of each quad if the row is below the
+    limit."""
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit):
@@ -32,8 +33,8 @@ def store_row_values(name: str) -> Callable:
 
 
 def scatter_fragment(width: int, name: str) -> Callable:
-    """`scatter(addresses, values, rows, limit, step)`: the first `width` columns of a fragment to lines that begin at
-    these addresses, elements `step` apart, where a row's number is below the limit."""
+    """`scatter(addresses, values, rows, limit, step)`: the first `width` columns of a fragment to rows at these
+    addresses, elements `step` apart, if the row index is below the limit."""
     kind = dtype(name)
 
     def rule(addresses, values, rows, limit, further):
@@ -60,8 +61,8 @@ def scatter_fragment(width: int, name: str) -> Callable:
 
 
 def store_fragment(width: int, name: str) -> Callable:
-    """`store(addresses, values, rows, limit)`: elements of a fragment to lines that begin at these addresses, where a
-    row's number is below the limit; the first `width` columns, neighbours as pairs of 16 bits, or two at a time."""
+    """`store(addresses, values, rows, limit)`: the first `width` columns of a fragment to contiguous rows at these
+    addresses, if the row index is below the limit; neighbours as pairs of 16 bits, or two at a time."""
     kind = dtype(name)
     if kind.itemsize > 2:
         return _store_two(width, kind)
@@ -109,7 +110,7 @@ def _store_two(width: int, kind: DType) -> Callable:
 
 
 def _turned(e: Emitter, words: list[ir.Value]) -> list[ir.Value]:
-    """Four words of four lanes each, turned: lane t gets word t of all of them, in their order."""
+    """The transpose of four words in each of four lanes: lane t gets word t of all lanes, in their order."""
     b, thread = e.builder, e.special_register("tid.x")
     for distance in (1, 2):
         high = b.icmp_unsigned("!=", b.and_(thread, I32(distance)), I32(0))

@@ -26,7 +26,7 @@ def _lane(e: Emitter) -> ir.Value:
 
 
 def _first_line(e: Emitter) -> ir.Value:
-    """Of the warp's 16, among those of its block."""
+    """The index of the warp's first row among the rows of its block."""
     b = e.builder
     return b.shl(b.lshr(e.special_register("tid.x"), I32(5)), I32(4))
 
@@ -95,7 +95,7 @@ def mma_pv(kind: str, columns: int, width: int) -> Callable:
 
 
 def _take_up(e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.Value], right: list[ir.Value]) -> None:
-    """Add the products of 16 columns, the k-th, to their sums."""
+    """Accumulate the products of 16 columns, the k-th group."""
     for half in (0, 1):
         own = slice(8 * k + 4 * half, 8 * k + 4 * half + 4)
         sums[own] = _multiplied(e, kind, left, right[2 * half : 2 * half + 2], sums[own])
@@ -113,14 +113,14 @@ def _chunk(e: Emitter, kind: DType, place: ir.Value) -> list[ir.Value]:
 
 
 def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
-    """(the first row of a lane among those of its block, t)"""
+    """(the index of a lane's first row among those of its block, t)"""
     b, lane = e.builder, _lane(e)
     return b.add(_first_line(e), b.lshr(lane, I32(2))), b.and_(lane, I32(3))
 
 
 def fma_qk(name: str, rows: int, columns: int) -> Callable:
-    """`add(sums, left, right, step)`: a warp's 16 x columns sums, with the products of a step of 64 bytes of the lines
-    of two tiles, which lie along the sum."""
+    """`add(sums, left, right, step)`: a warp's 16 x columns sums plus the products of a step of 64 bytes of the rows of
+    two K-major tiles."""
     kind, count = dtype(name), columns // 2
     result = types.UniTuple(numba_type(name), count)
 
@@ -153,7 +153,7 @@ def fma_qk(name: str, rows: int, columns: int) -> Callable:
 
 
 def store_p(name: str, rows: int, columns: int) -> Callable:
-    """`keep(to, weights)`: a warp's 16 x columns elements into its lines of a tile, where its lanes may read them."""
+    """`keep(to, weights)`: a warp's 16 x columns elements to its rows of a tile, for all of its lanes to read."""
     kind, count = dtype(name), columns // 2
 
     def rule(form, held):
@@ -177,7 +177,7 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
 
 
 def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:
-    """(where columns 8 k + 2 t and the next stand in a line's bytes, in which panel)"""
+    """(the offset of columns 8 k + 2 t and the next in a row's bytes, their panel)"""
     b, size = e.builder, kind.itemsize
     panel, byte = divmod(8 * k * size, SWIZZLE_BYTES)
     if size == 8:
@@ -187,8 +187,8 @@ def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) ->
 
 
 def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
-    """`add(sums, weights, right, step)`: a warp's 16 x width sums, with the products of 16 bytes of weights (kept in a
-    tile of so many rows) and their lines of a tile of `columns` lines."""
+    """`add(sums, weights, right, step)`: a warp's 16 x width sums plus the products of 16 bytes of p (in a tile of
+    `rows` rows) and their rows of a tile of `columns` rows."""
     kind, count = dtype(name), width // 2
     result = types.UniTuple(numba_type(name), count)
     each = COPY_BYTES // kind.itemsize

@@ -17,17 +17,17 @@ i32, i64 = types.int32, types.int64
 
 @dataclass(frozen=True)
 class PagedLookup:
-    """The rows of a tile that a lane looks up: those with its index, 32 more, and so on."""
+    """The rows of a tile that a lane looks up: those with its index, its index + 32, and so on."""
 
     lines: int
 
     @property
     def count(self) -> int:
-        """Lines of a lane."""
+        """The number of rows of a lane."""
         return -(-self.lines // WARP)
 
     def places(self) -> Callable:
-        """`places(first)`: where the lines stand, whose first is at `first`, int64."""
+        """`places(first)`: the int64 indices of a lane's rows, if the first row of the tile has index `first`."""
         result = types.UniTuple(i64, self.count)
 
         def rule(kind):
@@ -41,11 +41,11 @@ class PagedLookup:
         return intrinsic(1)(rule)
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: a scalar function over lines and what is the same for all; a result is a tuple of lines."""
+        """Decorator: a scalar function over rows and uniform values; a result is a tuple of rows."""
         return mapped(signature, self.count, partial(elements_of, count=self.count))
 
     def words(self) -> Callable:
-        """`words(flags)`: a bit for each line, in all lanes."""
+        """`words(flags)`: a bit for each row, in all lanes."""
         result = types.UniTuple(i32, self.count)
 
         def rule(kind):
@@ -54,8 +54,8 @@ class PagedLookup:
         return intrinsic(1)(rule)
 
     def copy(self, size: int, room: int, threads: int) -> Callable:
-        """`copy(to, at)`: begin to bring lines of `size` bytes from their addresses; zeros for those at 0, and up to
-        `room` bytes of a line. A block has so many threads, whose warps have found the same."""
+        """`copy(to, at)`: start to copy rows of `size` bytes from their addresses, by cp.async; zeros for rows at
+        address 0, and up to `room` bytes of a row. All warps of the block have looked up the same rows."""
         each = threads // CHUNKS  # lines at a time: a lane has found the next one in as many, or another of its own
         panels = SwizzledTile(self.lines, size, room, each)
 

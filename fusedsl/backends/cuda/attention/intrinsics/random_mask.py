@@ -22,10 +22,10 @@ FIRST, LAST = 0x33333333, 0xCCCCCCCC  # two bits of each four
 
 def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signature: str) -> Callable:
     """Decorator: a condition of a random number and other values, as words with a bit for each element of a tile (as
-    `Fragment.index_mask` gives them), from the arguments of `place` and the other values.
+    `Fragment.index_mask` returns them), from the arguments of `place` and the other values.
 
-    `place`, of the signature `placed`, gives a number's position, seed and stream. The position grows as its argument
-    `column` does, which is where the columns stand; all else is the same along a row, seed and stream everywhere.
+    `place`, of the signature `placed`, results in the position, seed and stream of a number. The position advances with
+    its argument `column`, the column index; everything else is the same along a row, seed and stream everywhere.
     """
     asked, count = scalar_function(placed, place), tile.count
     result = types.UniTuple(types.uint32, -(-count // WORD))
@@ -59,7 +59,7 @@ def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signa
 
 
 class _Draw:
-    """A draw's code: what gives the arguments of `place` and of `body` for an element."""
+    """The code of a mask: functions that return the arguments of `place` and of `body` for an element."""
 
     def __init__(self, e: Emitter, place: ScalarFunction, body: ScalarFunction, places: list, others: list):
         self.e, self.place, self.body, self.places, self.others = e, place, body, places, others
@@ -70,8 +70,8 @@ class _Draw:
         return self.place.emit(self.e, [of(k) for of in self.places])
 
     def shared(self, first: ir.Value) -> ir.Value:
-        """Whether all pairs of the warp's threads have the numbers of one counter a row: their first columns are
-        neighbours, and positions begin where a counter's do."""
+        """True if all pairs of the warp's threads have the numbers of one counter in a row: their first columns are
+        neighbours, and positions begin at a counter's first number."""
         e, b = self.e, self.e.builder
         wanted = b.select(self.odd, I64(FOUR // 2), I64(0))
         is_neighbour = b.icmp_unsigned("==", shuffle(e, "bfly", first, 1, 32), b.xor(first, I32(2)))
@@ -81,8 +81,8 @@ class _Draw:
         return b.not_(any_of(e, b.not_(is_neighbour)))
 
     def together(self, count: int) -> list[ir.Value]:
-        """Words of bits of so many elements. A thread draws fours of columns of one of its rows; neighbours give each
-        other the bits of what stands in the other's columns."""
+        """Words with the bits of `count` elements. A thread evaluates groups of four columns of one of its rows;
+        neighbours exchange the bits of each other's columns."""
         e, b, counters = self.e, self.e.builder, gcd(COUNTERS, count // FOUR)
         row = b.select(self.odd, I32(2), I32(0))
 
@@ -104,7 +104,7 @@ class _Draw:
         return selected
 
     def apart(self, count: int) -> list[ir.Value]:
-        """The same, an element a turn."""
+        """The same, one element per iteration."""
 
         def number(k: ir.Value) -> tuple[list[ir.Value], list[ir.Value]]:
             position, seed, stream = self.asked(k)
@@ -113,7 +113,7 @@ class _Draw:
         return self._words(count, 1, number)
 
     def _words(self, count: int, step: int, numbers: Callable) -> list[ir.Value]:
-        """Bits from numbers, and from the elements whose rows they are of, a few a turn."""
+        """Bits from numbers and the elements whose rows they belong to, a few per iteration."""
         e, b = self.e, self.e.builder
         words = [I32(0)] * -(-count // WORD)
         with looped(e, [I32(0), *words], lambda k, *_: b.icmp_unsigned("<", k, I32(count))) as (state, following):

@@ -102,7 +102,7 @@ def ld_shared(at):
 
 @intrinsic(1)
 def warp_uniform(number):
-    """A value that all lanes of the warp have, marked as uniform for ptxas: dependent values, such as matrix
+    """A value that is equal in all lanes of the warp, marked as uniform for ptxas: dependent values, such as matrix
     descriptors, go to uniform registers."""
 
     def emit(e, value):
@@ -154,7 +154,7 @@ def k_major_descriptor(at):
 
 
 def mn_major_descriptor(lines: int) -> Callable:
-    """`descriptor(at)`: the descriptor of an MN-major matrix of so many rows."""
+    """`descriptor(at)`: the descriptor of an MN-major matrix of `lines` rows."""
     fixed = 1 << 62 | (1024 >> 4) << 32 | (lines * 128 >> 4) << 16
     return intrinsic(1)(lambda at: (i64, lambda e, place: _descriptor(e, e.cast(place, at, i32), fixed)))
 

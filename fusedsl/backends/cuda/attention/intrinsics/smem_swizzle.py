@@ -22,19 +22,19 @@ i32, i64 = types.int32, types.int64
 
 
 def swizzled(e: Emitter, line: ir.Value, chunk: ir.Value) -> ir.Value:
-    """Where a chunk stands in its line's bytes of a panel."""
+    """The offset of a chunk in its row's bytes of a panel."""
     b = e.builder
     return b.shl(b.xor(chunk, b.and_(line, I32(CHUNKS - 1))), I32(COPY_BYTES.bit_length() - 1))
 
 
 def start_of(e: Emitter, tile: ir.Value, line: ir.Value) -> ir.Value:
-    """Where a line begins in a tile's first panel."""
+    """The address of a row in a tile's first panel."""
     return e.builder.add(tile, e.builder.shl(line, I32(SWIZZLE_BYTES.bit_length() - 1)))
 
 
 @dataclass(frozen=True)
 class SwizzledTile:
-    """A tile of so many lines of `size` bytes, and zeros up to `room` of them; `each` are brought at a time."""
+    """A tile of `lines` rows of `size` bytes, padded with zeros to `room` bytes; `each` rows are copied at a time."""
 
     lines: int
     size: int
@@ -64,9 +64,9 @@ class SwizzledTile:
 
 
 def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = False) -> Callable:
-    """`copy(to, at, step, first, limit)`: begin to bring lines of `size` bytes, `step` bytes apart from `at` on;
-    zeros for those not below the limit, and up to `room` bytes of a line. Where they are `packed`, two more arguments
-    say that after so many lines (the last) the next ones begin so many bytes (the last but one) further."""
+    """`copy(to, at, step, first, limit)`: start to copy rows of `size` bytes, `step` bytes apart from `at` on, by
+    cp.async; zeros for rows not below the limit, and up to `room` bytes of a row. If they are `packed`, two more
+    arguments follow: the step between groups of rows in bytes, and the rows of a group."""
     each = threads // CHUNKS  # lines at a time: a multiple of 8, or 4 of a single warp
     panels = SwizzledTile(lines, size, room, each)
 
@@ -96,8 +96,8 @@ def copy_rows(lines: int, size: int, room: int, threads: int, packed: bool = Fal
 
 
 def store_rows(lines: int, size: int) -> Callable:
-    """`write(tile, first, to, step, count)`: a warp writes so many lines of a tile of `lines`, from `first` on, to
-    global memory: `size` bytes each, `step` bytes apart, 16 bytes of a line a thread."""
+    """`write(tile, first, to, step, count)`: a warp stores `count` rows of a tile of `lines` rows, from `first` on, to
+    global memory: `size` bytes each, `step` bytes apart, 16 bytes per thread."""
 
     def rule(*kinds):
         def emit(e, *values):
@@ -126,7 +126,7 @@ def store_rows(lines: int, size: int) -> Callable:
 def _packed_line(
     e: Emitter, number: ir.Value, at: ir.Value, step: ir.Value, further: ir.Value, several: ir.Value
 ) -> ir.Value:
-    """Where a line begins, of which so many are `step` apart, and these `further`."""
+    """The address of a row whose group has `lines` rows `step` apart; groups are `further` apart."""
     b = e.builder
     above = b.zext(b.udiv(b.trunc(number, I32), b.trunc(several, I32)), I64)
     return b.add(b.add(at, b.mul(above, further)), b.mul(b.sub(number, b.mul(above, several)), step))
@@ -142,8 +142,9 @@ def _copy(e: Emitter, to: ir.Value, source: ir.Value, skipped: int, there: ir.Va
 
 
 def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callable:
-    """`places(piece)`: (lines, columns) of the elements of a tile that this thread takes, from number `piece` on;
-    neighbouring threads have neighbouring columns, or `across` neighbouring lines. Those beyond the tile have none."""
+    """`places(piece)`: (rows, columns) of the elements of a tile that this thread loads, from number `piece` on;
+    neighbouring threads have neighbouring columns, or `across` neighbouring rows. Elements beyond the tile have
+    none."""
     kind = types.UniTuple(i64, EACH)
     result = types.Tuple.from_types((kind, kind))
 
@@ -165,7 +166,7 @@ def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callabl
 
 
 def put_rows(name: str, lines: int, width: int) -> Callable:
-    """`put(to, lines, columns, values)`: elements into a tile; those beyond it nowhere."""
+    """`put(to, lines, columns, values)`: store elements to a tile, except those beyond it."""
     kind, size = dtype(name), dtype(name).itemsize
 
     def rule(to, places, columns, values):

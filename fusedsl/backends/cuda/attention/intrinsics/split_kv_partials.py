@@ -11,7 +11,7 @@ GROUP = 4  # words that are written at once: 16 bytes
 
 
 def _shape(rows: str, own: str, width: int) -> types.Type:
-    """A tuple of both rows' value for each of these types, then one of a fragment's elements."""
+    """A tuple of both rows' values for each of these types, then one of a fragment's elements."""
     kinds = [types.UniTuple(numba_type(name), ROWS) for name in rows.split(", ") if name]
     return types.Tuple.from_types((*kinds, types.UniTuple(numba_type(own), width // 2)))
 
@@ -61,7 +61,7 @@ def _held(kind: types.Type) -> ir.Type:
 
 
 def _places(e: Emitter, at: ir.Value, words: int, threads: int) -> Sequence[ir.Value]:
-    """Where a thread's groups of words are."""
+    """The addresses of a thread's groups of words."""
     b = e.builder
     first = b.add(at, b.zext(b.shl(e.special_register("tid.x"), I32(4)), I64))
     return [b.add(first, I64(16 * k * threads)) for k in range(-(-words // GROUP))]

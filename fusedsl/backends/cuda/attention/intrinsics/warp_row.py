@@ -18,13 +18,13 @@ from .fragment_layout import ROWS
 
 @dataclass(frozen=True)
 class WarpRow:
-    """The elements of a lane in a row of so many."""
+    """The elements of a lane in a row of `elements` elements."""
 
     elements: int
 
     @property
     def count(self) -> int:
-        """Elements of a lane: a power of two."""
+        """The number of elements of a lane: a power of two."""
         return 1 << (-(-self.elements // WARP) - 1).bit_length()
 
     @cached_property
@@ -33,7 +33,7 @@ class WarpRow:
         return Tile(width=self.count, vectors=1, checks=check)
 
     def places(self) -> Callable:
-        """`places()`: where the elements stand in the row, int64."""
+        """`places()`: the int64 indices of a lane's elements in the row."""
         result = types.UniTuple(types.int64, self.count)
         return intrinsic(0)(
             lambda: (
@@ -43,8 +43,8 @@ class WarpRow:
         )
 
     def load(self, name: str, letter: str) -> Callable:
-        """`load(address, stride)`: elements of a line, widened; 0 where there are none. `letter` is the stride of
-        neighbours: "1" in lines that are aligned as vectors are, else "s" for any."""
+        """`load(address, stride)`: the elements of a row, widened; 0 beyond its end. `letter` is the stride kind: "1"
+        in rows that are aligned for vectors, else "s"."""
         kind = dtype(name)
         held = stored_type(kind, self.count, self.count)
         want = numba_type(kind.compute.name)
@@ -59,7 +59,7 @@ class WarpRow:
         return emit
 
     def store(self, name: str, letter: str) -> Callable:
-        """`store(address, values, stride)`: elements that are there to a line, as `load` reads it."""
+        """`store(address, values, stride)`: store the elements that exist to a row, as `load` reads it."""
         kind = dtype(name)
 
         def rule(_, values, __):
@@ -72,7 +72,7 @@ class WarpRow:
         return intrinsic(3)(rule)
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
-        """Decorator: a scalar function over elements and what is the same for all; a result is a tuple of elements."""
+        """Decorator: a scalar function over elements and uniform values; a result is a tuple of elements."""
         return mapped(signature, self.count, partial(elements_of, count=self.count))
 
     def product(self, name: str) -> Callable:
@@ -94,7 +94,7 @@ class WarpRow:
         return intrinsic(2)(rule)
 
     def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
-        """The addresses of a lane's elements, or of them all, and what is there of them."""
+        """The addresses of a lane's elements, or of the vector, and which elements exist."""
         first = _first(e, self)
         room = self.tile.valid(e, types.int64, first, I64(self.elements), 0)
         return self.tile.addresses(e, kind, letter, address, self.tile.place(e, types.int64, first, 0), stride), room
@@ -107,7 +107,7 @@ def _first(e: Emitter, row: WarpRow) -> ir.Value:
 
 @intrinsic(2)
 def row_of(values, number):
-    """The value of one of a warp's 16 rows, out of row values of a fragment: the same in all lanes."""
+    """The value of one of a warp's 16 rows, from row values of a fragment: uniform in the warp."""
 
     def emit(e, held, row):
         b, row = e.builder, e.cast(row, number, types.int32)
