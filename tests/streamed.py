@@ -1,4 +1,4 @@
-"""Runs the streamed phases of kernel plans on NumPy, tile by tile: what generated loops do, in fifty lines."""
+"""Runs looped phases of kernel plans on NumPy, tile by tile: what generated loops do, in fifty lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The calls that a file is to serve besides the saved one: other lengths, unit extents."""
+"""The calls that a saved file should serve besides the saved one: other lengths, unit extents."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..runtime.compile import scheduled_cpu
 from .loops import general_loops
 
 LENGTHS = (4, 64, 300_000)  # short, usual, and longer than one thread reduces (backends/cpu/schedule.py)
-FEW = 4  # classes of extents, up to which every combination is tried
-PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the probed calls, from which a plan or a kernel is saved
-EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are one
-MULTIPLE = 8  # of a length, which may be divided as the length may
+FEW = 4  # classes of extents, of which every combination is tried
+PLAN_SHARE, KERNEL_SHARE = 0.1, 0.05  # of the probed calls: a plan or kernel with fewer calls is not saved
+EQUAL = ("equal", "contract", "same_size", "agree", "pairs")  # checks that two lengths are equal
+MULTIPLE = 8  # factor between a length and a multiple of it, which has the same divisors
 
 Arguments = Sequence["ArrayFacts | Weak"]
 Units = tuple[Symbol, ...]
@@ -33,7 +33,7 @@ Units = tuple[Symbol, ...]
 
 
 def served_cases(case: ResolvedCall) -> list[ResolvedCall]:
-    """A case on the CPU, and one more for each further plan that many other lengths use."""
+    """A case on the CPU, and one for each further plan that many other lengths use."""
     cases, calls = [case], _calls(case)
     left = [arguments for arguments in calls if not _holds(case, arguments)]
     while len(left) > PLAN_SHARE * len(calls):
@@ -47,7 +47,7 @@ def served_cases(case: ResolvedCall) -> list[ResolvedCall]:
 
 
 def kernels_for(case: ResolvedCall) -> list[tuple[KernelPlan, KernelIR, str]]:
-    """The kernels of a case on the CPU, with their loops, and those that many other lengths use."""
+    """The kernels of a case on the CPU with their loops, and further ones that many other lengths use."""
     own = [(plan, *scheduled_cpu(bound)) for plan, bound in case.kernels]
     calls = [_bound(case, arguments) for arguments in _calls(case) if _holds(case, arguments)]
     others = Counter((plan, *scheduled_cpu(bound)) for call in calls for plan, bound in call)
@@ -61,20 +61,20 @@ def _calls(case: ResolvedCall) -> list[list[ArrayFacts | Weak]]:
 
 
 def _holds(case: ResolvedCall, arguments: Arguments) -> bool:
-    """Whether a case's plan is for these lengths."""
+    """Whether a case's plan serves these lengths."""
     return call_steps.guards_hold(case.plan.guards, call_steps.extents_of(arguments))
 
 
 def general_kernels(case: ResolvedCall) -> Iterator[tuple[KernelPlan, KernelIR, str]]:
-    """The kernels that serve any layout and lengths on the CPU, with their loops."""
+    """The kernels for any layout and lengths on the CPU, with their loops."""
     for plan in case.plan.kernels:
         yield plan, *general_loops(plan, case.layouts, case.extents)[:2]
 
 
 def unit_groups(case: ResolvedCall) -> list[Units]:
-    """Groups of extents that may be 1 in calls of a plan for other extents: the results are the same.
+    """Groups of extents that may be 1 in calls of a plan for other extents, because the results are the same.
 
-    A plan of its own would squeeze or broadcast an axis of 1: checked for each group of extents.
+    A plan for unit extents could squeeze or broadcast the axis; each group is checked.
     """
     if not case.plans.source.generic:
         return []

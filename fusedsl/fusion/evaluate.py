@@ -57,8 +57,8 @@ class ScalarEvaluator:
         """Write the `computed` value of a store to an array of its shape and dtype in memory."""
         (value,) = self.values([computed])
         axes = tuple(a for a in root.axes if a is not None)
-        array = self._over(value, tuple(sorted(axes, key=self._place)))
-        order = sorted(range(len(axes)), key=lambda k: self._place(axes[k]))
+        array = self._over(value, tuple(sorted(axes, key=self._dimension)))
+        order = sorted(range(len(axes)), key=lambda k: self._dimension(axes[k]))
         array = array.transpose([order.index(k) for k in range(len(axes))])
         starts = [evaluate(d, self.extents) for d in root.offsets or (0,) * len(root.axes)]
         box = tuple(slice(s, s + (1 if a is None else self.extent(a))) for s, a in zip(starts, root.axes))
@@ -72,12 +72,12 @@ class ScalarEvaluator:
 
     # -- dimensions
 
-    def _place(self, a: Axis) -> int:
+    def _dimension(self, a: Axis) -> int:
         return self.dimension_of.setdefault(a, len(self.dimension_of))
 
     def _ordered(self, axes: Iterable[Axis]) -> tuple[Axis, ...]:
         """Axes in the order of dimensions; TooLarge if values over them have too many elements."""
-        ordered = tuple(sorted(set(axes), key=self._place))
+        ordered = tuple(sorted(set(axes), key=self._dimension))
         self.elements += prod(map(self.extent, ordered))
         if self.elements > MOST_ELEMENTS:
             raise TooLarge

@@ -1,4 +1,4 @@
-"""Keys and values in pages: what is read of them, and by how many kernels."""
+"""Paged keys and values: which elements are read, and by how many kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
-from test_attend import BRAIN, agrees
+from test_cuda_attention import BRAIN, agrees
 
 from fusedsl.backends.cuda.compiler import numba_backend
 

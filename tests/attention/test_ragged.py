@@ -1,4 +1,4 @@
-"""Ragged attention: sequences one after the other are one pass over scores; tokens outside of them weigh nothing."""
+"""Ragged attention: consecutive sequences in one kernel; tokens outside of all sequences have weight 0."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which arrays are stored between kernels: products that are read in several ways, what is dear at several places, and
-whatever would make kernels grow without bound."""
+"""Arrays stored between kernels: products with several readers, expensive values read at several coordinates, and
+values that would make kernels grow without bound."""
 
 from __future__ import annotations
 

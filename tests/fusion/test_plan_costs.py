@@ -1,4 +1,4 @@
-"""No plan takes longer by the time model (on CPUs: moves more bytes) than the unfused program with library products."""
+"""No plan takes longer by the time model (on CPUs: moves more bytes) than the unfused program with library matmuls."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Indices, axes, masks and literals at the ends of their dtypes: arithmetic on them wraps, and what is said of whole
-tiles, or worked out as the text is read, is said of what wraps too."""
+"""Integer overflow: indices, axes, masks and literals at the ends of their dtypes wrap, in block masks and constant
+folding too."""
 
 from __future__ import annotations
 

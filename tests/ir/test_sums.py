@@ -1,4 +1,4 @@
-"""Long sums of float32: added in chunks and trees wherever they are formed, never one element after another."""
+"""Long sums of float32: in chunks and trees wherever they are computed, never sequential."""
 
 from __future__ import annotations
 

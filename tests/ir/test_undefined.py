@@ -1,5 +1,5 @@
-"""Nothing that LLVM or PTX leaves undefined reaches them: operations on integers and casts at the edges of every dtype,
-alone and as operands of every other, give what the interpreter gives, and that what Python's integers say."""
+"""Undefined behaviour of LLVM and PTX is never reached: integer operations and casts at the edges of every dtype, alone
+and as operands of every other, equal the interpreter's, which follow Python's integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registers: predictions are never below what the compiler takes, rarely far above, and no chosen plan spills."""
+"""Registers: predictions are never below the compiler's, rarely far above, and no chosen plan spills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""explain() of attention: what it weighs against, its formulas, and why scores are stored where they are."""
+"""explain() of attention: its baseline, its formulas, and why scores are stored if they are."""
 
 import re
 from dataclasses import replace

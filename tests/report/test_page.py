@@ -1,4 +1,4 @@
-"""Kernel.report: a page that is whole, true to explain(), and safe."""
+"""Kernel.report: the page is complete, agrees with explain(), and escapes its texts."""
 
 from __future__ import annotations
 

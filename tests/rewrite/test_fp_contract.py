@@ -1,4 +1,4 @@
-"""Contraction: a value is one number wherever it is read; the option fp_contract=False rounds every product."""
+"""FMA contraction: a value is equal wherever it is read; the option fp_contract=False rounds every product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiles of masks: what interval arithmetic says of a tile is never wrong, and right where it matters."""
+"""Interval analysis of masks: its answers about a tile are never wrong, and exact where it matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Masks of scores: brought out of sums, products and functions, they say which tiles count, and change no result."""
+"""Masks of scores: hoisted out of sums, products and functions, they decide which tiles count, and change no result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming: dependent folds in one pass give what they give one after the other, however the stream is cut."""
+"""Online reductions: dependent folds in one pass equal separate passes, however the axis is split."""
 
 from __future__ import annotations
 

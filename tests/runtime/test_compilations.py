@@ -1,4 +1,4 @@
-"""A new shape does not recompile where nothing of a kernel's binary depends on it."""
+"""A new shape compiles nothing unless a kernel's binary depends on it."""
 
 from __future__ import annotations
 

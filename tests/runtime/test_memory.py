@@ -1,4 +1,4 @@
-"""What a process keeps: so many programs and kernels, so many megabytes of files, and nothing of what is forgotten."""
+"""Memory of a process: bounded numbers of programs and kernels, bounded files, and nothing of released programs."""
 
 from __future__ import annotations
 

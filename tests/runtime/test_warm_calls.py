@@ -1,4 +1,4 @@
-"""The generated lines of a warm call: they repeat what they were made from, and leave everything else to others."""
+"""Warm calls: the generated lines repeat the call that they were made from, and pass all others on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is rarely given to NumPy's and torch's functions, in traced functions: options, axes, lists, integers; what both
-refuse; and what a traced function may not carry out."""
+"""Rare arguments of NumPy's and torch's functions in traced functions: options, axes, lists, integers; refusals of
+both, and writes that a traced function may not do."""
 
 from __future__ import annotations
 

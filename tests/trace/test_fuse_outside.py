@@ -1,4 +1,4 @@
-"""What a traced function reads outside of its arguments is never stale, and what it does to it is done or refused."""
+"""State outside of a traced function: reads are never stale, and writes are done or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Warm calls of a traced function take the short way only where that is right."""
+"""Warm calls of a traced function skip the general path only if that is right."""
 
 from __future__ import annotations
 

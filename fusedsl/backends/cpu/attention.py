@@ -48,7 +48,7 @@ class CpuAttentionEmitter:
     lane: int
 
     @property
-    def stream(self) -> AttentionBody:
+    def attention(self) -> AttentionBody:
         return self.kernel.attention
 
     @property
@@ -62,14 +62,14 @@ class CpuAttentionEmitter:
     def arrays(self) -> list[ScratchArray]:
         """Scratch arrays: tiles by (key, lane), row values by lane."""
         arrays = []
-        for k, score in enumerate(self.stream.scores):
+        for k, score in enumerate(self.attention.scores):
             d, width = score.value.dtype, f"n{score.axis}"
             arrays += [
                 ScratchArray(f"left{k}", d, f"{width} * {ATTENTION_ROWS}"),
                 ScratchArray(score.value.name, d, f"{TILE * ATTENTION_ROWS}"),
             ]
             arrays += [] if self.contiguous_operand(score.k, d) else [ScratchArray(f"right{k}", d, f"{TILE} * {width}")]
-        for k, w in enumerate(self.stream.weighted_sums):
+        for k, w in enumerate(self.attention.weighted_sums):
             d, width = w.state.dtype, f"n{w.axis}"
             arrays += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
             arrays += [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
@@ -78,8 +78,8 @@ class CpuAttentionEmitter:
             ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()
         ]
         for count, bodies in (
-            (str(TILE * ATTENTION_ROWS), self.stream.mask_inputs),
-            (str(ATTENTION_ROWS), self.stream.row_inputs),
+            (str(TILE * ATTENTION_ROWS), self.attention.mask_inputs),
+            (str(ATTENTION_ROWS), self.attention.row_inputs),
         ):
             arrays += [ScratchArray(f"{b.results[0].name}_read", b.results[0].dtype, count) for b in bodies]
         arrays += [ScratchArray(f"{value.name}_lane", value.dtype, str(ATTENTION_ROWS)) for value in self.rows.values()]
@@ -88,8 +88,8 @@ class CpuAttentionEmitter:
     @cached_property
     def tile_values(self) -> dict[str, Value]:
         """Per-element values that a phase of a tile stores: weights, and operands of later phases."""
-        phases, weights = self.stream.tile_phases, {w.p.name for w in self.stream.weighted_sums}
-        leaves = [*self.stream.scores, *self.kernel.positions, *self.kernel.loads]
+        phases, weights = self.attention.tile_phases, {w.p.name for w in self.attention.weighted_sums}
+        leaves = [*self.attention.scores, *self.kernel.positions, *self.kernel.loads]
         read = {leaf.value.name for leaf in leaves}  # type: ignore[attr-defined]
         later = {v.name for phase in phases[1:] for v in phase.element.args} | weights
         results = {v.name: v for phase in phases for v in phase.element.results}
@@ -98,10 +98,10 @@ class CpuAttentionEmitter:
     @cached_property
     def rows(self) -> dict[str, Value]:
         """Row values: the states of a tile, the running states, and values computed from them."""
-        values = [v for phase in self.stream.tile_phases for use in phase.folds for v in use.accumulators]
-        values += [v for phase in self.stream.tile_phases if phase.row for v in phase.row.results]
-        values += [*self.stream.state.accumulators, *self.stream.state.combine.results]
-        values += list(self.stream.row_epilogue.results) if self.stream.row_epilogue else []
+        values = [v for phase in self.attention.tile_phases for use in phase.folds for v in use.accumulators]
+        values += [v for phase in self.attention.tile_phases if phase.row for v in phase.row.results]
+        values += [*self.attention.state.accumulators, *self.attention.state.combine.results]
+        values += list(self.attention.row_epilogue.results) if self.attention.row_epilogue else []
         return {v.name: v for v in values}
 
     def contiguous_operand(self, body: Body, d: DType) -> int | None:
@@ -118,7 +118,7 @@ class CpuAttentionEmitter:
         """Loads of values at the indices i<axis>, `lane` and, of an element, `place`; `tiles` are arrays by value."""
         lines = []
         if tiles is not None:
-            for place, bodies in (("place", self.stream.mask_inputs), ("lane", self.stream.row_inputs)):
+            for place, bodies in (("place", self.attention.mask_inputs), ("lane", self.attention.row_inputs)):
                 names = [name for b in bodies if (name := b.results[0].name) in wanted]
                 lines += [f"{name} = {reduce.get(f'{name}_read', place)}" for name in names]
                 wanted = wanted.difference(names)
@@ -136,7 +136,7 @@ class CpuAttentionEmitter:
     @cached_property
     def tiles_of(self) -> dict[str, str]:
         """The arrays of a partial tile, named as its values."""
-        return {name: name for name in (*self.tile_values, *(s.value.name for s in self.stream.scores))}
+        return {name: name for name in (*self.tile_values, *(s.value.name for s in self.attention.scores))}
 
     def offset(self, operand: int) -> str:
         """The offset of an operand's element at the indices i<axis>."""
@@ -161,12 +161,12 @@ class CpuAttentionEmitter:
             f"rows = smaller({ATTENTION_ROWS}, n{self.lane} - top)",
             *decode("left", axes, {a: f"i{a}" for a in axes}),
         ]
-        for k, score in enumerate(self.stream.scores):
+        for k, score in enumerate(self.attention.scores):
             d = score.q.results[0]
             store = reduce.put(f"left{k}", f"i{score.axis} * {ATTENTION_ROWS} + lane", d.name)
             inner = [f"for i{score.axis} in range(n{score.axis}):", *indented([*self.body(score.q), store])]
             lines += ["", f"# the left operand of score {k}", *self.lane_loop(inner)]
-        lines += self.lane_loop(self.inputs(self.stream.row_inputs, "lane")) if self.stream.row_inputs else []
+        lines += self.lane_loop(self.inputs(self.attention.row_inputs, "lane")) if self.attention.row_inputs else []
         once = [*self.init_state(), *self.key_loop("attempt" if self.exact else "0")]
         if self.exact:
             lines += ["", "strange = False", "for attempt in range(2):"]
@@ -178,14 +178,14 @@ class CpuAttentionEmitter:
     @property
     def exact(self) -> bool:
         """True if masked keys may have NaN in v, which must not reach the result."""
-        return any(w.is_active for w in self.stream.weighted_sums)
+        return any(w.is_active for w in self.attention.weighted_sums)
 
     def init_state(self) -> list[str]:
         """Reset the running state."""
-        use = self.stream.state
+        use = self.attention.state
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.accumulators, use.identity)]
         lines = [f"for lane in range({ATTENTION_ROWS}):", *indented(lines)] if lines else []
-        for w in self.stream.weighted_sums:
+        for w in self.attention.weighted_sums:
             zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
             lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([zero])]
         return lines
@@ -193,7 +193,7 @@ class CpuAttentionEmitter:
     def check_finite(self) -> list[str]:
         """Test if a result is not finite."""
         lines = []
-        for w in self.stream.weighted_sums:
+        for w in self.attention.weighted_sums:
             value = reduce.get(w.state.name, "place")
             strange = f"strange = strange | not_(isfinite({value}))"
             lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([strange])]
@@ -202,21 +202,21 @@ class CpuAttentionEmitter:
     def key_loop(self, attempt: str) -> list[str]:
         """The loop over key tiles."""
         lines = []
-        for k, score in enumerate(self.stream.scores):
+        for k, score in enumerate(self.attention.scores):
             d = score.value.dtype
             lines += ["", f"# score {k}"]
             right, strides = self.operand(score.k, score.axis, d, f"right{k}", lines)
             operands = f"{score.value.name}_at, {right}, left{k}_at"
             lines.append(f"product_{d}({operands}, count, n{score.axis}, {strides})")
         lines += self.score_phases()
-        for k in range(len(self.stream.weighted_sums)):
+        for k in range(len(self.attention.weighted_sums)):
             lines += ["", f"# weighing {k}", *self.weighted_sum(k, attempt)]
         lines += ["", "# both states in one", *self.merge_states()]
         start = [f"first = tile * {TILE}", f"count = smaller({TILE}, n{self.along} - first)"]
-        if self.stream.block_mask is not None:
+        if self.attention.block_mask is not None:
             lines = [
-                *self.block_mask(self.stream.block_mask),
-                f"if {self.stream.block_mask.body.results[0].name}:",
+                *self.block_mask(self.attention.block_mask),
+                f"if {self.attention.block_mask.body.results[0].name}:",
                 *indented(lines),
             ]
         return ["for tile in range(tiles):", *indented([*start, *lines])]
@@ -224,20 +224,20 @@ class CpuAttentionEmitter:
     def score_phases(self) -> list[str]:
         """The phases of a tile; a full tile has no element mask."""
         partial = self.element_inputs(
-            self.stream.tile_phases, [w.is_active for w in self.stream.weighted_sums if w.is_active]
+            self.attention.tile_phases, [w.is_active for w in self.attention.weighted_sums if w.is_active]
         )
-        for phase in self.stream.tile_phases:
+        for phase in self.attention.tile_phases:
             partial += ["", "# a tile's elements", *self.phase(phase, self.tiles_of)]
-        block_mask = self.stream.block_mask
+        block_mask = self.attention.block_mask
         if block_mask is None or not block_mask.full_phases:
             return partial
-        tiles = {s.value.name: s.value.name for s in self.stream.scores} | dict(block_mask.full_names)
-        whole = self.element_inputs(block_mask.full_phases, [])
+        tiles = {s.value.name: s.value.name for s in self.attention.scores} | dict(block_mask.full_names)
+        full = self.element_inputs(block_mask.full_phases, [])
         for phase in block_mask.full_phases:
-            whole += ["", "# … all of which count", *self.phase(phase, tiles)]
+            full += ["", "# … all of which count", *self.phase(phase, tiles)]
         asked = block_mask.body.results[1].name
         asked = f"{asked} & (attempt == 0)" if self.exact else asked
-        return [f"if {asked}:", *indented(whole), "else:", *indented(partial)]
+        return [f"if {asked}:", *indented(full), "else:", *indented(partial)]
 
     def inputs(self, bodies: Iterable[Body], place: str) -> list[str]:
         """Mask and bias loads, stored to scratch."""
@@ -251,7 +251,7 @@ class CpuAttentionEmitter:
         """Loads of these phases for each element of a tile, row by row: rows are mostly contiguous."""
         bodies = [*(phase.element for phase in phases), *others]
         read = {v.name for body in bodies for v in (*body.args, *body.results)}
-        wanted = [b for b in self.stream.mask_inputs if b.results[0].name in read]
+        wanted = [b for b in self.attention.mask_inputs if b.results[0].name in read]
         if not wanted:
             return []
         inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
@@ -267,12 +267,12 @@ class CpuAttentionEmitter:
             return "first", "first + count - 1"
         return ("top", "top + rows - 1") if axis == self.lane else (f"i{axis}", f"i{axis}")
 
-    def block_mask(self, sieve: BlockMask) -> list[str]:
+    def block_mask(self, mask: BlockMask) -> list[str]:
         """Evaluate the block mask of a tile: empty, partial or full."""
         lines = ["", "# what counts"]
-        for axis, *ends in sieve.ranges:
+        for axis, *ends in mask.ranges:
             lines += [f"{value.name} = {text}" for value, text in zip(ends, self.bounds(axis))]
-        for extreme in sieve.bounds:
+        for extreme in mask.bounds:
             low, high = extreme.lower.name, extreme.upper.name
             lifted, join = extreme.body.results[0].name, ("minimum({}, {})", "maximum({}, {})")
             lines += [f"{low} = {_limit(extreme.lower.dtype, 1)}", f"{high} = {_limit(extreme.lower.dtype, -1)}"]
@@ -282,7 +282,7 @@ class CpuAttentionEmitter:
             first, last = self.bounds(extreme.axis)
             body = [*self.body(extreme.body), *inner]
             lines += [f"for i{extreme.axis} in range({first}, {last} + 1):", *indented(body)]
-        return [*lines, *self.body(sieve.body)]
+        return [*lines, *self.body(mask.body)]
 
     def operand(self, body: Body, axis: int, d: DType, label: str, lines: list[str]) -> tuple[str, str]:
         """(address, strides along keys and `axis`) of k or v; if it has to be computed, `lines` store it to scratch."""
@@ -317,7 +317,7 @@ class CpuAttentionEmitter:
 
     def weighted_sum(self, k: int, attempt: str) -> list[str]:
         """The product of weights and v for one tile; exact if masked keys may have NaN in v."""
-        w = self.stream.weighted_sums[k]
+        w = self.attention.weighted_sums[k]
         d, tile, lines = w.state.dtype, w.sides[1].name, []  # type: DType, str, list[str]
         right, strides = self.operand(w.v, w.axis, d, f"weighed{k}", lines)
         along, across = strides.split(", ")
@@ -339,13 +339,13 @@ class CpuAttentionEmitter:
 
     def merge_states(self) -> list[str]:
         """Merge the running states with those of the tile."""
-        use = self.stream.state
+        use = self.attention.state
         merged = use.combine.results[: len(use.accumulators)]
         moving = use.combine.results[len(use.accumulators) :]
         lines = self.body(use.combine) + self.store_row_values(v for v in moving)
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.accumulators, merged)]
         lines = self.lane_loop(lines) if use.accumulators else []
-        for w in self.stream.weighted_sums:
+        for w in self.attention.weighted_sums:
             inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
             inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
             inner += [*self.body(w.combine_tile), reduce.put(w.state.name, "place", w.combine_tile.results[0].name)]
@@ -354,18 +354,18 @@ class CpuAttentionEmitter:
 
     def epilogue(self) -> list[str]:
         """The epilogue: row bodies and stores of the final states."""
-        row = self.stream.row_epilogue
+        row = self.attention.row_epilogue
         lines = [*self.body(row), *self.store_row_values(row.results)] if row else []
-        stored = {store.value for store in self.stream.row_outputs}
+        stored = {store.value for store in self.attention.row_outputs}
         computed = {v.name for v in row.results} if row else set()
         lines += self.read(stored - computed)
-        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.stream.row_outputs]
+        lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.attention.row_outputs]
         epilogue = self.lane_loop(lines, "rows") if lines else []
-        for ending in self.stream.epilogues:
+        for ending in self.attention.epilogues:
             inner = [f"place = i{ending.axis} * {ATTENTION_ROWS} + lane"]
             inner += [
                 f"{w.state.name} = {reduce.get(w.state.name, 'place')}"
-                for w in self.stream.weighted_sums
+                for w in self.attention.weighted_sums
                 if w.axis == ending.axis
             ]
             inner += self.body(ending.body)

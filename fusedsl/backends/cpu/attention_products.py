@@ -46,22 +46,22 @@ def _block(builder: ir.IRBuilder, d: DType, vector: ir.VectorType, first, rows: 
     c, a, b = (builder.bitcast(p, kind.as_pointer()) for p in builder.function.args[:3])
     depth, across, along = builder.function.args[4:]
 
-    def address(base, place, target=kind):
-        return builder.bitcast(builder.gep(base, [place], source_etype=kind), target.as_pointer())
+    def address(base, index, target=kind):
+        return builder.bitcast(builder.gep(base, [index], source_etype=kind), target.as_pointer())
 
     tops = [address(a, builder.mul(builder.add(first, WORD(m)), across)) for m in range(rows)]
     zeros = [ir.Constant(vector, None)] * (rows * len(lanes))
     with counted_loop(builder, WORD(0), depth, 1, zeros) as (k, sums, following):
-        places = [builder.add(builder.mul(k, WORD(ATTENTION_ROWS)), WORD(start)) for start in lanes]
-        rights = [builder.load(address(b, place, vector), typ=vector, align=d.itemsize) for place in places]
+        indices = [builder.add(builder.mul(k, WORD(ATTENTION_ROWS)), WORD(start)) for start in lanes]
+        rights = [builder.load(address(b, index, vector), typ=vector, align=d.itemsize) for index in indices]
         step = builder.mul(k, along)
         lefts = [splat(builder, builder.load(address(top, step), typ=kind), vector) for top in tops]
         pairs = [(left, right) for left in lefts for right in rights]
         following += [vector_fma(builder, d, *pair, accumulator, vector) for pair, accumulator in zip(pairs, sums)]
     for n, total in enumerate(sums):
         row = builder.mul(builder.add(first, WORD(n // len(lanes))), WORD(ATTENTION_ROWS))
-        place = builder.add(row, WORD(lanes[n % len(lanes)]))
-        builder.store(total, address(c, place, vector), align=d.itemsize)
+        index = builder.add(row, WORD(lanes[n % len(lanes)]))
+        builder.store(total, address(c, index, vector), align=d.itemsize)
 
 
 @contextmanager

@@ -131,9 +131,9 @@ class StripEmitter:
         lines = [f"low = block * {BLOCK}", f"high = smaller(low + {BLOCK}, columns)"]
         if self.is_light(p):
             some = [*self.unrolled_columns(p), f"column = column + {UNROLLED_COLUMNS}"]
-            one = [*self.column_start(p), *self.column(p), "column = column + 1"]
+            column_lines = [*self.column_start(p), *self.column(p), "column = column + 1"]
             loop = ["column = low", f"while column + {UNROLLED_COLUMNS} <= high:", *indented(some)]
-            loop += ["while column < high:", *indented(one)]
+            loop += ["while column < high:", *indented(column_lines)]
         elif scan.is_reverse(phase):
             each = ["column = columns - 1 - number", *self.column_start(p), *self.column(p)]
             loop = ["for number in range(low, high):", *indented(each)]

@@ -69,11 +69,15 @@ def _sort_seconds(kernel: KernelIR, columns: int) -> float:
 
 def _attention_seconds(kernel: AttentionKernel, extents: Sequence[int], width: int) -> float:
     """Attention time: both matmuls, and the element work of each score."""
-    stream = kernel.attention
+    attention = kernel.attention
     every = prod(extents[: kernel.row_axes + 1])
-    axes = [*(score.axis for score in stream.scores), *(w.axis for w in stream.weighted_sums)]
-    uses: Iterable[Reduction] = [use for phase in stream.tile_phases for use in phase.folds]
-    bodies = [*(phase.element for phase in stream.tile_phases), *(use.combine for use in uses), *stream.mask_inputs]
+    axes = [*(score.axis for score in attention.scores), *(w.axis for w in attention.weighted_sums)]
+    uses: Iterable[Reduction] = [use for phase in attention.tile_phases for use in phase.folds]
+    bodies = [
+        *(phase.element for phase in attention.tile_phases),
+        *(use.combine for use in uses),
+        *attention.mask_inputs,
+    ]
     return every * (sum(extents[a] for a in axes) * width * MULTIPLICATION + _body_seconds(bodies, width))
 
 

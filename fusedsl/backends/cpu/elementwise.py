@@ -96,16 +96,16 @@ def element(kernel: KernelIR, hoisted: tuple, index: str, known: Steps) -> list[
     inner = kernel.axes - 1
     base = "a" if index else "p"
 
-    def place(operand: int) -> str:
+    def index_of(operand: int) -> str:
         return times(index, known.get(operand) or step(kernel, operand, inner)) if index else ""
 
     lines = [
-        load_line(load, f"{base}{load.operand}", place(load.operand)) for load in kernel.loads if load not in hoisted
+        load_line(load, f"{base}{load.operand}", index_of(load.operand)) for load in kernel.loads if load not in hoisted
     ]
     for position in kernel.positions:
         if index and position.axis == inner:
             lines.append(f"{position.value.name} = {position.value.dtype}(first + {index})")
     lines += phase.element.lines
     for store in phase.stores:
-        lines.append(store_line(store, f"{base}{store.operand}", place(store.operand)))
+        lines.append(store_line(store, f"{base}{store.operand}", index_of(store.operand)))
     return lines

@@ -45,14 +45,14 @@ class LLVMValue:
             return other
         return LLVMValue(self.builder, self.dtype, literal(self.dtype, other))
 
-    def _binary(self, other, real: str, whole: str, swap: bool = False) -> LLVMValue:
+    def _binary(self, other, floating: str, integer: str, swap: bool = False) -> LLVMValue:
         a, b = self, self.like(other)
         if swap:
             a, b = b, a
         if self.dtype.kind == "f":
-            value = getattr(self.builder, real)(a.value, b.value, flags=CONTRACT)
+            value = getattr(self.builder, floating)(a.value, b.value, flags=CONTRACT)
         else:
-            value = getattr(self.builder, whole)(a.value, b.value)
+            value = getattr(self.builder, integer)(a.value, b.value)
         return LLVMValue(self.builder, self.dtype, value)
 
     def _compare(self, other, operator: str) -> LLVMValue:

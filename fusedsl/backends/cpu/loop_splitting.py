@@ -153,8 +153,8 @@ class _SplitLoop:
         part = [*once, f"turns = {left}", *limits, *self._loops(reads)]
         if period > 1:
             part.append(f"at = at + turns * {period}")
-            rest = self.innermost(plain, index, "at", end)
-            return ["at = 0", f"while at + {period} <= {end}:", *indented(part), *rest]
+            remainder = self.innermost(plain, index, "at", end)
+            return ["at = 0", f"while at + {period} <= {end}:", *indented(part), *remainder]
         part.append("at = at + turns")
         return ["at = 0", f"while at < {end}:", *indented(part)]
 

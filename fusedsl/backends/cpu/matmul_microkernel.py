@@ -89,17 +89,17 @@ def _place(builder, k, step: int, offset: int):
     return builder.add(builder.mul(k, WORD(step)), WORD(offset))
 
 
-def _address(builder, base, place, scalar, target):
+def _address(builder, base, index, scalar, target):
     typed = builder.bitcast(base, scalar.as_pointer())
-    return builder.bitcast(builder.gep(typed, [place], inbounds=True, source_etype=scalar), target.as_pointer())
+    return builder.bitcast(builder.gep(typed, [index], inbounds=True, source_etype=scalar), target.as_pointer())
 
 
-def _vector(builder, base, place, scalar, vector, d: DType):
-    return builder.load(_address(builder, base, place, scalar, vector), typ=vector, align=d.itemsize)
+def _vector(builder, base, index, scalar, vector, d: DType):
+    return builder.load(_address(builder, base, index, scalar, vector), typ=vector, align=d.itemsize)
 
 
-def _element(builder, base, place, scalar):
-    return builder.load(_address(builder, base, place, scalar, scalar), typ=scalar)
+def _element(builder, base, index, scalar):
+    return builder.load(_address(builder, base, index, scalar, scalar), typ=scalar)
 
 
 def splat(builder, x, vector):

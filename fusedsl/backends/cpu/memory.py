@@ -108,8 +108,8 @@ def fetch(builder: ir.IRBuilder, d: DType, address: LLVMValue, wanted: LLVMValue
         nothing.initializer, nothing.linkage, nothing.global_constant = word(0), "internal", True
     kind = stored_type(d)
     there = builder.inttoptr(address.value, kind.as_pointer())
-    place = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
-    return load(builder, d, place, LLVMValue(builder, INT64, llvm_type(INT64)(0)), scopes)
+    pointer = builder.select(wanted.value, there, builder.bitcast(nothing, kind.as_pointer()))
+    return load(builder, d, pointer, LLVMValue(builder, INT64, llvm_type(INT64)(0)), scopes)
 
 
 def store(builder: ir.IRBuilder, d: DType, base, index: LLVMValue, x: LLVMValue, scopes=None) -> None:
@@ -149,8 +149,8 @@ def free(builder: ir.IRBuilder, pointer) -> None:
     builder.call(c_function(builder.module, "free", ir.VoidType(), POINTER_TYPE), [pointer])
 
 
-def accumulate(builder: ir.IRBuilder, real: str, whole: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
+def accumulate(builder: ir.IRBuilder, floating: str, integer: str, x: LLVMValue, y: LLVMValue) -> LLVMValue:
     """x + y or x * y with the reassoc flag, so that LLVM vectorises a reduction over them."""
     if x.dtype.kind == "f":
-        return LLVMValue(builder, x.dtype, getattr(builder, real)(x.value, y.value, flags=("reassoc", "contract")))
-    return LLVMValue(builder, x.dtype, getattr(builder, whole)(x.value, y.value))
+        return LLVMValue(builder, x.dtype, getattr(builder, floating)(x.value, y.value, flags=("reassoc", "contract")))
+    return LLVMValue(builder, x.dtype, getattr(builder, integer)(x.value, y.value))

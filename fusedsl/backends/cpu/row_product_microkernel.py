@@ -81,10 +81,10 @@ class _Block:
         lanes = kind.count if isinstance(kind, ir.VectorType) else 1
         end = builder.and_(self.columns, WORD(-width * lanes))
         with counted_loop(builder, begin, end, width * lanes, totals) as (k, sums, following):
-            places = [builder.add(k, WORD(v * lanes)) for v in range(width)]
-            left, right = ([[self._load(top, at, kind) for at in places] for top in side] for side in tops)
+            indices = [builder.add(k, WORD(v * lanes)) for v in range(width)]
+            left, right = ([[self._load(top, at, kind) for at in indices] for top in side] for side in tops)
             for top in tops[0] if lanes > 1 else ():
-                for at in places:
+                for at in indices:
                     self._prefetch(self._address(top, builder.add(at, WORD(PREFETCH // self.d.itemsize)), kind))
             for n, total in enumerate(sums):
                 x, y = left[n // width][n % width], right[n // width % len(right)][n % width]

@@ -1,4 +1,4 @@
-"""Reductions over outer and middle axes: vectors across what is folded, split strips, and what the kernels compute."""
+"""Column reductions, over outer and middle axes: vectors across columns, split rows, and results."""
 
 import re
 

@@ -1,6 +1,6 @@
-"""CUDA kernels of every skeleton, run without a GPU (tests/ptx): right results, no byte out of bounds, no race.
+"""CUDA kernels of every family, run without a GPU (tests/ptx): right results, no byte out of bounds, no race.
 
-The GPUs are small ones, so that what large arrays are scheduled as comes up with small arrays.
+The emulated GPUs are small, so that small arrays get the schedules of large ones.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import functools
 import ml_dtypes
 import numpy as np
 import pytest
-from test_bundle import ROPE, rope
-from test_cross import RMS_NORM, SOFTMAX, given
+from test_combo import ROPE, rope
+from test_rows_and_columns import RMS_NORM, SOFTMAX, given
 
 import fusedsl as fd
 from fusedsl.backends.cuda.rows import cluster

@@ -1,4 +1,4 @@
-"""Few rows over long streams: warps share a stream, and what they made of its parts is merged in a fixed order."""
+"""Split-KV decoding: warps share the keys of few rows, and their partial states are combined in a fixed order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
-from test_attend import BRAIN, agrees
+from test_cuda_attention import BRAIN, agrees
 
 RANDOM = np.random.default_rng(23)
 CACHED = "j <= i + size(k, -2) - size(q, -2)"

@@ -1,4 +1,4 @@
-"""What generated files mean without Numba's frontend is what they mean with it."""
+"""Generated files compiled by our own front end: the same results as through Numba's."""
 
 from __future__ import annotations
 

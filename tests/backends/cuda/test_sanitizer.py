@@ -48,8 +48,8 @@ def watched() -> None:
     import cupy
     import test_decode
     import test_ragged
-    from test_attend import FORMULAS, given
-    from test_warps import check
+    from test_cuda_attention import FORMULAS, given
+    from test_mma_attention import check
 
     import fusedsl as fd
     from fusedsl.backends.cuda.attention import schedule

@@ -1,4 +1,5 @@
-"""Maps over arrays of two orientations: patches turn in shared memory, whatever the extents, types and alignments."""
+"""Maps over arrays of two orientations: tiles are transposed in shared memory, for any extents, dtypes and
+alignments."""
 
 from __future__ import annotations
 

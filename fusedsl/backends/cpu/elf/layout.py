@@ -54,7 +54,7 @@ class ObjectLayout:
 
 def lay_out(pieces: Iterable[Piece]) -> ObjectLayout:
     """Lay out pieces in order; they are sorted by segment, and no segment is empty."""
-    places: dict[str | int, PieceLocation] = {}
+    locations: dict[str | int, PieceLocation] = {}
     starts: list[int] = []
     ends: list[int] = []
     at = 0
@@ -64,10 +64,10 @@ def lay_out(pieces: Iterable[Piece]) -> ObjectLayout:
             starts.append(at)
             ends.append(at)
         at = _aligned(at, piece.align)
-        places[piece.key] = PieceLocation(piece.segment, at)
+        locations[piece.key] = PieceLocation(piece.segment, at)
         at += piece.size
         ends[piece.segment] = at
-    return ObjectLayout(places, tuple((start, end - start) for start, end in zip(starts, ends)))
+    return ObjectLayout(locations, tuple((start, end - start) for start, end in zip(starts, ends)))
 
 
 def _aligned(at: int, align: int) -> int:

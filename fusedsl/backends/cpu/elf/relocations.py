@@ -52,32 +52,32 @@ def _bits(low: int, width: int, value_of: Callable[[int, int], int], scale: int 
     return patch
 
 
-def _page(section: bytearray, offset: int, place: int, value: int) -> None:
+def _page(section: bytearray, offset: int, address: int, value: int) -> None:
     """ADRP: the distance in 4 KB pages, split into the lowest two bits and the others."""
     (word,) = struct.unpack_from("<I", section, offset)
-    struct.pack_into("<I", section, offset, word & 0x9F00001F | _page_bits(place, value))
+    struct.pack_into("<I", section, offset, word & 0x9F00001F | _page_bits(address, value))
 
 
-def _page_bits(place: int, value: int) -> int:
-    pages = (value >> 12) - (place >> 12)
+def _page_bits(address: int, value: int) -> int:
+    pages = (value >> 12) - (address >> 12)
     return (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5
 
 
-def _low(value: int, place: int) -> int:
+def _low(value: int, address: int) -> int:
     return value & 0xFFF
 
 
-def _between(value: int, place: int) -> int:
-    return value - place
+def _between(value: int, address: int) -> int:
+    return value - address
 
 
-def _x86_stub(place: int, slot: int) -> bytes:
-    return b"\xff\x25" + struct.pack("<i", slot - (place + 6)) + b"\xcc\xcc"  # jmp [rip + …]
+def _x86_stub(address: int, slot: int) -> bytes:
+    return b"\xff\x25" + struct.pack("<i", slot - (address + 6)) + b"\xcc\xcc"  # jmp [rip + …]
 
 
-def _arm_stub(place: int, slot: int) -> bytes:
+def _arm_stub(address: int, slot: int) -> bytes:
     words = (
-        0x90000010 | _page_bits(place, slot),  # adrp x16, page of the slot
+        0x90000010 | _page_bits(address, slot),  # adrp x16, page of the slot
         0xF9400211 | (slot & 0xFFF) >> 3 << 10,  # ldr x17, [x16, the rest]
         0xD61F0220,  # br x17
         0xD503201F,  # nop

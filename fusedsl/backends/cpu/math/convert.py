@@ -14,13 +14,13 @@ def saturate(x: LLVMValue, d: DType) -> LLVMValue:
     largest = end - max(1.0, end * 2.0**-digits)  # the largest float, or integer, below the end
     limited = select(x > least, x, least)
     limited = select(limited < largest, limited, largest)
-    value = whole(limited, target).to(d)
+    value = truncated(limited, target).to(d)
     if largest != end - 1:
         value = select(x >= end, int(end) - 1, value)
     return select(x == x, value, 0)
 
 
-def whole(x: LLVMValue, d: DType) -> LLVMValue:
+def truncated(x: LLVMValue, d: DType) -> LLVMValue:
     """Truncate x that is in the range of `d`."""
     convert = x.builder.fptosi if d.kind == "i" else x.builder.fptoui
     return LLVMValue(x.builder, d, convert(x.value, llvm_type(d)))

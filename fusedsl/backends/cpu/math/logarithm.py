@@ -71,9 +71,9 @@ def log(x: LLVMValue) -> LLVMValue:
 def natural(k: LLVMValue, f: LLVMValue) -> LLVMValue:
     """log(2^k (1 + f))."""
     high, low = LN2_PARTS[f.dtype]
-    whole = k.to(f.dtype)
+    exponent = k.to(f.dtype)
     correction, square = log_of_one_plus(f)
-    return fma(whole, high, f - (square - fma(whole, low, correction)))
+    return fma(exponent, high, f - (square - fma(exponent, low, correction)))
 
 
 def log_of_one_plus(f: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
@@ -126,7 +126,7 @@ def copysign_unless_nan(value: LLVMValue, x: LLVMValue) -> LLVMValue:
 def log2_pair(k: LLVMValue, f: LLVMValue) -> Pair:
     """log2(2^k (1 + f)) in two parts."""
     d = f.dtype
-    whole = k.to(d)
+    exponent = k.to(d)
     inverse = 1 / (f + 2)
     q = multiply_rounded(f, inverse)
     doubled = q + q
@@ -138,5 +138,5 @@ def log2_pair(k: LLVMValue, f: LLVMValue) -> Pair:
     slope = tail + second
     total = fma(z, slope, first)
     total_low = fma(z, tail, fma(z, second, -total + first)) + fma(z_low, slope + tail, first_low)
-    high = fma(q, total, whole)
-    return high, fma(q_low, total, fma(q, total_low, fma(q, total, whole - high)))
+    high = fma(q, total, exponent)
+    return high, fma(q_low, total, fma(q, total_low, fma(q, total, exponent - high)))

@@ -60,9 +60,9 @@ def power(x: LLVMValue, y: LLVMValue) -> LLVMValue:
     high, low = log2_pair(*split_exponent(size))
     high = select(size == 0, -INF, select(finite, high, size))
     value = exp2(*times(clamp(y, -LARGE, LARGE), high, low))
-    whole = intrinsic("trunc", y) == y
-    value = signed(value, x, whole & is_odd(y))
-    value = select((x < 0) & finite & ~whole, NAN, value)
+    is_integer = intrinsic("trunc", y) == y
+    value = signed(value, x, is_integer & is_odd(y))
+    value = select((x < 0) & finite & ~is_integer, NAN, value)
     return select((y == 0) | (x == 1), 1, value)
 
 
@@ -116,14 +116,14 @@ def exp2(high: LLVMValue, low: LLVMValue) -> LLVMValue:
     """2^(high + low), of infinities and NaN too; `low` is a rounding error of `high`."""
     d = high.dtype
     low = select(absolute(high) < -LOWEST[d], low, 0)
-    value, whole = fraction_exp2(clamp(high, LOWEST[d], HIGHEST[d]), low)
-    return scale(value, whole - high.like(ROUNDER[d]).bits())
+    value, n = fraction_exp2(clamp(high, LOWEST[d], HIGHEST[d]), low)
+    return scale(value, n - high.like(ROUNDER[d]).bits())
 
 
 def near_exp2(high: LLVMValue, low: LLVMValue) -> LLVMValue:
     """The same within the normal numbers: their exponents are added as integers."""
-    value, whole = fraction_exp2(high, low)
-    return (value.bits() + (whole << MANTISSA[high.dtype])).reinterpret(high.dtype)
+    value, n = fraction_exp2(high, low)
+    return (value.bits() + (n << MANTISSA[high.dtype])).reinterpret(high.dtype)
 
 
 def fraction_exp2(high: LLVMValue, low: LLVMValue) -> tuple[LLVMValue, LLVMValue]:

@@ -16,10 +16,10 @@ def fmod_near(x: LLVMValue, y: LLVMValue) -> LLVMValue:
 
     The rounded quotient may be one too large; the remainder is exact, and then has the other sign.
     """
-    whole = intrinsic("trunc", x / y)
-    rest = fma(-whole, y, x)
-    crossed = (rest != 0) & ((rest < 0) ^ (x < 0))
-    return copysign(select(crossed, rest + copysign(y, x), rest), x)
+    quotient = intrinsic("trunc", x / y)
+    remainder = fma(-quotient, y, x)
+    crossed = (remainder != 0) & ((remainder < 0) ^ (x < 0))
+    return copysign(select(crossed, remainder + copysign(y, x), remainder), x)
 
 
 def beyond(x: LLVMValue, y: LLVMValue) -> LLVMValue:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ....ir.types import FLOAT32, FLOAT64
 from ..llvm_values import LLVMValue, absolute, constant_of, copysign, fma, integer_type, multiply_rounded, select, sqrt
-from .convert import whole
+from .convert import truncated
 from .elementary import INF
 
 # the initial estimate of x^-1/3, linear in the bits of x, within 4 %
@@ -21,7 +21,7 @@ def cbrt(x: LLVMValue) -> LLVMValue:
     least, factor = SCALED[d]
     small = size < least
     a = select(small, size * factor**3, size)
-    y = whole(fma(a.bits().to(d), -1 / 3, CUBE_LINE[d]), integer_type(d)).reinterpret(d)
+    y = truncated(fma(a.bits().to(d), -1 / 3, CUBE_LINE[d]), integer_type(d)).reinterpret(d)
     error = fma(-(a * y), y * y, 1)
     y = fma(y * error, fma(error, fma(error, 14 / 81, 2 / 9), 1 / 3), y)
     if d is FLOAT64:
@@ -30,8 +30,8 @@ def cbrt(x: LLVMValue) -> LLVMValue:
     squared = y * y
     root = multiply_rounded(a, squared)
     twice = multiply_rounded(root, root)
-    rest = fma(-twice, root, a) - fma(root, root, -twice) * root
-    value = fma(rest, squared * (1 / 3), root)
+    residual = fma(-twice, root, a) - fma(root, root, -twice) * root
+    value = fma(residual, squared * (1 / 3), root)
     value = select(small, value * (1 / factor), value)
     return select((x == 0) | ~(size < INF), x, copysign(value, x))
 
@@ -68,17 +68,17 @@ def fourth_root(u: LLVMValue) -> LLVMValue:
 
 
 def three_halves(u: LLVMValue) -> LLVMValue:
-    root, rest = root_and_rest(u)
+    root, rest = root_and_residual(u)
     return fma(u, root, finite_or_zero(rest))
 
 
 def five_halves(u: LLVMValue) -> LLVMValue:
-    root, rest = root_and_rest(u)
+    root, rest = root_and_residual(u)
     product = multiply_rounded(u, root)
     return fma(product, u, finite_or_zero((fma(u, root, -product) + rest) * u))
 
 
-def root_and_rest(u: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
+def root_and_residual(u: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     """(s, c): u √u = u s + c. With e = u - s², √u = s + e / 2s, and u e / 2s is s e / 2."""
     root = sqrt(u)
     return root, fma(-root, root, u) * 0.5 * root
@@ -96,8 +96,8 @@ def inverse_three_halves(u: LLVMValue) -> LLVMValue:
     inverse, error = inverse_and_error(select(large, u * step**-2, u))
     square = multiply_rounded(inverse, inverse)
     cube = multiply_rounded(square, inverse)
-    rest = fma(square, inverse, -cube) + fma(inverse, inverse, -square) * inverse
-    value = cube + finite_or_zero(fma(cube * error, 1.5, rest))
+    residual = fma(square, inverse, -cube) + fma(inverse, inverse, -square) * inverse
+    value = cube + finite_or_zero(fma(cube * error, 1.5, residual))
     return select(large, value * step**-3, value)
 
 
@@ -108,9 +108,9 @@ def inverse_and_error(u: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     return inverse, fma(-product, inverse, 1) - fma(u, inverse, -product) * inverse
 
 
-def finite_or_zero(rest: LLVMValue) -> LLVMValue:
+def finite_or_zero(correction: LLVMValue) -> LLVMValue:
     """The correction of a result: 0 for an infinity."""
-    return select(absolute(rest) < INF, rest, 0)
+    return select(absolute(correction) < INF, correction, 0)
 
 
 ROOTS = {

@@ -150,8 +150,8 @@ def reduce_angle(x: LLVMValue) -> tuple[LLVMValue, LLVMValue]:
     lost = fma(m, high, -product)
     turns = rint(product)
     fraction = (product - turns) + fma(m, low, lost)
-    rest = turns - rint(turns * 0.25) * 4
-    quadrant = LLVMValue(x.builder, INT32, x.builder.fptosi(rest.value, ir.IntType(32)))
+    turns_modulo_4 = turns - rint(turns * 0.25) * 4
+    quadrant = LLVMValue(x.builder, INT32, x.builder.fptosi(turns_modulo_4.value, ir.IntType(32)))
     return fraction * HALF_PI, quadrant
 
 

@@ -1,4 +1,4 @@
-"""Kernels that need nothing of each other share a launch, whatever their extents."""
+"""Combo kernels: independent kernels share a launch, whatever their extents."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How much code kernels of passes over scores have: dear values stand in them once for tiles with masks and without,
-and integers that fit are computed in 32 bits."""
+"""Code size of attention kernels: expensive values are computed once for masked and full tiles, integers in 32 bits if
+they fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Passes over scores: softmax(q @ k.mT) @ v and its kin in one kernel, whose scores are never stored."""
+"""Attention patterns: softmax(q @ k.mT) @ v and its variants in one kernel, whose scores are never stored."""
 
 from __future__ import annotations
 

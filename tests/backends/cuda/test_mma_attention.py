@@ -1,4 +1,4 @@
-"""Passes over scores by warps alone: tensor cores from sm_80 on, fused multiply-adds for everything else."""
+"""Attention by warps: mma.sync from sm_80 on, fused multiply-adds for everything else."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import bounds
 import numpy as np
 import pytest
 from oracle import graph_of
-from test_attend import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
+from test_cuda_attention import BRAIN, CAUSAL, FORMULAS, SCORES, agrees, given
 
 import fusedsl as fd
 from fusedsl import hardware

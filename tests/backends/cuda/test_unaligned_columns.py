@@ -1,4 +1,5 @@
-"""Columns whose rows begin anywhere in 16 bytes: vectors of each level are aligned, and states move to their places."""
+"""Column reductions of rows that begin anywhere in 16 bytes: vectors of each level are aligned, and states move to
+their columns."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Rows and columns folded by one kernel that reads its inputs once: which programs, how they run, what they compute."""
+"""Kernels that reduce rows and columns in one reading: which programs they serve, their schedules, their results."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,5 @@
-"""Few and very long rows: blocks that share a row, the last of which finishes it, or that wait for each other."""
+"""Cooperative kernels for few, very long rows: blocks share a row; the last one finishes it, or all wait at a grid
+barrier."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Passes over scores on CUDA: one kernel, whose scores stay in registers, on an emulated card and for the real one."""
+"""Attention on CUDA: one kernel, whose scores stay in registers, on an emulated GPU and on a real one."""
 
 from __future__ import annotations
 

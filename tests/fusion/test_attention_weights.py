@@ -1,4 +1,4 @@
-"""Several weights of the same scores: passes of their own on a GPU, one pass on the CPU, and none stores scores."""
+"""Several weighted sums of the same scores: one kernel each on a GPU, one on the CPU, and none stores scores."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fusedsl.runtime.array_copies import to_host
 
 pytest.importorskip("numba_cuda")
 from ptx import emulated_gpu
-from test_attend import BRAIN, CAUSAL, SCORES, given, reference
+from test_cuda_attention import BRAIN, CAUSAL, SCORES, given, reference
 
 MASKED = SCORES + f"s = where({CAUSAL}, s, -inf); p = softmax(s)\n"
 FORMULAS = {  # and how many kernels on a GPU

@@ -1,4 +1,4 @@
-"""Kernels of passes over scores, compiled for a Hopper without one: what the linker says, how often, and by what."""
+"""sm_90 attention kernels, linked without a GPU: the linker's registers and spills."""
 
 from __future__ import annotations
 
