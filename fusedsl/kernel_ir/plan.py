@@ -132,8 +132,6 @@ CLASSES = {
             ScanUse,
             Selection,
             Body,
-            Instruction,
-            Constant,
             Value,
             Load,
             Position,
@@ -155,9 +153,12 @@ CLASSES = {
 
 
 def plan_to_json(x: Any) -> Any:
-    """JSON of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}, {"bytes": …}."""
+    """JSON of a plan or a part: {"is": class, field: ...}, lists, {"dtype": name}, {"dim": extent}, {"bytes": …},
+    {"instruction": [...]}."""
     if isinstance(x, DType):
         return {"dtype": x.name}
+    if isinstance(x, Instruction):
+        return {"instruction": _instruction_to_json(x)}
     if isinstance(x, bytes):
         return {"bytes": x.hex()}
     if isinstance(x, AttentionMode):
@@ -184,9 +185,22 @@ def plan_from_json(data: Any) -> Any:
         return from_json(data["dim"])
     if "attention" in data and len(data) == 1:
         return AttentionMode(data["attention"])
+    if "instruction" in data and len(data) == 1:
+        return _instruction_from_json(*data["instruction"])
     if "bytes" in data and len(data) == 1:
         return bytes.fromhex(data["bytes"])
     return CLASSES[data["is"]](**{k: plan_from_json(v) for k, v in data.items() if k != "is"})
+
+
+def _instruction_to_json(i: Instruction) -> list[Any]:
+    """An instruction as a list, as plans have most of them: constants are lists of dtype and text."""
+    args = [a if isinstance(a, str) else [a.dtype.name, a.text] for a in i.args]
+    return [i.target, i.op, args, i.dtype.name, i.comment]
+
+
+def _instruction_from_json(target: str, op: str, args: list[Any], kind: str, comment: str) -> Instruction:
+    operands = tuple(a if isinstance(a, str) else Constant(dtype(a[0]), a[1]) for a in args)
+    return Instruction(target, op, operands, dtype(kind), comment)
 
 
 def graph_to_json(graph: Graph) -> dict[str, Any]:

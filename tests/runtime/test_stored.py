@@ -18,6 +18,7 @@ import fusedsl as fd
 from fusedsl.ir.dims import Expression, Symbol
 from fusedsl.ir.graph import node
 from fusedsl.ir.types import DType
+from fusedsl.kernel_ir.instruction import Constant, Instruction
 from fusedsl.kernel_ir.plan import CLASSES, Plan, graph_to_json, plan_from_json
 from fusedsl.lru import LRU
 from fusedsl.program import first_call
@@ -283,7 +284,7 @@ def test_whatever_a_plan_may_hold_has_a_form_on_disk():
             found.add(kind)
             todo += [*get_type_hints(kind).values(), *kind.__subclasses__()]
         todo += get_args(kind)
-    others = {DType, Symbol, Expression}  # which have forms of their own
+    others = {DType, Symbol, Expression, Instruction, Constant}  # which have forms of their own
     assert found - others == set(CLASSES.values())
 
 

@@ -26,7 +26,8 @@ def narrowed(instructions: Iterable[Instruction], ranges: Mapping[str, Range]) -
             yield i
         else:
             further, known[i.target] = found
-            yield replace(i, op=f"narrow_{i.op}", args=(*i.args, *(Constant(INT64, str(n)) for n in further)))
+            args = (*i.args, *(Constant(INT64, str(n)) for n in further))
+            yield replace(i, op=f"narrow_{i.op}", args=args, dtype=INT64)
 
 
 def _short(i: Instruction, operands: list[Range]) -> tuple[tuple[int, ...], Range] | None:
