@@ -45,6 +45,13 @@ def operands_of(kernel: AttentionKernel) -> AttentionOperands | None:
     return AttentionOperands(q, k, v, query_axes[-1], tuple(row.operand for row in rows if row is not None))
 
 
+def scheduled_operands(kernel: AttentionKernel) -> AttentionOperands:
+    """The operands of a kernel that has a schedule."""
+    operands = operands_of(kernel)
+    assert operands is not None
+    return operands
+
+
 def loaded_operand(kernel: AttentionKernel, body: Body) -> int | None:
     """The operand that a body loads and returns unchanged."""
     if body.instructions or len(body.results) != 1:

@@ -130,8 +130,10 @@ class KernelIR:
     @property
     def products(self) -> tuple[MatrixProduct, ...]:
         """What the folds sum, where that is all the kernel does but for the work after it."""
-        first, *others = self.phases
-        return () if others or first.stores or self.batch_invariant_width else first.products
+        if len(self.phases) != 1 or self.batch_invariant_width:
+            return ()
+        (phase,) = self.phases
+        return () if phase.stores or phase.column_reductions else phase.products
 
     @property
     def shifted(self) -> bool:
@@ -159,10 +161,6 @@ class MixedReductionKernel(KernelIR):
 
     column_epilogue: ColumnEpilogue
 
-    @property
-    def products(self) -> tuple[MatrixProduct, ...]:
-        return ()
-
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionKernel(KernelIR):
@@ -170,10 +168,6 @@ class AttentionKernel(KernelIR):
 
     attention: AttentionBody
     tma_boxes: tuple[TmaBox, ...] = ()
-
-    @property
-    def products(self) -> tuple[MatrixProduct, ...]:
-        return ()
 
     @property
     def kv_axis(self) -> int:

@@ -8,7 +8,7 @@ from math import prod
 
 from ..fusion.roofline import Work
 from ..hardware import Hardware
-from ..kernel_ir.attention_operands import operands_of
+from ..kernel_ir.attention_operands import scheduled_operands
 from ..kernel_ir.instruction_cost import varying
 from ..kernel_ir.kernel import AttentionKernel
 from ..kernel_ir.phase import Phase
@@ -88,8 +88,7 @@ def _add_tile_counts(totals: list[float], kernel: AttentionKernel, phases: Seque
 
 def _tile_rows(launch: KernelLaunch) -> int:
     """The rows that query tiles lie along."""
-    operands, packed = operands_of(launch.kernel), launch.schedule.packed_gqa_axis
-    assert operands is not None
+    operands, packed = scheduled_operands(launch.kernel), launch.schedule.packed_gqa_axis
     return launch.extents[operands.query_axis] * (1 if packed is None else launch.extents[packed])
 
 
@@ -113,7 +112,6 @@ def utilization(launch: KernelLaunch, hardware: Hardware, uneven: bool) -> float
 
 def _q_bytes(kernel: AttentionKernel, bound: BoundKernel) -> int:
     """Bytes of the operand that rows are of."""
-    operands = operands_of(kernel)
-    assert operands is not None
+    operands = scheduled_operands(kernel)
     size = kernel.operands[operands.q].dtype.itemsize
     return size * prod(n for n, stride in zip(bound.extents, bound.strides[operands.q]) if stride)

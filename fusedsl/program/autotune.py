@@ -15,7 +15,7 @@ from ..kernel_ir.plan import KernelPlan
 from ..runtime.arrays import CPU, Facts
 from ..runtime.bind_shapes import BoundKernel
 from ..runtime.cache import cache_key
-from ..runtime.compile import CompiledKernel, build_scheduled, cuda_key, disk, launch_geometry, scheduled_cuda
+from ..runtime.compile import CompiledKernel, build_scheduled, cuda_key, disk, scheduled_cuda
 from ..runtime.driver import driver
 from ..runtime.outputs import library_and_device
 from ..runtime.timing import Clock
@@ -167,7 +167,7 @@ class _Tuning:
 
     def _threads_of(self, built: CompiledKernel, plan: KernelPlan) -> int:
         """Threads that are resident on an SM."""
-        launch = launch_geometry(built, self.extents[plan.name])
+        launch = built.schedule.launch(built.kernel, self.extents[plan.name])
         shared = built.shared_bytes + launch.shared
         return occupancy(self.hardware, built.registers, launch.threads, shared).blocks * launch.threads
 

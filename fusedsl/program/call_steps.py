@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..backends.cuda.attention.schedule import schedule_attention
-from ..backends.cuda.schedule import has_mixed_schedule
+from ..backends.cuda.rows_and_columns.schedule import schedule_rows_and_columns
 from ..errors import FusedslError
 from ..fusion.formulation import AttentionMode, Formulation
 from ..hardware import Hardware, hardware_facts
@@ -156,7 +156,7 @@ def bind_kernels(
 def has_both_axis_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:
     """Whether every kernel that reduces rows and columns has a schedule at these extents; None is the CPU."""
     crossed = [(b.kernel, b.extents) for b in bounds if isinstance(b.kernel, MixedReductionKernel)]
-    return hardware is None or all(has_mixed_schedule(*one, hardware) for one in crossed)
+    return hardware is None or all(schedule_rows_and_columns(*one, hardware) is not None for one in crossed)
 
 
 def has_attention_schedules(bounds: Iterable[BoundKernel], hardware: Hardware | None) -> bool:

@@ -22,7 +22,6 @@ from ..backends.cuda.schedule import Schedule, choose
 from ..errors import CompileError, DeviceError, FusedslError, not_installed
 from ..hardware import Hardware
 from ..kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel, Operand
-from ..kernel_ir.launch_config import LaunchConfig
 from ..kernel_ir.plan import KernelPlan
 from ..lru import LRU, shared
 from .bind_shapes import BoundKernel
@@ -164,11 +163,6 @@ def source_of(kernel: Any, schedule: Any) -> str:
     from ..backends.cuda import compile as cuda
 
     return cuda.generate(kernel, schedule)
-
-
-def launch_geometry(built: CompiledKernel, extents: tuple[int, ...]) -> LaunchConfig:
-    """The grid of a CUDA launch, and its shared and global memory."""
-    return built.schedule.launch(built.kernel, extents)
 
 
 def _unnumbered(name: str) -> str:

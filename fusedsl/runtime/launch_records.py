@@ -17,7 +17,7 @@ from ..kernel_ir.kernel import KernelIR, Operand, TmaBox
 from ..kernel_ir.parameter_layout import kernel_params
 from ..kernel_ir.plan import KernelPlan, Plan, ScalarUse
 from .bind_shapes import BoundKernel
-from .compile import CompiledKernel, launch_geometry
+from .compile import CompiledKernel
 from .launch import CodeIdentity, HostLaunchRecord, LaunchRecord, host_launch
 from .layout import ALIGNMENT
 from .parameter_packing import FORMAT_OF, BlockLayout, PointerSlot, ScalarSlot
@@ -189,7 +189,9 @@ def cuda_launch(
 
     divisors = built.schedule.magic_divisors(built.kernel, bound.extents)
     block = _block_layout(plan, bound, built.kernel, payload_layout, divisors)
-    return LaunchRecord(driver(), function, launch_geometry(built, bound.extents), block, code_identity(built))
+    return LaunchRecord(
+        driver(), function, built.schedule.launch(built.kernel, bound.extents), block, code_identity(built)
+    )
 
 
 def combo_launch(

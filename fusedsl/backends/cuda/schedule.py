@@ -23,8 +23,8 @@ from .schedule_base import Schedule
 def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexible: bool = True) -> Schedule:
     """The schedule of a kernel. A row schedule that is not `resident` asks for a kernel that is not.
 
-    A kernel that folds rows and columns has one only where it `has_mixed_schedule`. Unless `flexible`, lanes
-    and levels of columns are compiled.
+    A kernel that folds rows and columns has one only where `schedule_rows_and_columns` finds it. Unless
+    `flexible`, lanes and levels of columns are compiled.
     """
     if kernel.batch_invariant_width and kernel.row_axes:
         kernel, extents = batch_invariant_form(kernel, extents)
@@ -48,11 +48,3 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware, flexi
             return row
         return schedule_cooperative(kernel, extents, hardware) or row
     return schedule_transpose(kernel, extents, hardware) or schedule_elementwise(kernel, hardware)
-
-
-def has_mixed_schedule(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> bool:
-    """Whether a kernel that folds rows and columns has a schedule for these extents."""
-    return schedule_rows_and_columns(kernel, extents, hardware) is not None
-
-
-__all__ = ["Schedule", "choose", "has_mixed_schedule"]

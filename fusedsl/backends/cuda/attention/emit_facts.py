@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from ....kernel_ir.attention import AttentionBody, PagedRow, Score, WeightedSum
-from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, operands_of
+from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.phase import Body, Phase
 from ..emit.source_text import Names
@@ -39,9 +39,7 @@ class AttentionFacts:
 
     @cached_property
     def operands(self) -> AttentionOperands:
-        operands = operands_of(self.kernel)
-        assert operands is not None
-        return operands
+        return scheduled_operands(self.kernel)
 
     @property
     def score(self) -> Score:

@@ -6,7 +6,7 @@ softmax is. With fused multiply-adds, p goes through shared memory, because a th
 
 from __future__ import annotations
 
-from ....kernel_ir.attention_operands import operands_of
+from ....kernel_ir.attention_operands import scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ..emit.source_text import header, indented
 from .emit_block_mask import BlockMaskBits
@@ -33,8 +33,7 @@ class MmaEmitter:
     """Emitter of a generated file: products and softmax of a work tile, key tile by key tile."""
 
     def __init__(self, kernel: AttentionKernel, schedule: MmaAttentionSchedule):
-        operands, packed = operands_of(kernel), schedule.packed_gqa_axis
-        assert operands is not None
+        operands, packed = scheduled_operands(kernel), schedule.packed_gqa_axis
         rows = f"n{operands.query_axis}" if packed is None else f"(n{packed} * n{operands.query_axis})"
         self.facts, self.schedule = AttentionFacts(kernel, schedule, rows, packed_gqa_axis=packed), schedule
         self.values = FragmentEmitter(self.facts)

@@ -8,7 +8,7 @@ from itertools import accumulate
 from math import prod
 
 from ....hardware import Hardware, registers_for
-from ....kernel_ir.attention_operands import AttentionOperands, operands_of
+from ....kernel_ir.attention_operands import AttentionOperands, operands_of, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel
 from ....kernel_ir.launch_config import LaunchConfig
 from ..schedule_base import Extents, Schedule
@@ -215,8 +215,7 @@ def mma_smem_bytes(schedule: MmaAttentionSchedule, kernel: AttentionKernel, exte
 
 def work_tiles(schedule: MmaAttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """The number of work tiles."""
-    operands = operands_of(kernel)
-    assert operands is not None
+    operands = scheduled_operands(kernel)
     query_axis, packed = operands.query_axis, schedule.packed_gqa_axis
     outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a not in (query_axis, packed))
     return outer if packed is not None else outer * -(-extents[query_axis] // schedule.rows)

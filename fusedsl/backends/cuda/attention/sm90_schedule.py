@@ -9,7 +9,7 @@ from math import prod
 from typing import Protocol
 
 from ....hardware import Hardware
-from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, loaded_operand, operands_of
+from ....kernel_ir.attention_operands import ABSENT, AttentionOperands, loaded_operand, operands_of, scheduled_operands
 from ....kernel_ir.kernel import AttentionKernel, TmaBox
 from ....kernel_ir.launch_config import LaunchConfig
 from ..schedule_base import Extents, Schedule
@@ -199,8 +199,7 @@ def with_columns(
 
 def tma_boxes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel) -> tuple[TmaBox, ...]:
     """TMA boxes of the operands, 64 elements wide: tiles of q, k, v and bias; the last, 16 output rows of a warp."""
-    operands, body = operands_of(kernel), kernel.attention
-    assert operands is not None
+    operands, body = scheduled_operands(kernel), kernel.attention
     query_axis, kv_axis = operands.query_axis, kernel.kv_axis
     boxes = [
         (operands.q, body.scores[0].axis, query_axis, schedule.rows),
@@ -264,7 +263,6 @@ def _most_smem_bytes(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, e
 
 def _work_tiles(schedule: Sm90AttentionSchedule, kernel: AttentionKernel, extents: Extents) -> int:
     """The number of work tiles."""
-    operands = operands_of(kernel)
-    assert operands is not None
+    operands = scheduled_operands(kernel)
     outer = prod(n for a, n in enumerate(extents[: kernel.row_axes]) if a != operands.query_axis)
     return outer * -(-extents[operands.query_axis] // schedule.rows)

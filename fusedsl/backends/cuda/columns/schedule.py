@@ -346,8 +346,8 @@ def _loop_over(
         f"{levels} deep, loop over them, {vectors} a thread under way ({taken * vectors} bytes){shared}"
     )
     split, together = parts > 1 or room > 0, parts > 1 and not alone
-    found = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)
-    return replace(found, reason=reason, registers=registers)
+    shape = LoopedColumnSchedule(width, vectors, 0, lanes, levels, blocks, split, together, parts, room)
+    return replace(shape, reason=reason, registers=registers)
 
 
 def _block(most: int, vectors: int, kernel: KernelIR, extents: tuple[int, ...], block: int) -> tuple[int, int]:
