@@ -50,26 +50,24 @@ class ColumnReducer:
         """`fold(lifted…, start, limit)`: the states of a thread's tile, whose vectors lie across what is folded."""
         kinds_of, result = rule_of.state, self.result(rule_of)
 
-        def rule(*kinds):
-            def emit(e, *values):
-                columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
-                rooms = tile.valid_of(e, kinds[-2], *values[-2:])
-                empty = rule_of.empty.emit(e, []) if any(rooms) else []
-                found = []
-                for k in range(self.width):
-                    states = []
-                    for number, room in enumerate(rooms):
-                        state = [column[number * self.width + k] for column in columns]
-                        if room is not None:
-                            there = room.has(e.builder, 0)
-                            state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
-                        states.append(state)
-                    found.append(rule_of.tree(e, states, from_first(rooms)))
-                return self._pack(e, rule_of, found)
+        @emitted(result, len(kinds_of) + 2)
+        def emit(e, *values, kinds):
+            columns = [_tile_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, kinds_of)]
+            rooms = tile.valid_of(e, kinds[-2], *values[-2:])
+            empty = rule_of.empty.emit(e, []) if any(rooms) else []
+            found = []
+            for k in range(self.width):
+                states = []
+                for number, room in enumerate(rooms):
+                    state = [column[number * self.width + k] for column in columns]
+                    if room is not None:
+                        there = room.has(e.builder, 0)
+                        state = [e.builder.select(there, one, none) for one, none in zip(state, empty)]
+                    states.append(state)
+                found.append(rule_of.tree(e, states, from_first(rooms)))
+            return self._pack(e, rule_of, found)
 
-            return result, emit
-
-        return intrinsic(len(kinds_of) + 2)(rule)
+        return emit
 
     def identity(self, rule_of: ReduceOp) -> Callable:
         """`empty()`: the states of no elements."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -139,11 +140,16 @@ def intrinsic(arity: int) -> Callable:
 
 
 def emitted(result: types.Type, arity: int | None = None) -> Callable:
-    """Make `emit(emitter, *values)` callable from kernel code: an intrinsic whose result has this type in any case."""
+    """Make `emit(emitter, *values)` callable from kernel code: an intrinsic whose result has this type in any case.
+
+    If it has a keyword `kinds`, it gets the types of its arguments.
+    """
 
     def wrap(emit: Callable) -> Callable:
-        def rule(*_):
-            return result, emit
+        typed = emit.__code__.co_kwonlyargcount
+
+        def rule(*kinds):
+            return result, functools.partial(emit, kinds=kinds) if typed else emit
 
         return intrinsic(emit.__code__.co_argcount - 1 if arity is None else arity)(rule)
 

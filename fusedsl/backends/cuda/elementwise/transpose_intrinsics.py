@@ -79,24 +79,22 @@ class TransposeTile:
         kind = dtype(name)
         tile = Tile(self.width, self.vectors, ".")
 
-        def rule(base, row_stride, column_stride, rows, columns, values):
-            def emit(e, at, row_step, column_step, row_count, column_count, tiles):
-                b = e.builder
-                row, column = self._place(e)
-                elements = tile.narrowed(e, kind, tiles, values)
-                size = len(elements) // self.vectors
-                for number in range(self.vectors):
-                    here = b.add(row, I32(number * self.step))
-                    there = b.icmp_signed("<", here, row_count)
-                    room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=letter != "1")
-                    line = _moved(b, at, here, row_step, kind)
-                    places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
-                    part = elements[number * size : (number + 1) * size]
-                    tile.store_vector(e, kind, letter, places[:1] if letter == "1" else places, part, room)
+        @emitted(types.void)
+        def emit(e, at, row_step, column_step, row_count, column_count, tiles, *, kinds):
+            b = e.builder
+            row, column = self._place(e)
+            elements = tile.narrowed(e, kind, tiles, kinds[5])
+            size = len(elements) // self.vectors
+            for number in range(self.vectors):
+                here = b.add(row, I32(number * self.step))
+                there = b.icmp_signed("<", here, row_count)
+                room = ValidElements(b.select(there, b.sub(column_count, column), I32(0)), partial=letter != "1")
+                line = _moved(b, at, here, row_step, kind)
+                places = [_moved(b, line, b.add(column, I32(k)), column_step, kind) for k in range(self.width)]
+                part = elements[number * size : (number + 1) * size]
+                tile.store_vector(e, kind, letter, places[:1] if letter == "1" else places, part, room)
 
-            return types.void, emit
-
-        return intrinsic(6)(rule)
+        return emit
 
     def positions(self, name: str, along: bool) -> Callable:
         """`positions(origin)`: the column, or the row, of each element."""
@@ -223,18 +221,16 @@ class SmemTranspose:
         patch, kind = self.patch, self.kind
         tile = Tile(patch.width, patch.vectors, ".")
 
-        def rule(_, form):
-            def emit(e, shared, values):
-                elements = tile.narrowed(e, kind, values, form)
-                pieces = self._pieces(e)
-                size = len(elements) // len(pieces)
-                for number, (row, column, width) in enumerate(pieces):
-                    part = elements[number * size : (number + 1) * size]
-                    st_shared(e, kind, width, self._shared(e, shared, row, column), part)
+        @emitted(types.void)
+        def emit(e, shared, values, *, kinds):
+            elements = tile.narrowed(e, kind, values, kinds[1])
+            pieces = self._pieces(e)
+            size = len(elements) // len(pieces)
+            for number, (row, column, width) in enumerate(pieces):
+                part = elements[number * size : (number + 1) * size]
+                st_shared(e, kind, width, self._shared(e, shared, row, column), part)
 
-            return types.void, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def store(self) -> Callable:
         """`drain(shared, base, column_stride, rows, columns)`: what was given, from shared memory to the array."""

@@ -127,15 +127,13 @@ def scatter(tile: Tile, name: str) -> Callable:
     """`scatter(addresses, values, wanted)`: a tile of single elements, each to its address, where it is wanted."""
     kind = dtype(name)
 
-    def rule(addresses, values, wanted):
-        def emit(e, places, held, flags):
-            elements = tile.narrowed(e, kind, held, values)
-            for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
-                store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
+    @emitted(types.void)
+    def emit(e, places, held, flags, *, kinds):
+        elements = tile.narrowed(e, kind, held, kinds[1])
+        for place, value, flag in zip(e.unpack(places, tile.count), elements, e.unpack(flags, tile.count)):
+            store_vector(e, kind, 1, place, [value], ValidElements(e.builder.zext(flag, I32)))
 
-        return types.void, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 @intrinsic(2)

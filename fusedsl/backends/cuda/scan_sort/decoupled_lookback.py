@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import GLOBAL, I1, I8, I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 from ..tile.loops import looped, repeated
 from ..tile.reduce import ReduceOp, State
 from ..tile.shuffle import WARP, shuffle
@@ -260,15 +260,13 @@ def scan_with_lookback(tile: Tile, team: ThreadGroup, rule_of: ReduceOp, reverse
     plan, board = Scan(tile, team, rule_of, reverse), TileStates(rule_of)
     result = types.UniTuple(rule_of.state[0], tile.count)
 
-    def rule(*kinds):
-        def emit(e, lifted, start, limit, semaphores, offset, row, turn, tiles, slots):
-            b = e.builder
-            base = b.add(b.add(semaphores, I64(HEADER)), offset)
-            link = Lookback(board, row, turn, tiles, base, slots)
-            elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
-            made, _ = plan.emit(e, elements, link.before)
-            return e.pack(result, [state[0] for state in made])
+    @emitted(result)
+    def emit(e, lifted, start, limit, semaphores, offset, row, turn, tiles, slots, *, kinds):
+        b = e.builder
+        base = b.add(b.add(semaphores, I64(HEADER)), offset)
+        link = Lookback(board, row, turn, tiles, base, slots)
+        elements = scanned(e, tile, rule_of, kinds, [lifted, start, limit])
+        made, _ = plan.emit(e, elements, link.before)
+        return e.pack(result, [state[0] for state in made])
 
-        return result, emit
-
-    return intrinsic(9)(rule)
+    return emit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, emitted, intrinsic, ir, types
+from ..compiler.numba_backend import GLOBAL, I32, I64, SHARED, Emitter, emitted, ir, types
 from ..tile.loops import looped, repeated, when
 from .sort_keys import ONES, Entry, KeyCodec, best_of_entries
 
@@ -106,15 +106,13 @@ def insert(choice_of: TopKBuffer) -> Callable:
     """`insert(room, entries, bound, first)`: append a tile's entries that beat the bound; returns the new bound."""
     order = choice_of.order
 
-    def rule(*kinds):
-        def emit(e, room, entries, bound, first):
-            held = order.entries(e, entries, order.tile.count)
-            made = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
-            return order.packed(e, [made])
+    @emitted(order.tuple_of(1))
+    def emit(e, room, entries, bound, first, *, kinds):
+        held = order.entries(e, entries, order.tile.count)
+        made = choice_of.insert(e, room, held, e.unpack(bound, order.words), e.cast(first, kinds[3], types.boolean))
+        return order.packed(e, [made])
 
-        return order.tuple_of(1), emit
-
-    return intrinsic(4)(rule)
+    return emit
 
 
 def flush(choice_of: TopKBuffer) -> Callable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..compiler.numba_backend import I1, I8, I32, Emitter, intrinsic, ir, types
+from ..compiler.numba_backend import I1, I8, I32, Emitter, emitted, ir, types
 from ..tile.reduce import ReduceOp, State, column_of, state_of
 from ..tile.shuffle import WARP, shuffle
 from ..tile.thread_group import ThreadGroup, shared_type
@@ -195,16 +195,14 @@ def scan_tile(
     tiles = [types.UniTuple(kind, tile.count) for kind in rule_of.state]
     result = types.Tuple.from_types([*tiles, rule_of.merge.result])
 
-    def rule(*kinds):
-        def emit(e, *values):
-            elements = scanned(e, tile, rule_of, kinds, values)
-            made, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
-            packed = [e.pack(kind, [state[n] for state in made]) for n, kind in enumerate(tiles)]
-            return e.pack(result, [*packed, e.pack(rule_of.merge.result, after)])
+    @emitted(result, parts + 3)
+    def emit(e, *values, kinds):
+        elements = scanned(e, tile, rule_of, kinds, values)
+        made, after = plan.emit(e, elements, state_of(e, rule_of, values[-1]))
+        packed = [e.pack(kind, [state[n] for state in made]) for n, kind in enumerate(tiles)]
+        return e.pack(result, [*packed, e.pack(rule_of.merge.result, after)])
 
-        return result, emit
-
-    return intrinsic(parts + 3)(rule)
+    return emit
 
 
 def scanned(e: Emitter, tile: Tile, rule_of: ReduceOp, kinds: Sequence, values: Sequence[ir.Value]) -> list[State]:

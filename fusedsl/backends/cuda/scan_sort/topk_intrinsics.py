@@ -13,25 +13,23 @@ def make_entries(order_of: KeyCodec) -> Callable:
     """`enter(values, start, limit)`: the entries of a thread's tile."""
     tile, kind = order_of.tile, numba_type(order_of.kind.name)
 
-    def rule(values, start, limit):
-        def emit(e, held, first, last):
-            if isinstance(values, types.BaseTuple):
-                elements = [e.cast(v, values.dtype, kind) for v in e.unpack(held, tile.count)]
-            else:
-                elements = [e.cast(held, values, kind)] * tile.count
-            rooms, found = tile.valid_of(e, start, first, last), []
-            begin = first if first.type == I64 else e.builder.sext(first, I64)
-            for number, value in enumerate(elements):
-                vector, within = divmod(number, tile.width)
-                room = rooms[vector]
-                there = room.has(e.builder, within) if room is not None else None
-                column = e.builder.add(begin, I64(vector * tile.step + within))
-                found.append(order_of.entry(e, value, column, there))
-            return order_of.packed(e, found)
+    @emitted(order_of.tuple_of(tile.count))
+    def emit(e, held, first, last, *, kinds):
+        if isinstance(kinds[0], types.BaseTuple):
+            elements = [e.cast(v, kinds[0].dtype, kind) for v in e.unpack(held, tile.count)]
+        else:
+            elements = [e.cast(held, kinds[0], kind)] * tile.count
+        rooms, found = tile.valid_of(e, kinds[1], first, last), []
+        begin = first if first.type == I64 else e.builder.sext(first, I64)
+        for number, value in enumerate(elements):
+            vector, within = divmod(number, tile.width)
+            room = rooms[vector]
+            there = room.has(e.builder, within) if room is not None else None
+            column = e.builder.add(begin, I64(vector * tile.step + within))
+            found.append(order_of.entry(e, value, column, there))
+        return order_of.packed(e, found)
 
-        return order_of.tuple_of(tile.count), emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def values_of(order_of: KeyCodec, count: int) -> Callable:

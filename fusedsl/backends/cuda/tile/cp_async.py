@@ -62,26 +62,24 @@ class CpAsyncRing:
         """
         kind, moved = dtype(self.name), "cg" if self.bytes == 16 else "ca"
 
-        def rule(address, start, limit, row):
-            def emit(e, at, first, last, where):
-                b, own = e.builder, self._own(e, where)
-                begin = first if first.type == I64 else b.sext(first, I64)
-                source = b.add(at, b.mul(begin, I64(kind.itemsize)))
-                for k, room in enumerate(self.tile.valid_of(e, start, first, last)):
-                    skipped = k * self.tile.step * kind.itemsize
-                    text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
-                    values = [own, source]
-                    if room is not None:
-                        there = b.icmp_signed(">", room.count, I32(0))
-                        values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
-                        values.append(b.select(there, I32(self.bytes), I32(0)))
-                    text += ", $2;" if room is not None else ";"
-                    constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
-                    e.asm(VOID, text, constraints, values, effect=True)
+        @emitted(types.void)
+        def emit(e, at, first, last, where, *, kinds):
+            b, own = e.builder, self._own(e, where)
+            begin = first if first.type == I64 else b.sext(first, I64)
+            source = b.add(at, b.mul(begin, I64(kind.itemsize)))
+            for k, room in enumerate(self.tile.valid_of(e, kinds[1], first, last)):
+                skipped = k * self.tile.step * kind.itemsize
+                text = f"cp.async.{moved}.shared.global [$0+{self._place(k)}], [$1+{skipped}], {self.bytes}"
+                values = [own, source]
+                if room is not None:
+                    there = b.icmp_signed(">", room.count, I32(0))
+                    values = [own, b.select(there, source, b.sub(at, I64(skipped)))]
+                    values.append(b.select(there, I32(self.bytes), I32(0)))
+                text += ", $2;" if room is not None else ";"
+                constraints = "r,l,r,~{memory}" if room is not None else "r,l,~{memory}"
+                e.asm(VOID, text, constraints, values, effect=True)
 
-            return types.void, emit
-
-        return intrinsic(4)(rule)
+        return emit
 
     def load(self) -> Callable:
         """`load(row)`: the tile from shared memory, as `Tile.load` holds it."""

@@ -88,15 +88,13 @@ def store_value(name: str) -> Callable:
     """`store(address, value, wanted)`: one element, if it is wanted."""
     kind = dtype(name)
 
-    def rule(address, value, wanted):
-        def emit(e, at, element, when):
-            stored = stored_elements(e, kind, [narrowed_value(e, kind, element, value)])
-            with e.builder.if_then(e.cast(when, wanted, types.boolean)):
-                store_vector(e, kind, 1, at, stored, None)
+    @emitted(types.void)
+    def emit(e, at, element, when, *, kinds):
+        stored = stored_elements(e, kind, [narrowed_value(e, kind, element, kinds[1])])
+        with e.builder.if_then(e.cast(when, kinds[2], types.boolean)):
+            store_vector(e, kind, 1, at, stored, None)
 
-        return types.void, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 @intrinsic(2)

@@ -50,20 +50,18 @@ def reduce_tile(tile: Tile, rule_of: ReduceOp) -> Callable:
     """`reduce_tile(lifted…, start, limit)`: the state of the valid elements of a thread's tile."""
     parts = len(rule_of.state)
 
-    def rule(*kinds):
-        def emit(e, *values):
-            columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
-            rooms = tile.valid_of(e, kinds[-2], *values[-2:])
-            empty = rule_of.empty.emit(e, []) if any(rooms) else []
-            states = []
-            for number, room in enumerate(rooms):
-                elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
-                states.append(_vector(e, rule_of, elements, room, empty))
-            return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
+    @emitted(rule_of.merge.result, parts + 2)
+    def emit(e, *values, kinds):
+        columns = [column_of(e, tile, v, k, w) for v, k, w in zip(values, kinds, rule_of.state)]
+        rooms = tile.valid_of(e, kinds[-2], *values[-2:])
+        empty = rule_of.empty.emit(e, []) if any(rooms) else []
+        states = []
+        for number, room in enumerate(rooms):
+            elements = [[column[number * tile.width + k] for column in columns] for k in range(tile.width)]
+            states.append(_vector(e, rule_of, elements, room, empty))
+        return e.pack(rule_of.merge.result, rule_of.tree(e, states, from_first(rooms)))
 
-        return rule_of.merge.result, emit
-
-    return intrinsic(parts + 2)(rule)
+    return emit
 
 
 def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitudes: bool = False) -> Callable:
@@ -74,40 +72,38 @@ def reduce_pairs(tile: Tile, rule_of: ReduceOp, order: str, name: str, magnitude
     """
     kind = dtype(name)
 
-    def rule(*kinds):
-        def emit(e, tile_words, start, limit):
-            words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
-            signed = magnitudes and e.cc >= SIGNED_FROM
-            if magnitudes and not signed:
-                words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
-            if e.cc < (8, 0):
-                found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
-                step = tile.width
-            else:
-                found, step = [[word] for word in words], per_vector
-            none = _nothing(e, kind, order, found[0][0], magnitudes)
-            states = []
-            for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
-                vector = found[number * step : (number + 1) * step]
-                if room is not None:
-                    there = room.has(e.builder, 0)
-                    vector = [[e.builder.select(there, one, none)] for (one,) in vector]
-                states += vector
-            if e.cc < (8, 0):
-                return rule_of.tree(e, states)[0]
-            how = f"{order}.NaN{'.xorsign.abs' * signed}"  # of magnitudes, with a sign that is of no use
-            text = f"{how}.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
-            pairs = [word for (word,) in states]
-            while len(pairs) > 1:
-                merged = [e.asm(I32, text, "=r,r,r", [a, b]) for a, b in zip(pairs[::2], pairs[1::2])]
-                pairs = merged + ([pairs[-1]] if len(pairs) % 2 else [])
-            pairs = [e.builder.and_(pairs[0], I32(UNSIGNED))] if signed else pairs
-            halves = [[widen(e, half, name)] for half in unpaired(e, kind, pairs, 2)]
-            return rule_of.tree(e, halves)[0]
+    @emitted(rule_of.merge.result)
+    def emit(e, tile_words, start, limit, *, kinds):
+        words, per_vector = e.unpack(tile_words, tile.count // 2), tile.width // 2
+        signed = magnitudes and e.cc >= SIGNED_FROM
+        if magnitudes and not signed:
+            words = [e.builder.and_(word, I32(UNSIGNED)) for word in words]
+        if e.cc < (8, 0):
+            found = [[widen(e, half, name)] for half in unpaired(e, kind, words, tile.width)]
+            step = tile.width
+        else:
+            found, step = [[word] for word in words], per_vector
+        none = _nothing(e, kind, order, found[0][0], magnitudes)
+        states = []
+        for number, room in enumerate(tile.valid_of(e, kinds[-2], start, limit)):
+            vector = found[number * step : (number + 1) * step]
+            if room is not None:
+                there = room.has(e.builder, 0)
+                vector = [[e.builder.select(there, one, none)] for (one,) in vector]
+            states += vector
+        if e.cc < (8, 0):
+            return rule_of.tree(e, states)[0]
+        how = f"{order}.NaN{'.xorsign.abs' * signed}"  # of magnitudes, with a sign that is of no use
+        text = f"{how}.{'bf16x2' if name == 'bfloat16' else 'f16x2'} $0, $1, $2;"
+        pairs = [word for (word,) in states]
+        while len(pairs) > 1:
+            merged = [e.asm(I32, text, "=r,r,r", [a, b]) for a, b in zip(pairs[::2], pairs[1::2])]
+            pairs = merged + ([pairs[-1]] if len(pairs) % 2 else [])
+        pairs = [e.builder.and_(pairs[0], I32(UNSIGNED))] if signed else pairs
+        halves = [[widen(e, half, name)] for half in unpaired(e, kind, pairs, 2)]
+        return rule_of.tree(e, halves)[0]
 
-        return rule_of.merge.result, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def _nothing(e: Emitter, kind: DType, order: str, like: ir.Value, magnitudes: bool) -> ir.Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import DType, dtype
-from ..compiler.numba_backend import VOID, Emitter, ScalarFunction, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import VOID, Emitter, ScalarFunction, emitted, ir, numba_type, types
 
 
 def scalar_types(signature: str) -> tuple[list[DType], list[DType]]:
@@ -28,14 +28,12 @@ def uniform(signature: str) -> Callable[[Callable], Callable]:
     def wrap(function: Callable) -> Callable:
         body = scalar_function(signature, function)
 
-        def rule(*kinds):
-            def emit(e, *values):
-                cast = [e.cast(v, kind, want) for v, kind, want in zip(values, kinds, body.arguments)]
-                return e.pack(body.result, body.emit(e, cast))
+        @emitted(body.result, len(body.arguments))
+        def emit(e, *values, kinds):
+            cast = [e.cast(v, kind, want) for v, kind, want in zip(values, kinds, body.arguments)]
+            return e.pack(body.result, body.emit(e, cast))
 
-            return body.result, emit
-
-        return intrinsic(len(body.arguments))(rule)
+        return emit
 
     return wrap
 
@@ -57,19 +55,17 @@ def mapped(signature: str, count: int, values_of: Callable, step: int = 0) -> Ca
         tuples = [types.UniTuple(kind, count) for kind in body.results]
         result = tuples[0] if len(tuples) == 1 else types.Tuple.from_types(tuples)
 
-        def rule(*kinds):
-            def emit(e, *values):
-                lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-                made = []
-                for k in range(count):
-                    if step and k and k % step == 0:
-                        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
-                    made.append(body.emit(e, [one[k] for one in lists]))
-                packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
-                return packed[0] if len(packed) == 1 else e.pack(result, packed)
+        @emitted(result, len(body.arguments))
+        def emit(e, *values, kinds):
+            lists = [values_of(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+            made = []
+            for k in range(count):
+                if step and k and k % step == 0:
+                    e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+                made.append(body.emit(e, [one[k] for one in lists]))
+            packed = [e.pack(t, [m[n] for m in made]) for n, t in enumerate(tuples)]
+            return packed[0] if len(packed) == 1 else e.pack(result, packed)
 
-            return result, emit
-
-        return intrinsic(len(body.arguments))(rule)
+        return emit
 
     return wrap

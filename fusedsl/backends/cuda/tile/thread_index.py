@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....ir.types import dtype
-from ..compiler.numba_backend import I32, I64, VOID, Emitter, ScalarFunction, Words, intrinsic, ir, numba_type, types
+from ..compiler.numba_backend import (
+    I32,
+    I64,
+    VOID,
+    Emitter,
+    ScalarFunction,
+    Words,
+    emitted,
+    intrinsic,
+    ir,
+    numba_type,
+    types,
+)
 from .memory import element_type
 
 
@@ -152,16 +164,14 @@ def scalar(name: str):
 def subkernel(work: Callable) -> Callable:
     """Decorator: `work(block_number, *params)`, a kernel that is inlined in the kernel that calls it."""
     count = work.__code__.co_argcount
-    kinds = [types.int32] + [types.int64] * (count - 1)
-    body = ScalarFunction(work, kinds, [types.none])
+    takes = [types.int32] + [types.int64] * (count - 1)
+    body = ScalarFunction(work, takes, [types.none])
 
-    def rule(*given):
-        def emit(e, *values):
-            body.emit(e, [e.cast(value, kind, want) for value, kind, want in zip(values, given, kinds)])
+    @emitted(types.void, count)
+    def emit(e, *values, kinds):
+        body.emit(e, [e.cast(value, kind, want) for value, kind, want in zip(values, kinds, takes)])
 
-        return types.void, emit
-
-    return intrinsic(count)(rule)
+    return emit
 
 
 def _parameter(name: str, bits: int) -> Callable:

@@ -41,27 +41,25 @@ class Tile(VectorLayout):
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
-        def rule(*kinds):
-            def emit(e, address, start, limit, stride=None):
-                found = []
-                if letter in "co":
-                    for place in self.column_addresses(e, kind, address, start, stride, limit, letter == "o"):
-                        found += load_vector(e, kind, self.width, place, None)
-                    return e.pack(result, found)
-                for number in range(self.vectors):
-                    room = self.valid(e, kinds[1], start, limit, number)
-                    if letter == "m":
-                        first = 0 if self.step else number
-                        base = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, first), None)[0]
-                        found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
-                        continue
-                    places = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, number), stride)
-                    found += self.load_vector(e, kind, letter, places, room)
+        @emitted(result, 4 if letter in "sco" else 3)
+        def emit(e, address, start, limit, stride=None, *, kinds):
+            found = []
+            if letter in "co":
+                for place in self.column_addresses(e, kind, address, start, stride, limit, letter == "o"):
+                    found += load_vector(e, kind, self.width, place, None)
                 return e.pack(result, found)
+            for number in range(self.vectors):
+                room = self.valid(e, kinds[1], start, limit, number)
+                if letter == "m":
+                    first = 0 if self.step else number
+                    base = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, first), None)[0]
+                    found += load_unaligned(e, kind, self.width, base, number * self.step * kind.itemsize, room)
+                    continue
+                places = self.addresses(e, kind, letter, address, self.place(e, kinds[1], start, number), stride)
+                found += self.load_vector(e, kind, letter, places, room)
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(4 if letter in "sco" else 3)(rule)
+        return emit
 
     def copy_async(self, name: str, threads: int, offset: int) -> Callable:
         """`fetch(address, start, limit, place)`: begin to copy a tile to shared memory, `offset` bytes from `place` on.
@@ -71,18 +69,16 @@ class Tile(VectorLayout):
         """
         kind = dtype(name)
 
-        def rule(*kinds):
-            def emit(e, address, start, limit, place):
-                size = self.width * kind.itemsize
-                for number in range(self.vectors):
-                    room = self.valid(e, kinds[1], start, limit, number)
-                    source = self.addresses(e, kind, "1", address, self.place(e, kinds[1], start, number), None)[0]
-                    target = _kept_at(e, place, offset + number * threads * size, size, threads)
-                    copy(e, target, source, size, room, kind)
+        @emitted(types.void)
+        def emit(e, address, start, limit, place, *, kinds):
+            size = self.width * kind.itemsize
+            for number in range(self.vectors):
+                room = self.valid(e, kinds[1], start, limit, number)
+                source = self.addresses(e, kind, "1", address, self.place(e, kinds[1], start, number), None)[0]
+                target = _kept_at(e, place, offset + number * threads * size, size, threads)
+                copy(e, target, source, size, room, kind)
 
-            return types.void, emit
-
-        return intrinsic(4)(rule)
+        return emit
 
     def load_shared(self, name: str, threads: int, offset: int) -> Callable:
         """`kept(place)`: the tile that `fetch` left there, as `load` gives it."""
@@ -137,19 +133,17 @@ class Tile(VectorLayout):
             tiles = [types.UniTuple(kind, self.count) for kind in body.results]
             result = tiles[0] if len(tiles) == 1 else types.Tuple.from_types(tiles)
 
-            def rule(*kinds):
-                def emit(e, *values):
-                    columns = [
-                        self.widened(e, d, value, kind, want)
-                        for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
-                    ]
-                    rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
-                    made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
-                    return made[0] if len(made) == 1 else e.pack(result, made)
+            @emitted(result, len(arguments))
+            def emit(e, *values, kinds):
+                columns = [
+                    self.widened(e, d, value, kind, want)
+                    for d, value, kind, want in zip(arguments, values, kinds, body.arguments)
+                ]
+                rows = [body.emit(e, [column[k] for column in columns]) for k in range(self.count)]
+                made = [e.pack(tile, [row[n] for row in rows]) for n, tile in enumerate(tiles)]
+                return made[0] if len(made) == 1 else e.pack(result, made)
 
-                return result, emit
-
-            return intrinsic(len(arguments))(rule)
+            return emit
 
         return wrap
 
@@ -181,19 +175,17 @@ class Tile(VectorLayout):
         kind = dtype(name)
         result = stored_type(kind, self.count, self.width)
 
-        def rule(*kinds):
-            def emit(e, addresses, wanted):
-                places = self.widened(e, INT64, addresses, kinds[0], types.int64)
-                flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
-                found: list[ir.Value] = []
-                for first in range(0, self.count, self.width):
-                    part = slice(first, first + self.width)
-                    found += self._gather_vector(e, kind, places[part], flags[part])
-                return e.pack(result, found)
+        @emitted(result)
+        def emit(e, addresses, wanted, *, kinds):
+            places = self.widened(e, INT64, addresses, kinds[0], types.int64)
+            flags = self.widened(e, BOOL, wanted, kinds[1], types.boolean)
+            found: list[ir.Value] = []
+            for first in range(0, self.count, self.width):
+                part = slice(first, first + self.width)
+                found += self._gather_vector(e, kind, places[part], flags[part])
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def random(self, name: str) -> Callable:
         """`random(positions, seed, stream)`: random bits by the operation of this name, of each element's position.
@@ -202,18 +194,16 @@ class Tile(VectorLayout):
         """
         result = types.UniTuple(types.uint64, self.count)
 
-        def rule(*kinds):
-            def emit(e, *given):
-                places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
-                found: list[ir.Value] = []
-                for first in range(0, self.count, self.width):
-                    part = places[first : first + self.width]
-                    found += philox.neighbours(e, name, part, seeds[first], streams[first])
-                return e.pack(result, found)
+        @emitted(result, 3)
+        def emit(e, *given, kinds):
+            places, seeds, streams = (self.widened(e, UINT64, v, k, types.uint64) for v, k in zip(given, kinds))
+            found: list[ir.Value] = []
+            for first in range(0, self.count, self.width):
+                part = places[first : first + self.width]
+                found += philox.neighbours(e, name, part, seeds[first], streams[first])
+            return e.pack(result, found)
 
-            return result, emit
-
-        return intrinsic(3)(rule)
+        return emit
 
     def _gather_vector(self, e: Emitter, kind: DType, places: list[ir.Value], wanted: list[ir.Value]) -> list[ir.Value]:
         b = e.builder

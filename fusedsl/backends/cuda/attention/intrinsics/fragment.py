@@ -71,16 +71,14 @@ class Fragment(FragmentLayout):
             body = scalar_function(signature, function)
             result = types.UniTuple(types.uint32, words)
 
-            def rule(*kinds):
-                def emit(e, *values):
-                    lists = [self.places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
-                    return e.pack(
-                        result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
-                    )
+            @emitted(result, len(body.arguments))
+            def emit(e, *values, kinds):
+                lists = [self.places(e, v, k, w) for v, k, w in zip(values, kinds, body.arguments)]
+                return e.pack(
+                    result, [_bits(e, body, lists, k, min(32, self.count - k)) for k in range(0, self.count, 32)]
+                )
 
-                return result, emit
-
-            return intrinsic(len(body.arguments))(rule)
+            return emit
 
         return wrap
 
@@ -106,19 +104,17 @@ class Fragment(FragmentLayout):
         element is read: LLVM would otherwise shift each bit into a register early."""
         result = types.UniTuple(types.boolean, self.count)
 
-        def rule(kind):
-            def emit(e, given):
-                b, words = e.builder, e.unpack(given, len(kind))
-                asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
-                if packed:
-                    bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
-                else:
-                    bits = [b.and_(*pair) for pair in asked]
-                return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in bits])
+        @emitted(result)
+        def emit(e, given, *, kinds):
+            b, words = e.builder, e.unpack(given, len(kinds[0]))
+            asked = [(words[k // 32], I32(1 << k % 32)) for k in range(self.count)]
+            if packed:
+                bits = [e.asm(I32, "and.b32 $0, $1, $2;", "=r,r,n", [*pair], effect=True) for pair in asked]
+            else:
+                bits = [b.and_(*pair) for pair in asked]
+            return e.pack(result, [b.icmp_unsigned("!=", x, I32(0)) for x in bits])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def rowwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over row values and scalars."""
@@ -165,46 +161,40 @@ class Fragment(FragmentLayout):
         kind = dtype(name)
         result = types.UniTuple(types.uint32, self.count // 2)
 
-        def rule(held):
-            def emit(e, values):
-                elements = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
-                return e.pack(result, [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)])
+        @emitted(result)
+        def emit(e, values, *, kinds):
+            elements = [narrowed_value(e, kind, v, kinds[0].dtype) for v in e.unpack(values, self.count)]
+            return e.pack(result, [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def load_smem(self, rows: int) -> Callable:
         """`read(at)`: 16-bit elements, in pairs, of a warp's rows of a TMA box in shared memory with `rows` rows per
         panel; `at` is the address of the warpgroup's first row."""
         result = types.UniTuple(types.uint32, self.count // 2)
 
-        def rule(form):
-            def emit(e, at):
-                places = self.box_places(e, e.cast(at, form, types.int32), rows, e.special_register("tid.x"))
-                return e.pack(result, [word for place in places for word in matrices(e, place)])
+        @emitted(result)
+        def emit(e, at, *, kinds):
+            places = self.box_places(e, e.cast(at, kinds[0], types.int32), rows, e.special_register("tid.x"))
+            return e.pack(result, [word for place in places for word in matrices(e, place)])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def store_smem(self, name: str, rows: int) -> Callable:
         """`put(at, values)`: elements, rounded to 16 bits, to a warp's rows of such a box. Their addresses are computed
         again each time, so that no register holds them in loops."""
         kind = dtype(name)
 
-        def rule(form, held):
-            def emit(e, at, values):
-                elements = [narrowed_value(e, kind, v, held.dtype) for v in e.unpack(values, self.count)]
-                words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
-                text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
-                thread = thread_here(e)
-                for k, place in enumerate(self.box_places(e, e.cast(at, form, types.int32), rows, thread)):
-                    e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
+        @emitted(types.void)
+        def emit(e, at, values, *, kinds):
+            elements = [narrowed_value(e, kind, v, kinds[1].dtype) for v in e.unpack(values, self.count)]
+            words = [pair(e, kind, *elements[k : k + 2]) for k in range(0, self.count, 2)]
+            text = "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};"
+            thread = thread_here(e)
+            for k, place in enumerate(self.box_places(e, e.cast(at, kinds[0], types.int32), rows, thread)):
+                e.asm(VOID, text, "r,r,r,r,r,~{memory}", [place, *words[4 * k : 4 * k + 4]], effect=True)
 
-            return types.void, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def unpack(self, name: str) -> Callable:
         """`unpack(pairs)`: elements of 16 bits, widened."""
@@ -221,19 +211,17 @@ class Fragment(FragmentLayout):
     def any_nonfinite(self) -> Callable:
         """`any_nonfinite(values)`: True if an element of the warp's rows is not finite."""
 
-        def rule(kind):
-            def emit(e, values):
-                b, real, bits = e.builder, *((F64, 64) if kind.dtype == types.float64 else (F32, 32))
-                zero = ir.Constant(real, 0.0)
-                chains = [zero] * 4  # side by side: each waits for itself
-                for k, value in enumerate(e.unpack(values, self.count)):
-                    chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
-                total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
-                return any_of(e, b.fcmp_unordered("uno", total, total))
+        @emitted(types.boolean)
+        def emit(e, values, *, kinds):
+            b, real, bits = e.builder, *((F64, 64) if kinds[0].dtype == types.float64 else (F32, 32))
+            zero = ir.Constant(real, 0.0)
+            chains = [zero] * 4  # side by side: each waits for itself
+            for k, value in enumerate(e.unpack(values, self.count)):
+                chains[k % 4] = e.call(real, f"llvm.fma.f{bits}", [value, zero, chains[k % 4]])
+            total = b.fadd(b.fadd(chains[0], chains[1]), b.fadd(chains[2], chains[3]))
+            return any_of(e, b.fcmp_unordered("uno", total, total))
 
-            return types.boolean, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
 
 def matrices(e: Emitter, place: ir.Value, turned: bool = False) -> list[ir.Value]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...compiler.numba_backend import I32, I64, Emitter, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import I32, I64, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...tile.thread_index import thread_here
 
 ROWS = 2  # of a thread: lane 4 g + t has rows g and g + 8 of its warp's 16, and of each 8 columns 2 t and 2 t + 1
@@ -27,18 +27,16 @@ class FragmentLayout:
         kind = numba_type(name)
         result = types.UniTuple(kind, self.count // 2)
 
-        def rule(form):
-            def emit(e, start):
-                b, first = e.builder, e.cast(start, form, types.int32)
-                place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-                own = b.add(first, place, flags=["nsw"])
-                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
-                return e.pack(result, [e.cast(x, types.int32, kind) for x in columns])
+        @emitted(result)
+        def emit(e, start, *, kinds):
+            b, first = e.builder, e.cast(start, kinds[0], types.int32)
+            place = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+            own = b.add(first, place, flags=["nsw"])
+            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+            columns = [b.add(own, I32(step), flags=["nsw"]) for step in steps]
+            return e.pack(result, [e.cast(x, types.int32, kind) for x in columns])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def column_offsets(self) -> Callable:
         """`column_offsets()`: offsets of a thread's columns from its first: constants that fold into addresses."""
@@ -50,34 +48,30 @@ class FragmentLayout:
         """`in_bounds(start, limit)`: whether the index of each column is below the limit."""
         result = types.UniTuple(types.boolean, self.count // 2)
 
-        def rule(first, end):
-            def emit(e, start, limit):
-                b = e.builder
-                room = b.sub(e.cast(limit, end, types.int32), e.cast(start, first, types.int32))
-                room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
-                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
+        @emitted(result)
+        def emit(e, start, limit, *, kinds):
+            b = e.builder
+            room = b.sub(e.cast(limit, kinds[1], types.int32), e.cast(start, kinds[0], types.int32))
+            room = b.sub(room, b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1)))
+            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+            return e.pack(result, [b.icmp_signed("<", I32(step), room) for step in steps])
 
-            return result, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def flags(self) -> Callable:
         """`flags(words)`: a condition of each column, from words with a bit for each."""
         result = types.UniTuple(types.boolean, self.count // 2)
 
-        def rule(kind):
-            def emit(e, given):
-                b = e.builder
-                own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
-                words = [b.lshr(word, own) for word in e.unpack(given, len(kind))]
-                steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
-                bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
-                return e.pack(result, [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits])
+        @emitted(result)
+        def emit(e, given, *, kinds):
+            b = e.builder
+            own = b.shl(b.and_(e.special_register("tid.x"), I32(3)), I32(1))
+            words = [b.lshr(word, own) for word in e.unpack(given, len(kinds[0]))]
+            steps = [k // 2 * 8 + k % 2 for k in range(self.count // 2)]
+            bits = [b.and_(words[step // 32], I32(1 << step % 32)) for step in steps]
+            return e.pack(result, [b.icmp_unsigned("!=", bit, I32(0)) for bit in bits])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def box_places(self, e: Emitter, at: ir.Value, rows: int, thread: ir.Value) -> list[ir.Value]:
         """The addresses of a thread's rows in the matrices of a box, four matrices (16 columns) at a time."""
@@ -99,18 +93,16 @@ def row_positions(name: str) -> Callable:
     kind = numba_type(name)
     result = types.UniTuple(kind, ROWS)
 
-    def rule(form):
-        def emit(e, start):
-            b, thread = e.builder, thread_here(e)
-            warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
-            place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
-            first = b.add(e.cast(start, form, types.int32), place, flags=["nsw"])
-            rows = [first, b.add(first, I32(8), flags=["nsw"])]
-            return e.pack(result, [e.cast(x, types.int32, kind) for x in rows])
+    @emitted(result)
+    def emit(e, start, *, kinds):
+        b, thread = e.builder, thread_here(e)
+        warp = b.shl(b.and_(b.lshr(thread, I32(5)), I32(3)), I32(4))
+        place = b.add(warp, b.and_(b.lshr(thread, I32(2)), I32(7)))
+        first = b.add(e.cast(start, kinds[0], types.int32), place, flags=["nsw"])
+        rows = [first, b.add(first, I32(8), flags=["nsw"])]
+        return e.pack(result, [e.cast(x, types.int32, kind) for x in rows])
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 @intrinsic(0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .....ir.types import DType, dtype
-from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, intrinsic, ir, numba_type, types
+from ...compiler.numba_backend import F32, F64, I32, VOID, Emitter, emitted, intrinsic, ir, numba_type, types
 from ...tile.memory import ld_shared, st_shared
 from ..mma_schedule import COPY_BYTES, SWIZZLE_BYTES
 from .fragment import matrices
@@ -47,28 +47,26 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
     """`compute_qk(q, k)`: a warp's 16 x columns sums over `width`, of K-major tiles."""
     result = types.UniTuple(types.float32, columns // 2)
 
-    def rule(*kinds):
-        def emit(e, *values):
-            b, lane = e.builder, _lane(e)
-            left, right = (e.cast(v, k, i32) for v, k in zip(values, kinds))
-            row = b.add(_first_line(e), b.and_(lane, I32(15)))
-            left = b.add(start_of(e, left, row), swizzled(e, row, b.lshr(lane, I32(4))))
-            column = b.add(b.shl(b.lshr(lane, I32(4)), I32(3)), b.and_(lane, I32(7)))
-            half = b.and_(b.lshr(lane, I32(3)), I32(1))
-            right = b.add(start_of(e, right, column), swizzled(e, column, half))
-            sums = [ir.Constant(F32, 0.0)] * (columns // 2)
-            for step in range(width // STEP):
-                panel, further = divmod(step * STEP, PANEL)
-                a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
-                mine = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
-                for k in range(columns // 16):
-                    at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
-                    _take_up(e, kind, sums, k, mine, matrices(e, at, False))
-            return e.pack(result, sums)
+    @emitted(result, 2)
+    def emit(e, *values, kinds):
+        b, lane = e.builder, _lane(e)
+        left, right = (e.cast(v, k, i32) for v, k in zip(values, kinds))
+        row = b.add(_first_line(e), b.and_(lane, I32(15)))
+        left = b.add(start_of(e, left, row), swizzled(e, row, b.lshr(lane, I32(4))))
+        column = b.add(b.shl(b.lshr(lane, I32(4)), I32(3)), b.and_(lane, I32(7)))
+        half = b.and_(b.lshr(lane, I32(3)), I32(1))
+        right = b.add(start_of(e, right, column), swizzled(e, column, half))
+        sums = [ir.Constant(F32, 0.0)] * (columns // 2)
+        for step in range(width // STEP):
+            panel, further = divmod(step * STEP, PANEL)
+            a, c = (b.xor(x, I32(2 * further)) for x in (left, right))
+            mine = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
+            for k in range(columns // 16):
+                at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
+                _take_up(e, kind, sums, k, mine, matrices(e, at, False))
+        return e.pack(result, sums)
 
-        return result, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def mma_pv(kind: str, columns: int, width: int) -> Callable:
@@ -76,22 +74,20 @@ def mma_pv(kind: str, columns: int, width: int) -> Callable:
     tile of `columns` rows."""
     result = types.UniTuple(types.float32, width // 2)
 
-    def rule(held, weights, form):
-        def emit(e, so_far, pairs, tile):
-            b, lane = e.builder, _lane(e)
-            sums, mine = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
-            line = b.and_(lane, I32(15))
-            right = b.add(start_of(e, e.cast(tile, form, i32), line), swizzled(e, line, b.lshr(lane, I32(4))))
-            places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
-            for step in range(columns // STEP):
-                for k in range(width // 16):
-                    at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
-                    _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
-            return e.pack(result, sums)
+    @emitted(result)
+    def emit(e, so_far, pairs, tile, *, kinds):
+        b, lane = e.builder, _lane(e)
+        sums, mine = e.unpack(so_far, width // 2), e.unpack(pairs, columns // 4)
+        line = b.and_(lane, I32(15))
+        right = b.add(start_of(e, e.cast(tile, kinds[2], i32), line), swizzled(e, line, b.lshr(lane, I32(4))))
+        places = [b.xor(right, I32(32 * k)) for k in range(min(4, width // 16))]
+        for step in range(columns // STEP):
+            for k in range(width // 16):
+                at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
+                _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
+        return e.pack(result, sums)
 
-        return result, emit
-
-    return intrinsic(3)(rule)
+    return emit
 
 
 def _take_up(e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.Value], right: list[ir.Value]) -> None:
@@ -156,24 +152,22 @@ def store_p(name: str, rows: int, columns: int) -> Callable:
     """`keep(to, weights)`: a warp's 16 x columns elements to its rows of a tile, for all of its lanes to read."""
     kind, count = dtype(name), columns // 2
 
-    def rule(form, held):
-        def emit(e, to, values):
-            b = e.builder
-            row, t = _own_row(e)
-            start, elements = start_of(e, e.cast(to, form, i32), row), e.unpack(values, count)
-            elements = [e.cast(v, held.dtype, numba_type(name)) for v in elements]
-            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
-            for k in range(columns // 8):
-                place, panel = _pair_place(e, kind, row, t, k)
-                at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
-                for r in range(ROWS):
-                    own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
-                    st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
-            e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+    @emitted(types.void)
+    def emit(e, to, values, *, kinds):
+        b = e.builder
+        row, t = _own_row(e)
+        start, elements = start_of(e, e.cast(to, kinds[0], i32), row), e.unpack(values, count)
+        elements = [e.cast(v, kinds[1].dtype, numba_type(name)) for v in elements]
+        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
+        for k in range(columns // 8):
+            place, panel = _pair_place(e, kind, row, t, k)
+            at = b.add(b.add(start, place), I32(panel * rows * SWIZZLE_BYTES))
+            for r in range(ROWS):
+                own = elements[4 * k + 2 * r : 4 * k + 2 * r + 2]
+                st_shared(e, kind, 2, b.add(at, I32(8 * SWIZZLE_BYTES * r)), own)
+        e.asm(VOID, "bar.warp.sync 0xffffffff;", "~{memory}", [], effect=True)
 
-        return types.void, emit
-
-    return intrinsic(2)(rule)
+    return emit
 
 
 def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) -> tuple[ir.Value, int]:

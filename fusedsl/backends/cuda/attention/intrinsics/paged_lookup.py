@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from ...compiler.numba_backend import I32, I64, intrinsic, types
+from ...compiler.numba_backend import I32, I64, emitted, intrinsic, types
 from ...tile.scalar_functions import elements_of, mapped
 from ...tile.shuffle import WARP, shuffle
 from .sm90 import bits_of
@@ -30,15 +30,13 @@ class PagedLookup:
         """`places(first)`: the int64 indices of a lane's rows, if the first row of the tile has index `first`."""
         result = types.UniTuple(i64, self.count)
 
-        def rule(kind):
-            def emit(e, first):
-                b = e.builder
-                own = b.add(e.cast(first, kind, i32), b.and_(e.special_register("tid.x"), I32(WARP - 1)))
-                return e.pack(result, [b.zext(b.add(own, I32(WARP * k)), I64) for k in range(self.count)])
+        @emitted(result)
+        def emit(e, first, *, kinds):
+            b = e.builder
+            own = b.add(e.cast(first, kinds[0], i32), b.and_(e.special_register("tid.x"), I32(WARP - 1)))
+            return e.pack(result, [b.zext(b.add(own, I32(WARP * k)), I64) for k in range(self.count)])
 
-            return result, emit
-
-        return intrinsic(1)(rule)
+        return emit
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over rows and uniform values; a result is a tuple of rows."""
@@ -59,18 +57,16 @@ class PagedLookup:
         each = threads // CHUNKS  # lines at a time: a lane has found the next one in as many, or another of its own
         panels = SwizzledTile(self.lines, size, room, each)
 
-        def rule(form, kind):
-            def emit(e, to, at):
-                b, thread, addresses = e.builder, e.special_register("tid.x"), e.unpack(at, self.count)
-                line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
-                to = b.add(start_of(e, e.cast(to, form, i32), line), swizzled(e, line, chunk))
-                own = b.shl(b.zext(chunk, I64), I64(4))
-                for first in range(0, self.lines, each):
-                    number, lane = divmod(first, WARP)
-                    begin = shuffle(e, "idx", addresses[number], b.add(line, I32(lane)))
-                    here = b.icmp_unsigned("!=", begin, I64(0))
-                    panels.copy(e, to, b.add(begin, own), (line, chunk), first, here)
+        @emitted(types.void)
+        def emit(e, to, at, *, kinds):
+            b, thread, addresses = e.builder, e.special_register("tid.x"), e.unpack(at, self.count)
+            line, chunk = b.lshr(thread, I32(3)), b.and_(thread, I32(CHUNKS - 1))
+            to = b.add(start_of(e, e.cast(to, kinds[0], i32), line), swizzled(e, line, chunk))
+            own = b.shl(b.zext(chunk, I64), I64(4))
+            for first in range(0, self.lines, each):
+                number, lane = divmod(first, WARP)
+                begin = shuffle(e, "idx", addresses[number], b.add(line, I32(lane)))
+                here = b.icmp_unsigned("!=", begin, I64(0))
+                panels.copy(e, to, b.add(begin, own), (line, chunk), first, here)
 
-            return types.void, emit
-
-        return intrinsic(2)(rule)
+        return emit

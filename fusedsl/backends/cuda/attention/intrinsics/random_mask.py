@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import gcd
 
-from ...compiler.numba_backend import I32, I64, Emitter, ScalarFunction, intrinsic, ir, types
+from ...compiler.numba_backend import I32, I64, Emitter, ScalarFunction, emitted, ir, types
 from ...math.philox import neighbours, philox_words
 from ...tile.loops import looped
 from ...tile.scalar_functions import scalar_function
@@ -34,26 +34,24 @@ def philox_mask(tile: Fragment, place: Callable, placed: str, column: int, signa
         body = scalar_function(signature, function)
         wanted = [*asked.arguments, *body.arguments[1:]]
 
-        def rule(*kinds):
-            def emit(e, *values):
-                b, lists = e.builder, [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
-                draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
-                first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
-                ways = []
-                with b.if_else(draw.shared(first)) as branches:
-                    for branch, way in zip(branches, (draw.together, draw.apart)):
-                        with branch:
-                            words = way(count)
-                            ways.append((words, b.block))
-                phis = [b.phi(I32) for _ in range(len(result))]
-                for words, block in ways:
-                    for phi, word in zip(phis, words):
-                        phi.add_incoming(word, block)
-                return e.pack(result, phis)
+        @emitted(result, len(wanted))
+        def emit(e, *values, kinds):
+            b, lists = e.builder, [tile.places(e, v, k, w) for v, k, w in zip(values, kinds, wanted)]
+            draw = _Draw(e, asked, body, lists[: len(asked.arguments)], lists[len(asked.arguments) :])
+            first = e.cast(e.unpack(values[column], len(kinds[column]))[0], kinds[column].dtype, types.int32)
+            ways = []
+            with b.if_else(draw.shared(first)) as branches:
+                for branch, way in zip(branches, (draw.together, draw.apart)):
+                    with branch:
+                        words = way(count)
+                        ways.append((words, b.block))
+            phis = [b.phi(I32) for _ in range(len(result))]
+            for words, block in ways:
+                for phi, word in zip(phis, words):
+                    phi.add_incoming(word, block)
+            return e.pack(result, phis)
 
-            return result, emit
-
-        return intrinsic(len(wanted))(rule)
+        return emit
 
     return wrap
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .....ir.types import dtype
-from ...compiler.numba_backend import I32, I64, VOID, Emitter, intrinsic, ir, types
+from ...compiler.numba_backend import I32, I64, VOID, Emitter, emitted, intrinsic, ir, types
 from ...tile.element import narrowed_value, stored_elements
 from ...tile.loops import looped
 from ...tile.memory import st_shared
@@ -99,28 +99,22 @@ def store_rows(lines: int, size: int) -> Callable:
     """`write(tile, first, to, step, count)`: a warp stores `count` rows of a tile of `lines` rows, from `first` on, to
     global memory: `size` bytes each, `step` bytes apart, 16 bytes per thread."""
 
-    def rule(*kinds):
-        def emit(e, *values):
-            b, chunk = e.builder, e.builder.and_(thread_here(e), I32(31))
-            tile, first, to, step, count = (
-                e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32))
-            )
-            panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * SWIZZLE_BYTES)))
-            to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
-            text = (
-                "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
-            )
-            inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
-            with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
-                line = b.add(first, k)
-                place = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
-                with b.if_then(inside):
-                    e.asm(VOID, text, "l,r,~{memory}", [at, place], effect=True)
-                following += [b.add(k, I32(1)), b.add(at, step)]
+    @emitted(types.void, 5)
+    def emit(e, *values, kinds):
+        b, chunk = e.builder, e.builder.and_(thread_here(e), I32(31))
+        tile, first, to, step, count = (e.cast(v, k, w) for v, k, w in zip(values, kinds, (i32, i32, i64, i64, i32)))
+        panel = b.add(tile, b.mul(b.lshr(chunk, I32(3)), I32(lines * SWIZZLE_BYTES)))
+        to = b.add(to, b.shl(b.zext(chunk, I64), I64(4)))
+        text = "{ .reg .b32 w<4>; ld.shared.v4.b32 {w0, w1, w2, w3}, [$1]; st.global.v4.b32 [$0], {w0, w1, w2, w3}; }"
+        inside = b.icmp_unsigned("<", chunk, I32(size // COPY_BYTES))
+        with looped(e, [I32(0), to], lambda k, _: b.icmp_signed("<", k, count)) as ((k, at), following):
+            line = b.add(first, k)
+            place = b.add(start_of(e, panel, line), swizzled(e, line, b.and_(chunk, I32(CHUNKS - 1))))
+            with b.if_then(inside):
+                e.asm(VOID, text, "l,r,~{memory}", [at, place], effect=True)
+            following += [b.add(k, I32(1)), b.add(at, step)]
 
-        return types.void, emit
-
-    return intrinsic(5)(rule)
+    return emit
 
 
 def _packed_line(
@@ -148,40 +142,37 @@ def row_addresses(lines: int, width: int, threads: int, across: bool) -> Callabl
     kind = types.UniTuple(i64, EACH)
     result = types.Tuple.from_types((kind, kind))
 
-    def rule(form):
-        def emit(e, piece):
-            b, indices = e.builder, []
-            own = b.add(e.cast(piece, form, i32), e.special_register("tid.x"))
-            for k in range(EACH):
-                number = b.add(own, I32(k * threads))
-                far = b.udiv(number, I32(lines if across else width))
-                near = b.sub(number, b.mul(far, I32(lines if across else width)))
-                indices.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
-            tiles = [e.pack(kind, [pair[side] for pair in indices]) for side in range(2)]
-            return e.pack(result, tiles)
+    @emitted(result)
+    def emit(e, piece, *, kinds):
+        b, indices = e.builder, []
+        own = b.add(e.cast(piece, kinds[0], i32), e.special_register("tid.x"))
+        for k in range(EACH):
+            number = b.add(own, I32(k * threads))
+            far = b.udiv(number, I32(lines if across else width))
+            near = b.sub(number, b.mul(far, I32(lines if across else width)))
+            indices.append([b.zext(x, I64) for x in ((near, far) if across else (far, near))])
+        tiles = [e.pack(kind, [pair[side] for pair in indices]) for side in range(2)]
+        return e.pack(result, tiles)
 
-        return result, emit
-
-    return intrinsic(1)(rule)
+    return emit
 
 
 def put_rows(name: str, lines: int, width: int) -> Callable:
     """`put(to, lines, columns, values)`: store elements to a tile, except those beyond it."""
     kind, size = dtype(name), dtype(name).itemsize
 
-    def rule(to, places, columns, values):
-        def emit(e, base, rows, steps, held):
-            b = e.builder
-            for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, held))):
-                line, column = b.trunc(line, I32), b.trunc(column, I32)
-                (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, values.dtype)])
-                inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))
-                with b.if_then(inside):
-                    st_shared(e, kind, 1, element_place(e, e.cast(base, to, i32), line, column, lines, size), [element])
+    @emitted(types.void)
+    def emit(e, base, rows, steps, held, *, kinds):
+        b = e.builder
+        for line, column, value in zip(*(e.unpack(x, EACH) for x in (rows, steps, held))):
+            line, column = b.trunc(line, I32), b.trunc(column, I32)
+            (element,) = stored_elements(e, kind, [narrowed_value(e, kind, value, kinds[3].dtype)])
+            inside = b.and_(b.icmp_unsigned("<", line, I32(lines)), b.icmp_unsigned("<", column, I32(width)))
+            with b.if_then(inside):
+                place = element_place(e, e.cast(base, kinds[0], i32), line, column, lines, size)
+                st_shared(e, kind, 1, place, [element])
 
-        return types.void, emit
-
-    return intrinsic(4)(rule)
+    return emit
 
 
 def element_place(e: Emitter, tile: ir.Value, line: ir.Value, column: ir.Value, lines: int, size: int) -> ir.Value:

@@ -62,14 +62,12 @@ class WarpRow:
         """`store(address, values, stride)`: store the elements that exist to a row, as `load` reads it."""
         kind = dtype(name)
 
-        def rule(_, values, __):
-            def emit(e, address, elements, stride):
-                places, room = self._places(e, kind, letter, address, stride)
-                self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, elements, values), room)
+        @emitted(types.void)
+        def emit(e, address, elements, stride, *, kinds):
+            places, room = self._places(e, kind, letter, address, stride)
+            self.tile.store_vector(e, kind, letter, places, self.tile.narrowed(e, kind, elements, kinds[1]), room)
 
-            return types.void, emit
-
-        return intrinsic(3)(rule)
+        return emit
 
     def elementwise(self, signature: str) -> Callable[[Callable], Callable]:
         """Decorator: a scalar function over elements and uniform values; a result is a tuple of elements."""
@@ -79,19 +77,17 @@ class WarpRow:
         """`product(x, y)`: the sum of all lanes' x * y, in each lane."""
         kind = numba_type(name)
 
-        def rule(left, right):
-            def emit(e, x, y):
-                b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
-                for one, other in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
-                    factors = [e.cast(one, left.dtype, kind), e.cast(other, right.dtype, kind)]
-                    total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
-                for power in range(WARP.bit_length() - 1):
-                    total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
-                return total
+        @emitted(kind)
+        def emit(e, x, y, *, kinds):
+            b, total = e.builder, ir.Constant(element_type(dtype(name)), 0.0)
+            for one, other in zip(e.unpack(x, self.count), e.unpack(y, self.count)):
+                factors = [e.cast(one, kinds[0].dtype, kind), e.cast(other, kinds[1].dtype, kind)]
+                total = e.call(total.type, f"llvm.fma.f{kind.bitwidth}", [*factors, total])
+            for power in range(WARP.bit_length() - 1):
+                total = b.fadd(total, shuffle(e, "bfly", total, 1 << power))
+            return total
 
-            return kind, emit
-
-        return intrinsic(2)(rule)
+        return emit
 
     def _places(self, e: Emitter, kind, letter, address, stride) -> tuple[list[ir.Value], ValidElements | None]:
         """The addresses of a lane's elements, or of the vector, and which elements exist."""
