@@ -139,7 +139,7 @@ def test_references_stay_behind_scores_that_rise_slowly_and_results_are_measured
         found = [to_host(x) for x in kernel(*(gpu.asarray(arrays[name]) for name in "qkv"))]
         assert len(gpu.launches) == 1
     agrees(kernel, arrays, found)
-    assert "rise(" in kernel.source(*specs(kernel, 64), device="cuda")
+    assert "choose_reference(" in kernel.source(*specs(kernel, 64), device="cuda")
 
 
 @pytest.mark.gpu
