@@ -55,13 +55,13 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
 }
 
 # The families that the project's own front end lowers, each by a class of compiler/frontend: with `Unit` where machine
-# code is what Numba makes of it, or benchmarks/lowering.py has measured it. Numba lowers all others, and any file with
-# a form that the front end does not know.
+# code is what Numba makes of it (float64 bodies may have fewer registers: their tables are in the module once), or
+# benchmarks/lowering.py has measured it. Numba lowers all others, and any file with a form that the front end does not
+# know.
 OWN_FRONT_END: dict[type, str] = {
-    ElementwiseSchedule: "Unit",
-    TransposeSchedule: "Unit",
-    Sm90AttentionSchedule: "StackUnit",
-    MmaAttentionSchedule: "StackUnit",
+    **dict.fromkeys((ElementwiseSchedule, TransposeSchedule, ColumnSchedule), "Unit"),
+    **dict.fromkeys((ResidentRowSchedule, LookbackSchedule, SortSchedule), "Unit"),
+    **dict.fromkeys((Sm90AttentionSchedule, MmaAttentionSchedule), "StackUnit"),
 }
 
 
