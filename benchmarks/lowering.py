@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import gc
 import hashlib
 import math
 import multiprocessing
@@ -31,7 +32,7 @@ sys.path += [str(path) for path in (ROOT, ROOT / "tests", ROOT / "examples") if 
 from expressions import PRODUCTS  # noqa: E402
 
 from problems import Problem, _problem, problems  # noqa: E402
-from record import Report, Row  # noqa: E402
+from record import Report, Row, failed_row  # noqa: E402
 
 WAYS = ("before", "own")
 SLOWER, MEAN = 1.02, 1.005  # of the median before: what a case may take, and a family in the (geometric) mean
@@ -46,6 +47,8 @@ OTHERS = {
     "gelu": ("gelu(x)", {"x": (16_384, 8192)}),
     "sort": ("sort(x)", {"x": (16_384, 1024)}),
     "topk": ("topk(x, 64)", {"x": (1024, 131_072)}),
+    "weighted": ("softmax(x) * y", {"x": (4096, 65_536), "y": (4096, 65_536)}),
+    "gradient": ("p = softmax(x); p * (y - sum(p * y, -1, keepdims=True))", {"x": (4096, 65_536), "y": (4096, 65_536)}),
     "cumsum_long": ("cumsum(x)", {"x": (1 << 26,)}),
     "two_maps": ("x.mT + 1, y * 2", {"x": (2048, 2048), "y": (1 << 20,)}),
 }
@@ -230,9 +233,8 @@ def verdict(kernels: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str,
     found = {}
     for family in sorted({row["family"] for row in kernels if row["family"]}):
         own = [row for row in kernels if row["family"] == family]
-        ratios = {
-            row["case"]: _ratio(timed[row["case"]]) for row in own if not row["identical"] and row["case"] in timed
-        }
+        different = {row["case"] for row in own if not row["identical"]}
+        ratios = {c: _ratio(both) for c, both in timed.items() if c in different and _complete(both)}
         mean = math.exp(statistics.fmean(map(math.log, ratios.values()))) if ratios else 1.0
         reasons = [f"{row['case']}: {fault}" for row in own if (fault := _fault(row, timed.get(row["case"], {})))]
         reasons += [f"in the mean {mean:.4f} of the time before"] * (mean > MEAN)
@@ -247,9 +249,15 @@ def verdict(kernels: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str,
     return found
 
 
+def _complete(both: dict[str, Row]) -> bool:
+    """Whether a case was timed both ways."""
+    return len([row for row in both.values() if row.median_us]) == len(WAYS)
+
+
 def _ratio(both: dict[str, Row]) -> float:
     before, own = (both[way].median_us for way in WAYS)
-    return own / before if own and before else math.inf
+    assert own is not None and before is not None
+    return own / before
 
 
 def _fault(kernel: dict[str, Any], both: dict[str, Row]) -> str:
@@ -261,11 +269,11 @@ def _fault(kernel: dict[str, Any], both: dict[str, Row]) -> str:
         return "does not compile both ways"
     if kernel["own"]["spill_bytes"] > kernel["before"]["spill_bytes"]:
         return "spills more"
-    if not both:
-        return "not timed"
+    if not _complete(both):
+        return next((row.error for row in both.values() if row.error), "not timed")
     before, own = (both[way] for way in WAYS)
-    if own.error or before.error:
-        return own.error or before.error or ""
+    if own.error:
+        return own.error
     assert own.p20_us is not None and before.p80_us is not None
     if _ratio(both) > SLOWER and own.p20_us > before.p80_us:
         return f"{_ratio(both):.3f} of the time before"
@@ -293,7 +301,11 @@ def main() -> int:
             card = Card()
             for problem in picked:
                 if " ".join(problem.case) in different and time.monotonic() - begun < chosen.seconds:
-                    measure(card, report, problem, folder, chosen.repetitions)
+                    try:
+                        measure(card, report, problem, folder, chosen.repetitions)
+                    except Exception as fault:  # a case that cannot run is a result too
+                        report.add(failed_row(problem.case, "own", (0, 0), fault))
+                    gc.collect()
         report.head["families"] = families = verdict(kernels, report.rows)
         report.write()
     for name, found in families.items():
