@@ -111,11 +111,11 @@ def _merged_arrays(arrays: Mapping[str, Any], named: Mapping[str, Any]) -> dict[
 def _check_offsets(offsets: Any) -> None:
     help = "offsets=(cu_seqlens_q, cu_seqlens_k), arrays of sequences + 1 integers each"
     if not isinstance(offsets, tuple) or len(offsets) != 2:
-        found = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
-        raise ArgumentError(f"offsets is a tuple of two arrays, not {found}", "argument.attention", help=help)
-    for index, one in enumerate(offsets):
-        if one is None or isinstance(one, str):
-            message = f"offsets[{index}] is a {type(one).__name__}, no array"
+        given = f"{len(offsets)} of them" if isinstance(offsets, tuple) else f"a {type(offsets).__name__}"
+        raise ArgumentError(f"offsets is a tuple of two arrays, not {given}", "argument.attention", help=help)
+    for index, array in enumerate(offsets):
+        if array is None or isinstance(array, str):
+            message = f"offsets[{index}] is a {type(array).__name__}, no array"
             raise ArgumentError(message, "argument.type", help=f"pass numpy.asarray(offsets[{index}])")
 
 

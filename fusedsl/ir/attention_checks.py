@@ -98,7 +98,7 @@ def _meanings(values: Sequence[int]) -> list[tuple[str, ...]]:
     *shape, b, h, i, j = values
     extents = dict(zip(PLACES, (b, h, i, j)))
     ways = combinations(PLACES, len(shape))
-    fitting = [way for way in ways if all(extents[place] == n for place, n in zip(way, shape))]
+    fitting = [letters for letters in ways if all(extents[letter] == n for letter, n in zip(letters, shape))]
     apart = min(shape) > 1 and tuple(PLACES[-len(shape) :]) in fitting
     return fitting if apart else []
 

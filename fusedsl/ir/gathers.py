@@ -68,17 +68,17 @@ def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = N
 
 def _in_parts(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None) -> tuple:
     """`x[key]`, with an axis that is indexed by a merged index read as two axes, so that no index is computed."""
-    for place, part in enumerate(key):
+    for item, part in enumerate(key):
         parts = b.merged.get(part) if isinstance(part, Node) else None
-        plain = all(isinstance(k, (Node, slice)) for k in key[:place])
-        if parts is None or not plain or place >= x.type.rank:
+        plain = all(isinstance(k, (Node, slice)) for k in key[:item])
+        if parts is None or not plain or item >= x.type.rank:
             continue
         shape, extents = x.type.shape, [max(p.type.shape, key=lambda d: d != 1) for p in parts]
-        if b.canonical(shape[place]) != b.canonical(product(extents)):
+        if b.canonical(shape[item]) != b.canonical(product(extents)):
             continue
-        x = reshape(b, x, (*shape[:place], *extents, *shape[place + 1 :]))
-        key = (*key[:place], *parts, *key[place + 1 :])
-        sites = None if sites is None else (*sites[: place + 1], *sites[place:])
+        x = reshape(b, x, (*shape[:item], *extents, *shape[item + 1 :]))
+        key = (*key[:item], *parts, *key[item + 1 :])
+        sites = None if sites is None else (*sites[: item + 1], *sites[item:])
     return x, key, sites
 
 
@@ -88,12 +88,12 @@ def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] |
     The broadcast axes replace the indexed ones if these are adjacent (integers count as arrays), else they come first.
     """
     full = full_key(b, x, key)
-    array_parts = [place for place, part in full if part is not None and not isinstance(part, slice)]
+    array_parts = [item for item, part in full if part is not None and not isinstance(part, slice)]
     split = array_parts[-1] - array_parts[0] >= len(array_parts)  # an empty ... also separates them
-    first = 0 if split else next(k for k, (place, _) in enumerate(full) if place == array_parts[0])
+    first = 0 if split else next(k for k, (item, _) in enumerate(full) if item == array_parts[0])
     entries = [entry for entry in full if not isinstance(entry[1], Dim)]
     indices = {axis: _located(b, entry) for axis, entry in enumerate(entries) if isinstance(entry[1], Node)}
-    plain = [(place, WHOLE if isinstance(part, Node) else part) for place, part in full]
+    plain = [(item, WHOLE if isinstance(part, Node) else part) for item, part in full]
     y = basic_index(x, index_entries(b, x, plain, sites))
     check = Check("equal", (), "index with", tuple(i.type for i in indices.values()))
     common = b.broadcast([i.type.shape for i in indices.values()], check)
@@ -109,11 +109,11 @@ def advanced_index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] |
 
 def _located(b: GraphBuilder, entry: tuple) -> Node:
     """An index array as positions; its errors point at its part of the subscript."""
-    place, part = entry
+    item, part = entry
     try:
         return positions(b, part)
     except FusedslError as error:
-        raise fail(error, place) from None
+        raise fail(error, item) from None
 
 
 def before_axes(b: GraphBuilder, x: Node, axes: int) -> Node:

@@ -37,27 +37,27 @@ def _origins(n: Node, args: Sequence[Origins]) -> Origins:
 
 def _aligned(n: Node, args: Sequence[Origins]) -> Origins:
     """Operands align at their last axes; a broadcast axis of extent 1 has no origin."""
-    found = [NONE] * n.type.rank
+    result = [NONE] * n.type.rank
     for arg, origins in zip(n.args, args):
         first = n.type.rank - arg.type.rank
         for axis, (dim, origin) in enumerate(zip(arg.type.shape, origins), first):
             if dim != 1 or n.type.shape[axis] == 1:
-                found[axis] |= origin
-    return tuple(found)
+                result[axis] |= origin
+    return tuple(result)
 
 
 def _index(n: Node, args: Sequence[Origins]) -> Origins:
     """An axis keeps its origin if its slice is the whole axis."""
     (origins,), shape, axis = args, n.args[0].type.shape, 0
-    found = []
+    result = []
     for entry in n.attr:
         if entry[0] == "new":
-            found.append(NONE)
+            result.append(NONE)
             continue
         if entry[0] == "slice":
-            found.append(origins[axis] if entry[1:] == (0, 1, shape[axis]) else NONE)
+            result.append(origins[axis] if entry[1:] == (0, 1, shape[axis]) else NONE)
         axis += 1
-    return tuple(found)
+    return tuple(result)
 
 
 def _transpose(n: Node, args: Sequence[Origins]) -> Origins:
@@ -100,12 +100,12 @@ def _gather(n: Node, args: Sequence[Origins]) -> Origins:
 
 def _contract(n: Node, args: Sequence[Origins]) -> Origins:
     letters = Subscripts.parse(n.attr)
-    found = dict.fromkeys(letters.result, NONE)
+    result = dict.fromkeys(letters.result, NONE)
     for names, origins in zip((letters.left, letters.right), args):
         for letter, origin in zip(names, origins):
-            if letter in found:
-                found[letter] |= origin
-    return tuple(found[letter] for letter in letters.result)
+            if letter in result:
+                result[letter] |= origin
+    return tuple(result[letter] for letter in letters.result)
 
 
 RULES: dict[str, Callable[[Node, Sequence[Origins]], Origins]] = {

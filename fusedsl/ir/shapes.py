@@ -134,7 +134,7 @@ def index(b: GraphBuilder, x: Node, key: tuple, sites: Sequence[Site] | None = N
 
 def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
     """(index in the key, part) for each axis of x and each new axis; an Ellipsis, or missing parts, as full slices."""
-    gaps = [place for place, k in enumerate(key) if k is Ellipsis]
+    gaps = [item for item, k in enumerate(key) if k is Ellipsis]
     if len(gaps) > 1:
         raise fail(ShapeError("only one ... in an index", code="shape.index", help="write : for the others"), gaps[1])
     used = sum(k is not None and k is not Ellipsis for k in key)
@@ -146,19 +146,19 @@ def full_key(b: GraphBuilder, x: Node, key: tuple) -> list[tuple[int, Any]]:
             _nth(key, x.type.rank),
         )
     full: list = []
-    for place, k in enumerate(key if gaps else (*key, Ellipsis)):
-        full.extend([(place, WHOLE)] * (x.type.rank - used) if k is Ellipsis else [(place, k)])
+    for item, k in enumerate(key if gaps else (*key, Ellipsis)):
+        full.extend([(item, WHOLE)] * (x.type.rank - used) if k is Ellipsis else [(item, k)])
     return full
 
 
 def index_entries(b: GraphBuilder, x: Node, full: list[tuple[int, Any]], sites: Sequence[Site] | None) -> tuple:
     """The normal form of a full key."""
     entries, axis = [], 0
-    for place, k in full:
+    for item, k in full:
         if k is None:
             entries.append(("new",))
             continue
-        entries.append(_entry(b, x, axis, k, place, sites[place] if sites and place < len(sites) else b.site))
+        entries.append(_entry(b, x, axis, k, item, sites[item] if sites and item < len(sites) else b.site))
         axis += 1
     return tuple(entries)
 
@@ -169,13 +169,13 @@ def _nth(key, n: int) -> int:
     return indices[n]
 
 
-def _entry(b: GraphBuilder, x: Node, axis: int, k, place: int, site: Site) -> tuple:
+def _entry(b: GraphBuilder, x: Node, axis: int, k, item: int, site: Site) -> tuple:
     n = x.type.shape[axis]
     if isinstance(k, slice):
         if k.step == 0:
             raise fail(
                 ShapeError("a slice step cannot be 0", code="shape.slice", help="use 1 to keep all, -1 to reverse"),
-                place,
+                item,
             )
         if k.start is None and k.stop is None and k.step in (None, 1):
             return _whole(n)
@@ -184,7 +184,7 @@ def _entry(b: GraphBuilder, x: Node, axis: int, k, place: int, site: Site) -> tu
     check = Check("index", (k, n), "index", (x.type,), site=site)
     if isinstance(k, int) and isinstance(n, int):
         if not -n <= k < n:
-            raise fail(explain(check, b.extents), place)
+            raise fail(explain(check, b.extents), item)
     else:
         b.checks.append(check)
     return (
