@@ -13,15 +13,17 @@ from .softmax_exp import summed_exponentials
 
 @dataclass(frozen=True)
 class Peephole:
-    """A rewrite of the element body of a phase; the law says why nobody can tell."""
+    """A rewrite of the element body of a phase; the law bounds the error that it adds."""
 
     law: str
     rewrite: Callable[[KernelIR, Phase, Body], Body]
 
 
 PEEPHOLES = (
-    Peephole("x * (1 / d), rounded to bfloat16 or float8, is x / d, rounded to it", stored_quotients),
-    Peephole("exp and log of the hardware are nearer than an output of 16 bits can tell", stored_functions),
+    Peephole("x * (1 / d) is x / d within 2**-15 ulp of a bfloat16, and rounds to the same float8", stored_quotients),
+    Peephole(
+        "exp and log by the hardware are off by less than 2**-8 of what rounding to 16 bits does", stored_functions
+    ),
 )
 ROW_PEEPHOLES = (
     Peephole("exp(u - max(u)), summed, is 2**((u - max(u)) log2 e) within the sum's rounding", summed_exponentials),
