@@ -1,9 +1,8 @@
 """Ways to lower generated CUDA files beside each other on one card: python benchmarks/lowering.py --json FILE.
 
-Compiles every kernel of the cases as `before` (Numba; of attention, for which Numba takes long, what the tree has now)
-and by the `own` front end, a process a core; compares machine code, registers and time to lower. With a GPU it then
-times both, in turns and with a cold L2, for each case of which a kernel differs, compares the results, and says of each
-family whether `OWN_FRONT_END` in backends/cuda/compile.py may have "Unit" for it.
+Compiles every kernel of the cases by Numba alone and by the `own` front end, a process a core; compares machine code,
+registers and time to lower. With a GPU it then times both, in turns and with a cold L2, for each case of which a kernel
+differs, compares the results, and says of each family whether the own front end may lower it.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from expressions import PRODUCTS  # noqa: E402
 from problems import Problem, _problem, problems  # noqa: E402
 from record import Report, Row, failed_row  # noqa: E402
 
-WAYS = ("before", "own")
-SLOWER, MEAN = 1.02, 1.005  # of the median before: what a case may take, and a family in the (geometric) mean
+WAYS = ("numba", "own")
+SLOWER, MEAN = 1.02, 1.005  # of Numba's median: what a case may take, and a family in the (geometric) mean
 MORE = {  # of the other suites: what the expressions do not have
     "wide": ("softmax 256", "softmax 4096", "rms_norm 32768", "layer_norm 1024", "cross_entropy 262144"),
     "reductions": ("sum_all 16384", "sum_columns 16384", "sum_columns 256", "sum_rows 256", "argmax_all"),
@@ -97,14 +96,14 @@ def front_end(way: str, problem: Problem, folder: str) -> Iterator[list[float]]:
     from fusedsl.backends.cuda import compile as cuda
 
     seconds: list[float] = []
-    own, now = dict.fromkeys(cuda.EMITTERS, "Unit"), cuda.OWN_FRONT_END if problem.suite == "attention" else {}
     with contextlib.ExitStack() as stack:
         stack.callback(_forget)
         stack.enter_context(mock.patch.dict(os.environ, FUSEDSL_CACHE_DIR=str(Path(folder, way))))
-        stack.enter_context(mock.patch.object(cuda, "OWN_FRONT_END", own if way == "own" else now))
         stack.enter_context(mock.patch.object(cuda, "lowered", partial(_timed, cuda.lowered, seconds)))
         if way == "own":
             stack.enter_context(mock.patch("fusedsl.backends.cuda.compiler.numba_backend.lower", _refused))
+        else:
+            stack.enter_context(mock.patch("fusedsl.backends.cuda.compiler.frontend.lowered", _unsuited))
         _forget()
         yield seconds
 
@@ -126,6 +125,12 @@ def _timed(lowered: Callable, seconds: list[float], *arguments: Any) -> bytes:
 
 def _refused(*arguments: Any) -> bytes:
     raise RuntimeError("the own front end does not know a form of this file")
+
+
+def _unsuited(*arguments: Any) -> bytes:
+    from fusedsl.backends.cuda.compiler.frontend import Unsuited
+
+    raise Unsuited("Numba lowers it")
 
 
 def compiled(job: tuple[int, int, str]) -> list[dict[str, Any]]:
@@ -163,10 +168,10 @@ def compiled(job: tuple[int, int, str]) -> list[dict[str, Any]]:
     return [_both(problem, *(found[k, way] for way in WAYS)) for k in range(len(found) // 2)]
 
 
-def _both(problem: Problem, before: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    shared = {key: before.get(key) or own.get(key) for key in ("family", "kernel")}
-    apart = {way: {k: v for k, v in one.items() if k not in shared} for way, one in zip(WAYS, (before, own))}
-    same = "digest" in before and before["digest"] == own.get("digest")
+def _both(problem: Problem, numba: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
+    shared = {key: numba.get(key) or own.get(key) for key in ("family", "kernel")}
+    apart = {way: {k: v for k, v in one.items() if k not in shared} for way, one in zip(WAYS, (numba, own))}
+    same = "digest" in numba and numba["digest"] == own.get("digest")
     return {"case": " ".join(problem.case), **shared, "identical": same, **apart}
 
 
@@ -183,11 +188,11 @@ def compile_all(chosen: Sequence[Problem], cc: int, folder: str, jobs: int) -> l
 
 def line(row: dict[str, Any]) -> str:
     """A kernel's row to read."""
-    before, own = (row[way] for way in WAYS)
-    fault = before.get("error") or own.get("error")
+    numba, own = (row[way] for way in WAYS)
+    fault = numba.get("error") or own.get("error")
     if fault:
         return f"{row['case']}: {fault}"
-    figures = [f"{key} {before[key]} {own[key]}" for key in ("registers", "spill_bytes", "lowered_s")]
+    figures = [f"{key} {numba[key]} {own[key]}" for key in ("registers", "spill_bytes", "lowered_s")]
     return f"{row['family']} {row['case']}: {'identical' if row['identical'] else 'differs'}, {', '.join(figures)}"
 
 
@@ -195,8 +200,8 @@ def line(row: dict[str, Any]) -> str:
 
 
 def measure(card: Any, report: Report, problem: Problem, folder: str, repetitions: int) -> None:
-    """A case both ways in turns: two rows, of which that of the own front end has its distance from the results
-    before."""
+    """A case both ways in turns: two rows, of which that of the own front end has its distance from Numba's
+    results."""
     import torch
 
     import fusedsl as fd
@@ -210,7 +215,7 @@ def measure(card: Any, report: Report, problem: Problem, folder: str, repetition
             bound[way] = made.bind(*(arguments[n] for n in made.params))
         results[way] = [x.clone() for x in as_results(bound[way]())]
     same = all(torch.equal(_bits(a), _bits(b)) for a, b in zip(*results.values()))
-    error = 0.0 if same else max_error(results["own"], [x.double() for x in results["before"]])
+    error = 0.0 if same else max_error(results["own"], [x.double() for x in results["numba"]])
     entrants: Any = {way: partial(_entrant, card, bound[way], error if way == "own" else 0.0) for way in WAYS}
     compare(report, problem.case, (0, 0), None, entrants, repetitions)
 
@@ -237,7 +242,7 @@ def verdict(kernels: Sequence[dict[str, Any]], rows: Sequence[Row]) -> dict[str,
         ratios = {c: _ratio(both) for c, both in timed.items() if c in different and _complete(both)}
         mean = math.exp(statistics.fmean(map(math.log, ratios.values()))) if ratios else 1.0
         reasons = [f"{row['case']}: {fault}" for row in own if (fault := _fault(row, timed.get(row["case"], {})))]
-        reasons += [f"in the mean {mean:.4f} of the time before"] * (mean > MEAN)
+        reasons += [f"in the mean {mean:.4f} of Numba's time"] * (mean > MEAN)
         found[family] = {
             "kernels": len(own),
             "identical": sum(row["identical"] for row in own),
@@ -255,9 +260,9 @@ def _complete(both: dict[str, Row]) -> bool:
 
 
 def _ratio(both: dict[str, Row]) -> float:
-    before, own = (both[way].median_us for way in WAYS)
-    assert own is not None and before is not None
-    return own / before
+    numba, own = (both[way].median_us for way in WAYS)
+    assert own is not None and numba is not None
+    return own / numba
 
 
 def _fault(kernel: dict[str, Any], both: dict[str, Row]) -> str:
@@ -267,16 +272,16 @@ def _fault(kernel: dict[str, Any], both: dict[str, Row]) -> str:
         return ""
     if any("error" in kernel[way] for way in WAYS):
         return "does not compile both ways"
-    if kernel["own"]["spill_bytes"] > kernel["before"]["spill_bytes"]:
+    if kernel["own"]["spill_bytes"] > kernel["numba"]["spill_bytes"]:
         return "spills more"
     if not _complete(both):
         return next((row.error for row in both.values() if row.error), "not timed")
-    before, own = (both[way] for way in WAYS)
+    numba, own = (both[way] for way in WAYS)
     if own.error:
         return own.error
-    assert own.p20_us is not None and before.p80_us is not None
-    if _ratio(both) > SLOWER and own.p20_us > before.p80_us:
-        return f"{_ratio(both):.3f} of the time before"
+    assert own.p20_us is not None and numba.p80_us is not None
+    if _ratio(both) > SLOWER and own.p20_us > numba.p80_us:
+        return f"{_ratio(both):.3f} of Numba's time"
     return f"results differ by {own.max_error:.2g}" if own.max_error else ""
 
 
@@ -309,7 +314,7 @@ def main() -> int:
         report.head["families"] = families = verdict(kernels, report.rows)
         report.write()
     for name, found in families.items():
-        told = "may have Unit" if found["switch"] else "stays: " + "; ".join(found["reasons"])
+        told = "well lowered" if found["switch"] else "; ".join(found["reasons"])
         print(
             f"{name}: {found['identical']} of {found['kernels']} identical, {found['mean_ratio']} of the time; {told}"
         )

@@ -54,16 +54,6 @@ EMITTERS: dict[type, Callable[[Any, Any], str]] = {
     MmaAttentionSchedule: emit_mma,
 }
 
-# The families that the project's own front end lowers, each by a class of compiler/frontend: with `Unit` where machine
-# code is what Numba makes of it (float64 bodies may have fewer registers: their tables are in the module once), or
-# benchmarks/lowering.py has measured it. Numba lowers all others, and any file with a form that the front end does not
-# know.
-OWN_FRONT_END: dict[type, str] = {
-    **dict.fromkeys((ElementwiseSchedule, TransposeSchedule, ColumnSchedule), "Unit"),
-    **dict.fromkeys((ResidentRowSchedule, LookbackSchedule, SortSchedule), "Unit"),
-    **dict.fromkeys((Sm90AttentionSchedule, MmaAttentionSchedule), "StackUnit"),
-}
-
 
 @dataclass(frozen=True)
 class Compiled:
@@ -105,18 +95,9 @@ def lowered(source: str, path: str, kernel: Any, schedule: Schedule, cc: tuple[i
     if isinstance(kernel, KernelIR) and kernel.batched is not None:
         words = [numba_backend.Words(kernel.batched.words)]
     bounds = (schedule.most_threads, blocks or schedule.blocks)
-    unit = _own_unit(schedule)
-    if unit is not None:
-        with contextlib.suppress(frontend.Unsuited):
-            return frontend.lowered(tree, names, words, cc, bounds, getattr(frontend, unit))
+    with contextlib.suppress(frontend.Unsuited):
+        return frontend.lowered(tree, names, words, cc, bounds)
     return numba_backend.lower(names["kernel"], words, cc, bounds)
-
-
-def _own_unit(schedule: Schedule) -> str | None:
-    """What of the own front end lowers a kernel's file; None: Numba does. Members of a combo kernel have to agree."""
-    members = schedule.members if isinstance(schedule, ComboSchedule) else (schedule,)
-    units = {OWN_FRONT_END.get(type(member)) for member in members}
-    return units.pop() if len(units) == 1 else None
 
 
 def _fewer(hardware: Hardware, blocks: int, threads: int, spilled: int) -> int:

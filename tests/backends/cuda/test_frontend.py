@@ -64,18 +64,17 @@ def test_operators_have_the_types_that_numba_gives_them(sign):
 NAMES = {"int32": types.int32, "float32": types.float32}
 
 
-def written(source, unit=frontend.Unit):
+def written(source):
     """The LLVM text of a function `kernel(x, y)` of two int64."""
     (node,) = ast.parse(source).body
     module = numba_backend.module()
     function = ir.Function(module, ir.FunctionType(VOID, [I64] * 2), "kernel")
-    unit(module, {}).write(function, node, [types.int64] * 2, NAMES)
+    frontend.Unit(module, {}).write(function, node, [types.int64] * 2, NAMES)
     return str(module)
 
 
-@pytest.mark.parametrize("unit", [frontend.Unit, frontend.StackUnit])
-def test_a_variable_of_two_types_has_the_wider_where_paths_meet(unit):
-    text = written("def kernel(x, y):\n  z = int32(x)\n  if x < y:\n    z = y\n  w = z + y\n", unit)
+def test_a_variable_of_two_types_has_the_wider_where_paths_meet():
+    text = written("def kernel(x, y):\n  z = int32(x)\n  if x < y:\n    z = y\n  w = z + y\n")
     assert "sext i32" in text and "alloca i64" in text
 
 

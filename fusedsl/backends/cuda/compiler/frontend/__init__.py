@@ -16,20 +16,14 @@ from typing import Any
 
 from .. import numba_backend
 from ..numba_backend import VOID, ir, types
-from .stack_unit import StackUnit
 from .unit import Unit
 from .values import Unsuited, llvm_type
 
-__all__ = ["StackUnit", "Unit", "Unsuited", "lowered"]
+__all__ = ["Unit", "Unsuited", "lowered"]
 
 
 def lowered(
-    tree: ast.Module,
-    names: dict[str, Any],
-    words: Sequence[types.Type],
-    cc: tuple[int, int],
-    bounds: tuple[int, int],
-    unit: type[Unit],
+    tree: ast.Module, names: dict[str, Any], words: Sequence[types.Type], cc: tuple[int, int], bounds: tuple[int, int]
 ) -> bytes:
     """LTO-IR of a file's kernel, over parameters of these types; `names` are what the file has defined.
 
@@ -42,7 +36,7 @@ def lowered(
     kernel = ir.Function(module, ir.FunctionType(VOID, [llvm_type(kind) for kind in words]), "fusedsl_kernel")
     node = next(node for node in functions if node.name == "kernel")
     with _no_collection(), numba_backend.lowering_for(cc):
-        unit(module, definitions).write(kernel, node, words, names)
+        Unit(module, definitions).write(kernel, node, words, names)
         return numba_backend.assemble(kernel, cc, bounds)
 
 

@@ -107,7 +107,7 @@ def compared(op: ast.cmpop, x: Typed, y: Typed) -> Typed:
     kind = _wider(x, y)
 
     def emit(frame: Frame) -> ir.Value:
-        return getattr(frame.builder, compare)(sign, *_as(frame, frame.compared_as(kind), x, y))
+        return getattr(frame.builder, compare)(sign, *_as(frame, kind, x, y))
 
     return Typed(types.boolean, emit)
 

@@ -16,8 +16,6 @@ class Unit(Emitter):
     """A module, and the scalar functions of a generated file in it: each is written once, and inlined where it is
     called. A result is stored where the first argument points."""
 
-    frame: type[Frame] = Frame
-
     def __init__(self, module: ir.Module, definitions: dict[tuple[str, int], ast.FunctionDef]):
         self.module, self.definitions = module, definitions
         self.functions: dict[ScalarFunction, ir.Function] = {}
@@ -102,7 +100,7 @@ class Unit(Emitter):
             raise Unsuited("no return")
         before, self.builder = self.builder, ir.IRBuilder(function.append_basic_block("entry"))
         try:
-            step(self.frame(self, dict(zip(arguments, function.args[len(function.args) - len(arguments) :]))))
+            step(Frame(self, dict(zip(arguments, function.args[len(function.args) - len(arguments) :]))))
             if not scope.returned:
                 self.builder.ret_void()
         finally:

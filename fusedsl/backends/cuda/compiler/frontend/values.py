@@ -101,10 +101,6 @@ class Frame:
         self.builder.store(result, self.builder.function.args[0])
         self.builder.ret_void()
 
-    def compared_as(self, kind: types.Type) -> types.Type:
-        """What integers of this type are compared as."""
-        return kind
-
     def floor_quotient(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """x // y, and 0 where y is."""
         b, zero = self.builder, ir.Constant(x.type, 0)
