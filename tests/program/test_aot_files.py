@@ -87,8 +87,8 @@ def test_a_file_that_is_whole_and_makes_no_sense_is_refused(tmp_path):
                 fd.load(other)(np.ones((3, 40), np.float32), 2.0)
     text = json.dumps({"manifest": {}, "blobs": [["a", 10**9]]}).encode()
     body = zlib.compress(struct.pack("<Q", len(text)) + text)
-    digest = hashlib.sha256(container.MAGIC + struct.pack("<I", 3) + body).digest()
-    other.write_bytes(container.HEAD.pack(container.MAGIC, 3, digest) + body)
+    digest = hashlib.sha256(container.MAGIC + struct.pack("<I", container.FORMAT) + body).digest()
+    other.write_bytes(container.HEAD.pack(container.MAGIC, container.FORMAT, digest) + body)
     with pytest.raises(fd.ArgumentError, match="not what fusedsl writes"):
         fd.load(other)
 
