@@ -61,8 +61,8 @@ def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) ->
                 break
         else:
             if launches:
-                words = f"{held[k][0]:.0f} words a thread, and {held[launches[-1][0]][0]:.0f}"
-                reason = f"it would slow another one's launch: {words}"
+                words = f"this kernel needs {held[k][0]:.0f} words a thread, that launch {held[launches[-1][0]][0]:.0f}"
+                reason = f"sharing would lower occupancy: {words}"
                 decisions.append(Decision(False, (f"kernel {k}",), reason, LAUNCH))
             launches.append([k])
     for launch in launches:

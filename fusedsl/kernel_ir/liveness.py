@@ -14,7 +14,7 @@ def register_count(kinds: Iterable[DType], packed: bool = False) -> float:
     return sum(0.5 if packed and d.kind == "f" and d.bits == 16 else max(1, d.bits // 32) for d in kinds)
 
 
-def max_live(body: Body) -> int:
+def registers_with_arguments(body: Body) -> int:
     """The most names alive at once in a body, its arguments included; twice that if a type has 64 bits."""
     defined = {value.name for value in body.args}
     last_use = last_uses(body)
@@ -55,6 +55,8 @@ def live_between_phases(kernel: KernelIR) -> tuple[DType, ...]:
     return max(between, key=lambda found: register_count(found, packed=True), default=())
 
 
-def body_registers(phases: Sequence[Phase]) -> int:
-    """The most registers of any element body."""
-    return max((max_live(body) for phase in phases for part in phase.passes for body in part.bodies), default=0)
+def most_registers_with_arguments(phases: Sequence[Phase]) -> int:
+    """The most registers of any body of the phases, its arguments included."""
+    return max(
+        (registers_with_arguments(body) for phase in phases for part in phase.passes for body in part.bodies), default=0
+    )

@@ -276,7 +276,7 @@ def has_functions(body: Body) -> bool:
 
 
 def body_registers_of(body: Body) -> int:
-    """The most words of a scalar body's own values alive at once, its lines in order."""
+    """The most words of a scalar body's own values alive at once, its lines in order; its arguments are not counted."""
     last = last_uses(body)
     alive: set[str] = set()
     most = 0

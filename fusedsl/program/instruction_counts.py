@@ -24,9 +24,9 @@ def add_counts(totals: list[float], body: Body, times: float) -> None:
 
 
 def matmul_instructions(batch: int, rows: int, columns: int, terms: int) -> float:
-    """Instructions of so many tiled matmuls.
+    """Instructions of `batch` tiled matmuls.
 
-    A multiply-add reads a third of a value from shared memory, and an operand's element is staged once per tile.
+    A multiply-add takes SHARED_READS reads of shared memory, and an operand's element is staged once per tile.
     """
     staged = rows * -(-columns // EDGE) + columns * -(-rows // EDGE)
     return batch * terms * (rows * columns * (1 + SHARED_READS) + staged * ADDRESSING)

@@ -21,7 +21,7 @@ from .target import this_machine
 
 
 def launch_seconds(case: ResolvedCall, values: Sequence[Any]) -> list[float]:
-    """The median seconds of each launch of a case, 0 for an empty one; results go to memory of their own.
+    """The median seconds of each launch of a case, 0 for an empty one; results are written to fresh memory.
 
     Specs are filled with random numbers. Raises ArgumentError if this machine lacks the case's target.
     """

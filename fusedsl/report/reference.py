@@ -222,8 +222,8 @@ The examples read
 """
 
 NOTES = {
-    "//": "floors; an integer divided by 0 is 0", "%": "the sign of y", "**": "from the right; integers wrap",
-    "/": "float64 for integers", "<<": "0 from the width on", ">>": "0 or -1 from the width on",
+    "//": "floors; an integer divided by 0 is 0", "%": "the sign of y", "**": "right-associative; integers wrap",
+    "/": "float64 for integers", "<<": "0 if y >= the bit width", ">>": "0 or -1 if y >= the bit width",
     "and": "of bools, element by element", "or": "of bools, element by element", "not": "of bools",
 }  # fmt: skip
 
@@ -238,7 +238,11 @@ def _operators() -> Iterable[Sequence[str]]:
                 NOTES.get(op.symbol, ""),
             )
     yield "`x @ y`", "`matmul`", "the last axis of x meets the last but one of y"
-    yield "`x if c else y`", "`where`", "element by element; of a literal `c`, such as a default, that branch alone"
+    yield (
+        "`x if c else y`",
+        "`where`",
+        "element by element; if `c` is a literal, such as a default, only the chosen branch is compiled",
+    )
     yield "`x[1:, ::-2, None, ..., i]`", "", "slices, integers, new axes, integer arrays: NumPy's indexing"
     yield "`x.T`, `x.mT`", "`transpose`, `matrix_transpose`", ""
 

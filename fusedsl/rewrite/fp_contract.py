@@ -4,8 +4,9 @@ computed.
 A product that only one sum reads may be contracted with it into a fused multiply-add. A product with another reader is
 rounded for both: x * c - max(x * c) must be 0 at the maximum. A sum with several readers is recomputed in each kernel
 or phase, and must be equal in all of them: only the product that is computed per element, and never hoisted out of a
-loop, is contracted; the others are rounded. An addition of a mask is no sum, because it becomes a select (masks.py): s
-+ where(c, 0, -inf) is s or -inf. Products of 16-bit numbers are exact in float32 and stay unmarked.
+loop, is contracted; the others are rounded. An addition of a mask is no sum, because it becomes a select
+(rewrite/online/masks.py): s + where(c, 0, -inf) is s or -inf. Products of 16-bit numbers are exact in float32 and stay
+unmarked.
 """
 
 from __future__ import annotations

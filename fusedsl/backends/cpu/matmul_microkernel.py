@@ -16,7 +16,8 @@ WORD = ir.IntType(64)
 
 
 def outlined(d: DType, name: str, write: Callable[[ir.Function, DType], None]) -> Callable[..., None]:
-    """A word that calls a noinline function over three pointers and some integers, with a body by `write`."""
+    """A vocabulary function that calls a noinline LLVM function (three pointers, some integers), whose body `write`
+    emits."""
 
     def call(builder: ir.IRBuilder, a, b, c, *numbers: LLVMValue) -> None:
         function = _outlined_function(builder.module, f"{name}_{d.name}", len(numbers), lambda f: write(f, d))

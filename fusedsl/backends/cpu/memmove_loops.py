@@ -12,23 +12,26 @@ from .statements import code_of, parsed
 def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str, end: str) -> list[str] | None:
     """The loop over `index` from `first` to `end` as memmove calls; None if it computes anything.
 
-    Loads at addresses (loop_splitting.py) are indexed from `first`, those of operands from 0.
+    The index of a load at an address (`element_*`, loop_splitting.py) counts from `first`; of a load from an operand,
+    from 0.
     """
     sources: dict[str, tuple[str, str]] = {}  # of loads: dtype, address of the first element
     stores = []
     for line in lines:
         match parsed(code_of(line)):
             case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=word), args=[ast.Name(id=base), place])
-            ) if ast.unparse(place) in (index, f"{index} - at"):
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=word), args=[ast.Name(id=base), number])
+            ) if ast.unparse(number) in (index, f"{index} - at"):
                 if word.removeprefix("load").isdigit():
                     k = int(word.removeprefix("load"))
                     sources[name] = kernel.operands[k].dtype.name, f"at{k}({base}, {first})"
-                elif word.startswith("element_"):
+                elif word.startswith("element_"):  # element_<dtype>(address, number); place(address) is its pointer
                     sources[name] = word.removeprefix("element_"), f"place({base})"
             case ast.Expr(
-                value=ast.Call(func=ast.Name(id=word), args=[ast.Name(id=base), ast.Name(id=place), ast.Name(id=value)])
-            ) if place == index and word.startswith("store"):
+                value=ast.Call(
+                    func=ast.Name(id=word), args=[ast.Name(id=base), ast.Name(id=number), ast.Name(id=value)]
+                )
+            ) if number == index and word.startswith("store"):
                 stores.append((int(word.removeprefix("store")), base, value))
     if len(sources) + len(stores) < len(lines) or {value for *_, value in stores} != set(sources):
         return None

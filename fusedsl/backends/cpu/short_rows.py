@@ -93,7 +93,10 @@ class _ShortRowsEmitter:
         return lines + self.load(fixed=True)
 
     def load(self, fixed: bool) -> list[str]:
-        """The loads that are invariant over rows, or the others: before all stores, as an output may alias an input."""
+        """The row-invariant loads if `fixed`, else the rest.
+
+        They precede all stores, because an output may alias an input.
+        """
         lines = []
         for load in self.kernel.loads:
             if (self.stride(load.operand, self.loop_axis) == "0") != fixed:

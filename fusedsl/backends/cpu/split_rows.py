@@ -1,8 +1,8 @@
 """Split reductions for few long rows: threads reduce fixed parts of a row, then a second stage merges the parts.
 
 Each phase is two C functions: `phase<p>` over (row, part) and `merge<p>` over rows. Row values, partial states and
-per-element scratch values are in a workspace of the caller. Two slots after the kernel's own hold its address and the
-number of parts.
+per-element scratch values are in a workspace of the caller. Two parameter slots follow the kernel's own: the workspace
+address and the number of parts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def part_function(kernel: KernelIR, p: int, shared: list[ScratchArray], private:
         "low = smaller(part * each, segments)",
         "high = smaller(low + each, segments)",
     ]
-    body += column_loop(roles, p, "low", "high", "row * columns + ")
+    body += column_loop(roles, p, "low", "high", base="row * columns + ")
     for f in phase.folds:
         body += reduce.put_state(f, "part", "unit", reduce.state_names(f))
     return [*prologue(kernel, shared, private), "for unit in range(begin, end):", *indented(body), *free(private)]

@@ -21,8 +21,9 @@ RUN = 16  # consecutive key indices that every tile holds, except the last one
 class Intervals:
     """Bounds of values on a tile; `ends` maps each axis of the tile to its first and last index.
 
-    `free` gives the axes that a value depends on. Along axes of `runs`, a tile has at least RUN indices. If an integer
-    or condition depends on one tile axis only and has no derived bounds, the kernel computes its extremes: `extremes`.
+    `free` gives the axes that a value depends on. Along axes of `runs`, a tile has at least RUN indices. Where no
+    bounds can be derived for an integer or condition of one tile axis, the kernel computes its minimum and maximum
+    (`extremes`).
     """
 
     def __init__(self, ends: Mapping[object, Bounds], free: Callable[[Node], frozenset], runs: frozenset = frozenset()):
@@ -99,8 +100,8 @@ class Intervals:
         return all_hold(self._certain.get(a, YES) for a in n.args)
 
     def _reads_extremes(self, n: Node, answers: Truth) -> bool:
-        """Whether the truth of a logical operation reads extremes: the kernel may as well compute those of the
-        operation."""
+        """Whether the truth of a logical operation reads extremes: then computing the operation's own extremes costs no
+        more."""
         return is_logic(n) and any(m.op == "state" and m.attr[0] in EXTREMES for m in walk(answers))
 
     def _bound(self, n: Node) -> Bounds | None:
@@ -136,8 +137,8 @@ class Intervals:
         return n.op in ARITHMETIC and any(a in self.extremes or self._reads(a, n) for a in n.args)
 
     def _reads(self, root: Node, user: Node) -> bool:
-        """Whether a value is computed from memory in integers as wide as its user's; sums of narrower ones do not
-        wrap."""
+        """Whether a value is read from memory, or computed from it in integers more than half as wide as its user's;
+        sums of narrower ones cannot wrap."""
         stack, seen = [(root, user)], set[tuple[Node, Node]]()
         while stack:
             visit = stack.pop()

@@ -35,8 +35,10 @@ class NonfiniteFallback:
         self.output = self.values.named(tile.facts.output)
 
     def emit(self, reload: list[str]) -> None:
-        """Emit the test whether all sums of a warp are `finite`, and the rows again if not; nothing without a mask.
-        `reload` are the lines that reload the work tile's coordinates, if no register holds them."""
+        """If a mask exists: emit a test that all sums of a warp are finite, and a loop that recomputes its rows if not.
+
+        `reload` are the lines that reload the work tile's coordinates, if no register holds them.
+        """
         if self.facts.weighted_sum.is_active is None:
             return
         source = self.values.source
@@ -92,7 +94,7 @@ class NonfiniteFallback:
             self._emit_outputs(number, epilogue)
 
     def _emit_state(self) -> None:
-        """The row's state, read from the lanes that have it: the reference that it is measured from is final."""
+        """The row's state, read from the lanes that hold it; the reference is final by now, so nothing is rescaled."""
         values, state, late = self.values, self.body.state, self.softmax.late_reductions()
         for v in state.accumulators:
             reduced = f"all_reduce_{late[v.name]}({v.name})" if v.name in late else v.name
@@ -128,7 +130,7 @@ class NonfiniteFallback:
         return f"load_{name}({self._address(k, *axes)}, {self.facts.step(k, inner)})"
 
     def _load_key_row(self, name: str, row: str, inner: int) -> str:
-        """The row of "k" or "v" of one key: a load, or the name of a row that was loaded if its page has it."""
+        """The row of "k" or "v" of one key: a load, or, if paged, a row that is zero unless its page is present."""
         values, paged = self.values, self.facts.paged_row(name)
         if paged is None:
             k = self.facts.operands.k if name == "k" else self.facts.operands.v

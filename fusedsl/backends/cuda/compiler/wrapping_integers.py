@@ -1,7 +1,7 @@
 """Integers of 64 bits that wrap: what bodies compute with int64 is computed modulo 2**64.
 
-The compiler takes it that sums and products of Numba's int64 do not overflow, as those of places in memory do not, and
-would say that x + 1 > x holds. Those of uint64 wrap, and have the same bits; narrower integers are computed in 64 bits.
+Numba, and our front end like it, marks int64 sums and products as non-overflowing (true of addresses), so LLVM would
+fold x + 1 > x to true. Those of uint64 wrap, and have the same bits; narrower integers are computed in 64 bits.
 """
 
 from __future__ import annotations

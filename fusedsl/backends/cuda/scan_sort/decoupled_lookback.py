@@ -1,9 +1,9 @@
 """Scans of rows that many blocks share, in one pass: each tile hands its state on to those after it.
 
-Decoupled look-back (Merrill and Garland 2016) in two levels, so that its result does not depend on who was when ready:
-a tile leaves its total; 32 tiles are a group, whose total is its tiles' in a fixed tree; what lies before a group is
-the totals of all groups before it, merged one by one from the first (from the last group whose end is known, which
-is the same). A tile takes its number when it starts, so that those before it are running or done.
+Decoupled look-back (Merrill and Garland 2016) in two levels, so that its result does not depend on the order in which
+tiles finish: a tile leaves its total; 32 tiles are a group, whose total is its tiles' in a fixed tree; what lies before
+a group is the totals of all groups before it, merged one by one from the first (or resumed from the last group with a
+known prefix, with equal bits). A tile takes its number when it starts, so that those before it are running or done.
 """
 
 from __future__ import annotations

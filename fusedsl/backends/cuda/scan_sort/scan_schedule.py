@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import body_registers, register_count
+from ....kernel_ir.liveness import most_registers_with_arguments, register_count
 from ....kernel_ir.phase import Phase
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.choose import schedule_rows
@@ -82,7 +82,7 @@ def _registers(kernel: KernelIR, elements: int) -> int:
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
     scanned = [v.dtype for p in kernel.phases for step in p.scans for use in step.scans for v in use.accumulators]
     tiles = register_count(scanned) + 2 * register_count(read, packed=width > 1)
-    return round(ADDRESSING + tiles * elements) + body_registers(kernel.phases)
+    return round(ADDRESSING + tiles * elements) + most_registers_with_arguments(kernel.phases)
 
 
 def _along(kernel: KernelIR, extents: tuple[int, ...], hardware: Hardware) -> RowSchedule:

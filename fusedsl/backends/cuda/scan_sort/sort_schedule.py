@@ -8,7 +8,7 @@ from math import prod
 from ....hardware import Hardware, blocks_for
 from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.launch_config import LaunchConfig
-from ....kernel_ir.liveness import body_registers, register_count
+from ....kernel_ir.liveness import most_registers_with_arguments, register_count
 from ....kernel_ir.phase import Value
 from ....kernel_ir.register_pressure import predicted_registers
 from ..rows.schedule import VECTOR_CLASSES, WARP, RowSchedule, row_width
@@ -105,7 +105,9 @@ def _with_registers(kernel: KernelIR, hardware: Hardware, reason: str, found: So
     entry = 4 if any(v.dtype.bits == 64 for v in _lifted(kernel)) else 2
     read = [kernel.operands[x.operand].dtype for x in kernel.element_loads]
     elements = found.width * found.vectors
-    registers = round(ADDRESSING + elements * (entry + register_count(read)) + body_registers(kernel.phases))
+    registers = round(
+        ADDRESSING + elements * (entry + register_count(read)) + most_registers_with_arguments(kernel.phases)
+    )
     registers += ADDRESSING if kernel.index64 else 0
     blocks = blocks_for(hardware, min(registers, hardware.registers // found.block_threads), found.block_threads)
     registers = predicted_registers(kernel, hardware, registers, blocks, found.block_threads)

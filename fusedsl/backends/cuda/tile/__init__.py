@@ -8,7 +8,7 @@ block_dim_x, block_dim_y = _FILE.function("block_dim_x"), _FILE.function("block_
 reread_thread_idx, block_idx = _FILE.function("reread_thread_idx"), _FILE.function("block_idx")
 barrier, cluster_wait = _FILE.function("barrier"), _FILE.function("cluster_wait")
 griddepcontrol = _FILE.function("griddepcontrol")
-udiv, divide = _FILE.function("udiv", "number, parts"), _FILE.function("divide", "number, divisor, magic")
+udiv, divide = _FILE.function("udiv", "number, divisor"), _FILE.function("divide", "number, divisor, magic")
 word, half = _FILE.function("word", "words, number"), _FILE.function("half", "words, number")
 scalar, subkernel = _FILE.maker("scalar", "name", "word"), _FILE.maker("subkernel", "work")
 

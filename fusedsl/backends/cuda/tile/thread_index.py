@@ -89,8 +89,8 @@ def cluster_wait():
 
 
 @intrinsic(2)
-def udiv(number, parts):
-    """number // parts for non-negative integers, by a real division: once a loop, not once an element.
+def udiv(number, divisor):
+    """number // divisor for non-negative integers, by a real division: once a loop, not once an element.
 
     int64 if the number is, else int32.
     """
@@ -109,7 +109,7 @@ def udiv(number, parts):
 def divide(number, divisor, magic):
     """number // divisor for number >= 0: umulhi(2 * number, multiplier) >> shift while number < 2**31.
 
-    `magic` is `schedule.division.magic(divisor)`. Larger numbers (int64 only) take a real division.
+    `magic` is `kernel_ir.fast_division.magic(divisor)`. Larger numbers (int64 only) take a real division.
     """
     if number not in (types.int32, types.int64):
         return None

@@ -16,8 +16,8 @@ TEXTS = {
     "minimum": "min.NaN.f32 $0, $1, $2;",
 }
 ARITY = {"exp": 1, "exp2": 1, "tanh": 1}
-# tanh x = x P(x²) / Q(x²) for |x| <= 7.9, from the lowest power on; Q ends with x⁸. It is within 2⁻²⁰·⁹ of itself, and
-# never above 1. (Fitted for the least relative error by weighted least squares, as Lawson 1961 weighs them.)
+# tanh x = x P(x²) / Q(x²) for |x| <= 7.9, from the lowest power on; Q ends with x⁸. Its relative error is below 2⁻²⁰·⁹,
+# and it is never above 1. (Fitted for the least relative error by weighted least squares, as Lawson 1961 weighs them.)
 TANH = (4012012.75, 518930.1875, 11877.41796875, 46.26546096801758)
 TANH_DIVISOR = (4012013.5, 1856263.75, 95702.734375, 962.9258422851562)
 TANH_END = 7.9

@@ -17,7 +17,7 @@ from .fragment_layout import ROWS
 from .smem_swizzle import CHUNKS, start_of, swizzled
 
 PANEL = 64  # elements of 16 bits in a line of a panel
-STEP = 16  # products of one instruction of the tensor cores
+STEP = 16  # K of one mma.sync
 i32 = types.int32
 
 
@@ -63,7 +63,7 @@ def mma_qk(kind: str, rows: int, columns: int, width: int) -> Callable:
             mine = matrices(e, b.add(a, I32(panel * rows * SWIZZLE_BYTES)), False)
             for k in range(columns // 16):
                 at = b.add(c, I32((panel * columns + 16 * k) * SWIZZLE_BYTES))
-                _take_up(e, kind, sums, k, mine, matrices(e, at, False))
+                _accumulate_columns(e, kind, sums, k, mine, matrices(e, at, False))
         return e.pack(result, sums)
 
     return emit
@@ -84,14 +84,16 @@ def mma_pv(kind: str, columns: int, width: int) -> Callable:
         for step in range(columns // STEP):
             for k in range(width // 16):
                 at = b.add(places[k % 4], I32((k // 4 * columns + step * STEP) * SWIZZLE_BYTES))
-                _take_up(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
+                _accumulate_columns(e, kind, sums, k, mine[4 * step : 4 * step + 4], matrices(e, at, True))
         return e.pack(result, sums)
 
     return emit
 
 
-def _take_up(e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.Value], right: list[ir.Value]) -> None:
-    """Accumulate the products of 16 columns, the k-th group."""
+def _accumulate_columns(
+    e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.Value], right: list[ir.Value]
+) -> None:
+    """Add the products of the k-th 16 columns to `sums`."""
     for half in (0, 1):
         own = slice(8 * k + 4 * half, 8 * k + 4 * half + 4)
         sums[own] = _multiplied(e, kind, left, right[2 * half : 2 * half + 2], sums[own])
@@ -100,7 +102,7 @@ def _take_up(e: Emitter, kind: str, sums: list[ir.Value], k: int, left: list[ir.
 # -- fused multiply-adds
 
 
-def _grown(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+def _fma(e: Emitter, kind: DType, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
     return e.call(F64 if kind.bits == 64 else F32, f"llvm.fma.f{kind.bits}", [x, y, z])
 
 
@@ -115,8 +117,8 @@ def _own_row(e: Emitter) -> tuple[ir.Value, ir.Value]:
 
 
 def fma_qk(name: str, rows: int, columns: int) -> Callable:
-    """`add(sums, left, right, step)`: a warp's 16 x columns sums plus the products of a step of 64 bytes of the rows of
-    two K-major tiles."""
+    """`add(sums, left, right, step)`: adds to a warp's 16 x columns sums the products over 64 bytes of K, the
+    `step`-th, of two K-major tiles."""
     kind, count = dtype(name), columns // 2
     result = types.UniTuple(numba_type(name), count)
 
@@ -140,7 +142,7 @@ def fma_qk(name: str, rows: int, columns: int) -> Callable:
                     for r in range(ROWS):
                         at = 4 * (k // 2) + 2 * r + k % 2
                         for one, other in zip(x[r], y):
-                            sums[at] = _grown(e, kind, one, other, sums[at])
+                            sums[at] = _fma(e, kind, one, other, sums[at])
             return e.pack(result, sums)
 
         return result, emit
@@ -181,8 +183,8 @@ def _pair_place(e: Emitter, kind: DType, line: ir.Value, t: ir.Value, k: int) ->
 
 
 def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
-    """`add(sums, weights, right, step)`: a warp's 16 x width sums plus the products of 16 bytes of p (in a tile of
-    `rows` rows) and their rows of a tile of `columns` rows."""
+    """`add(sums, weights, right, step)`: adds to a warp's 16 x width sums the products of 16 bytes per row of p
+    (in a tile of `rows` rows) with the matching rows of v (in a tile of `columns` rows)."""
     kind, count = dtype(name), width // 2
     result = types.UniTuple(numba_type(name), count)
     each = COPY_BYTES // kind.itemsize
@@ -206,7 +208,7 @@ def fma_pv(name: str, rows: int, columns: int, width: int) -> Callable:
                     for r in range(ROWS):
                         for p in (0, 1):
                             own = 4 * k + 2 * r + p
-                            sums[own] = _grown(e, kind, x[r][i], y[p], sums[own])
+                            sums[own] = _fma(e, kind, x[r][i], y[p], sums[own])
             return e.pack(result, sums)
 
         return result, emit

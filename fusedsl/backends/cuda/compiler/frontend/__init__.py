@@ -6,48 +6,8 @@ numbers, and an intrinsic says itself of what type it is. What is here means wha
 64 bits, float64 literals, …); any other form is `Unsuited`, and left to Numba.
 """
 
-from __future__ import annotations
-
-import ast
-import gc
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
-
-from .. import numba_backend
-from ..numba_backend import VOID, ir, types
+from .lower import lowered
 from .unit import Unit
-from .values import Unsuited, llvm_type
+from .values import Unsuited
 
 __all__ = ["Unit", "Unsuited", "lowered"]
-
-
-def lowered(
-    tree: ast.Module, names: dict[str, Any], words: Sequence[types.Type], cc: tuple[int, int], bounds: tuple[int, int]
-) -> bytes:
-    """LTO-IR of a file's kernel, over parameters of these types; `names` are what the file has defined.
-
-    Raises Unsuited.
-    """
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-    starts = [node.decorator_list[0].lineno if node.decorator_list else node.lineno for node in functions]
-    definitions = {(node.name, line): node for node, line in zip(functions, starts)}
-    module = numba_backend.module()
-    kernel = ir.Function(module, ir.FunctionType(VOID, [llvm_type(kind) for kind in words]), "fusedsl_kernel")
-    node = next(node for node in functions if node.name == "kernel")
-    with _no_collection(), numba_backend.lowering_for(cc):
-        Unit(module, definitions).write(kernel, node, words, names)
-        return numba_backend.assemble(kernel, cc, bounds)
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Inside the block nobody looks for garbage: a module's hundred thousand objects make Python look again and again,
-    and all of them are in use."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
