@@ -54,15 +54,21 @@ def pack_launches(sizes: Sequence[tuple[float, int]], members: Sequence[int]) ->
     decisions = []
     held = dict(zip(members, sizes))
     for k in sorted(members, key=lambda k: held[k][0]):
+        reason = ""
         for launch in launches:
             smallest = held[launch[0]][0]
-            if len(launch) < MEMBERS and _arrays(held, [*launch, k]) <= ARRAYS and held[k][0] <= UNLIKE * smallest:
+            if len(launch) == MEMBERS:
+                reason = f"a launch has at most {MEMBERS} kernels"
+            elif _arrays(held, [*launch, k]) > ARRAYS:
+                reason = f"a launch has at most {ARRAYS} arrays"
+            elif held[k][0] > UNLIKE * smallest:
+                words = f"this kernel needs {held[k][0]:.0f} words a thread, that launch {smallest:.0f}"
+                reason = f"sharing would lower occupancy: {words}"
+            else:
                 launch.append(k)
                 break
         else:
             if launches:
-                words = f"this kernel needs {held[k][0]:.0f} words a thread, that launch {held[launches[-1][0]][0]:.0f}"
-                reason = f"sharing would lower occupancy: {words}"
                 decisions.append(Decision(False, (f"kernel {k}",), reason, LAUNCH))
             launches.append([k])
     for launch in launches:

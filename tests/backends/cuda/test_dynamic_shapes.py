@@ -162,7 +162,7 @@ def test_a_result_without_a_stride_is_written(monkeypatch):
     pytest.importorskip("numba_cuda")
     from ptx import emulated_gpu
 
-    monkeypatch.setattr("fusedsl.program.plans.quota_exhausted", lambda *_: True)
+    monkeypatch.setattr("fusedsl.program.resolve_call.quota_exhausted", lambda *_: True)
     kernel = fd.kernel("y = cumsum(x, axis=0); return reshape(y, (1,)), y", fallback=False)
     with emulated_gpu(multiprocessors=4) as gpu:
         room = gpu.asarray(np.full((1, 8), 3.0, np.float32))
