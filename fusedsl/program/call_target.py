@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import DeviceError
@@ -64,4 +64,4 @@ def array_target(plans: Plans, facts: Facts) -> CallTarget:
             "device.option",
             help="copy them to the CPU, or leave the option out",
         )
-    return card(device[1])
+    return replace(card(device[1]), reserve=True)

@@ -9,12 +9,15 @@ import pytest
 
 import fusedsl as fd
 from fusedsl.hardware import hardware_facts
+from fusedsl.ir.types import FLOAT32
 from fusedsl.kernel_ir.batched_calls import BLOCK_WORDS
 from fusedsl.kernel_ir.launch_config import LaunchConfig
-from fusedsl.program import call_steps
+from fusedsl.program import call_steps, call_target
 from fusedsl.program.prepare_foreach import group_by_binary
+from fusedsl.program.resolve_call import resolve
 from fusedsl.report.explain import case_of
 from fusedsl.runtime import specialize
+from fusedsl.runtime.arrays import ArrayFacts
 from fusedsl.runtime.batched_call import BatchedPayloads, BatchMember
 from fusedsl.runtime.compile import cuda_key
 
@@ -145,6 +148,16 @@ def test_lengths_of_many_models_have_binaries_of_their_own_whatever_came_before(
     seen = [reason_of(made, (64, columns), reserve=True) for columns in (*LENGTHS, 4096, 4097, 10_000)]
     general = ["general lengths" in reason for reason in seen]
     assert general == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))] + [False] * 3
+
+
+def test_calls_of_arrays_on_a_card_take_places_in_the_quota(monkeypatch):
+    monkeypatch.setattr(call_target, "card", lambda index: call_target.architecture(hardware_facts((9, 0))))
+    plans, seen = fd.kernel("softmax(x)")._program.plans, []
+    for n in LENGTHS:
+        facts = {"x": ArrayFacts("torch", FLOAT32, (64, n), (n, 1), 0, ("cuda", 0), False, None)}
+        call = resolve(plans, facts, call_target.array_target(plans, facts))
+        seen.append("general lengths" in call.scheduled(*call.kernels[0])[1].reason)
+    assert seen == [n >= call_steps.SPECIALIZED_BINARIES for n in range(len(LENGTHS))]
 
 
 def test_the_first_lengths_keep_their_binaries_and_looking_at_others_changes_nothing():
