@@ -31,6 +31,8 @@ class Refusal:
 
 
 def _differs(value: Any, default: Any) -> bool:
+    if isinstance(default, bool):  # a flag: None and NumPy's False are off
+        return bool(value) is not default
     return value is not default and not (isinstance(value, (bool, int, float, str)) and value == default)
 
 

@@ -32,7 +32,7 @@ from .cache import cache_key, disk
 class CompiledKernel:
     """A compiled kernel: its schedule, its machine code, the compiler's figures, and where its source is."""
 
-    kernel: Any  # a KernelIR, or a Bundle of several
+    kernel: Any  # a KernelIR, or a ComboKernel of several
     schedule: Any  # a Schedule on CUDA, the name of the loops on the CPU
     code: bytes
     symbols: tuple[str, ...]

@@ -75,6 +75,8 @@ class BooleanSelection:
             return call_function(self.values.recorder, name, (self.values, axis), {**named, "where": self.mask})
         from .torch.reductions import reduced_where
 
+        if "ddof" in named:  # NumPy's
+            raise self.fault
         return reduced_where(name, self.values, self.mask, axis, **named)
 
     def __getattr__(self, name: str) -> Any:

@@ -131,3 +131,20 @@ def test_helps_speak_of_the_library_of_the_arguments():
         fd.fuse(scattered)(torch.ones(3))
     with pytest.raises(fd.Unsupported, match=r"np.arange\(n\)"):
         fd.fuse(lambda x: np.put_along_axis(x, x, 1, 0))(np.ones((2, 2), int))
+
+
+def test_flags_that_are_off_are_not_refused():
+    image = torch.arange(32.0).reshape(1, 2, 4, 4)
+    off = (None, 0, np.False_)
+    for flag in off:
+        resized = fd.fuse(lambda x, flag=flag: F.interpolate(x, 2, antialias=flag))(image)
+        assert torch.equal(resized, F.interpolate(image, 2))
+        pooled = fd.fuse(lambda x, flag=flag: F.adaptive_avg_pool2d(x, 2) + F.max_pool2d(x, 2, return_indices=flag))
+        assert torch.equal(pooled(image), F.adaptive_avg_pool2d(image, 2) + F.max_pool2d(image, 2))
+    with pytest.raises(fd.Unsupported, match=r"antialias=1\) is not"):
+        fd.fuse(lambda x: F.interpolate(x, 2, antialias=1))(image)
+
+
+def test_numpys_ddof_of_selected_tensors_is_refused_at_the_selection():
+    with pytest.raises(fd.FusedslError, match="x > 0"):
+        fd.fuse(lambda x: x[x > 0].var(ddof=1))(torch.from_numpy(X))
