@@ -333,7 +333,7 @@ def div_for_bf16(x, scale, inverse):
 
 
 def exp_for_sum(kind):
-    """2**(x log2 e) with a rounded product: what is summed beside its largest needs no more (see peephole/softmax_exp.py)."""
+    """2**(x log2 e) with a rounded product: enough where all is summed beside its largest (peephole/softmax_exp.py)."""
 
     def emit(e, x):
         scaled = e.builder.fmul(x, ir.Constant(x.type, LOG2_E))
