@@ -166,7 +166,7 @@ def _match_set(
     for f in folds:
         others = [n for n in direct_reductions(f.args) if n not in folds and f.attr[1][0] not in free[n]]
         if any(g in folds for n in others for g in walk([n])):
-            return "a result of the reduction is folded kv_axis other axes before it is used"
+            return "a result of the reduction is folded along other axes before it is used"
     patterns = []
     passes, refusals = find_passes(folds, value_axes, running_reference)
     for online_pass in passes:
@@ -208,7 +208,7 @@ def _pattern(reduction: OnlineReduction, value_axes: frozenset, fits: Fits) -> A
             return product
     unsummed = value_axes - {product.axis for product in weighted}  # type: ignore[union-attr]
     if any(free_axes([f])[f] & unsummed for f, _ in reduction.finish):
-        return "what varies kv_axis a result's own axis stands before its sum, which is then for each row alone"
+        return "what varies along a result's own axis stands before its sum, which is then for each row alone"
     kv_operands = [*(p.k for p in products), *(w.v for w in weighted)]  # type: ignore[union-attr]
     axes_of = free_axes(kv_operands)
     query_axes = reduction.rows.difference(*(axes_of[r] for r in kv_operands))
