@@ -197,8 +197,8 @@ class Sm90Mainloop:
         ]
 
     def _tile_is_inactive(self) -> str:
-        """The condition that the key tile of `tile_info` has no active element in the warpgroup's rows (`strip_from` to
-        `strip_end`) and is not the last. Masks that read memory or other axes are not evaluated."""
+        """The condition that the key tile of `tile_info` is not the last, and has no active element in the rows of the
+        warpgroup, `warpgroup_from` to `warpgroup_end`. Masks that read memory or other axes are not evaluated."""
         facts, mask, columns, n = (
             self.facts,
             self.facts.body.block_mask,
