@@ -181,7 +181,7 @@ def _key(plan: Plan) -> tuple:
 def _load(key: str | None) -> list[Plan]:
     """The plans under a disk key."""
     entry = None if key is None else cache.disk().get(key)
-    with contextlib.suppress(KeyError, TypeError):
+    with contextlib.suppress(KeyError, TypeError, ValueError):
         return [] if entry is None else [plan_from_json(record) for record in entry[0]["plans"]]
     return []
 
