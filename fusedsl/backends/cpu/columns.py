@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...ir.ops import OPS
 from ...kernel_ir.kernel import KernelIR
 from ...kernel_ir.phase import Body, Reduction, Value
 from . import loop_splitting, reduce, scan
@@ -153,6 +154,7 @@ class StripEmitter:
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
         few = len(phase.element.instructions) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
+        few = few and not any(i.op in OPS and OPS[i.op].special for i in phase.element.instructions)
         return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:
