@@ -28,7 +28,15 @@ ARITHMETIC = (
     "convert",
     *VIEWS,
 )  # operations of index arithmetic of slices and concatenations
+FREE = (*VIEWS, "convert")  # operations without cost
 BOUND_TAG = 1 << 20  # least tag of axes that a reduction binds; results have smaller tags
+
+
+def below_views(n: Node) -> Node:
+    """The operand below views and dtype changes."""
+    while n.op in FREE:
+        n = n.args[0]
+    return n
 
 
 def own_coordinates(shape: Sequence[Dim]) -> Coordinates:

@@ -13,13 +13,12 @@ from math import inf, prod
 
 from ..ir.contraction import Subscripts
 from ..ir.dims import Dim
-from ..ir.gathers import GUARDED
 from ..ir.graph import Node, walk
-from ..ir.joins import GROUP
 from ..ir.op_cost import FETCH_COST
-from ..ir.ops import LEAVES, OPS, VIEWS
+from ..ir.ops import LEAVES, OPS
 from .coordinates import Coordinates
-from .demand_analysis import canonical, count_read_patterns, count_reads, own_coordinates, reads
+from .demand_analysis import FREE, below_views, canonical, count_read_patterns, count_reads, own_coordinates, reads
+from .long_joins import pieces_of_long_joins, user_counts
 
 INSIDE = "it would be computed for each element of another product"
 WIDEST = 512  # extent of a product's axes in attention: a query tile holds as much for each row
@@ -30,7 +29,6 @@ MOST_OPERATIONS = 600  # instructions of one element: with more, kernels take se
 MOST_PROMISED = 2400  # … if kernels are to be as few as possible
 UNKNOWN = 64  # assumed extent of a symbolic axis, for the cost of a reduction
 VIEW_COST = 3  # instructions of a view of an argument, for its address
-FREE = (*VIEWS, "convert")  # operations without cost
 WORKS = ("reduce", "scan", "sorted", "contract")
 
 
@@ -69,22 +67,12 @@ def materialize(
 def unfused_arrays(results: Sequence[Node], fits: Fits) -> list[StoredArray]:
     """All arrays that an unfused run stores, except in short elementwise chains with a single consumer."""
     limited = _Limited(results, fits, True).find()
-    users: dict[Node, int] = {}
     order = list(walk(results))
-    for n in order:
-        for a in dict.fromkeys(n.args):
-            users[a] = users.get(a, 0) + 1
+    users = user_counts(order)
     wanted = [n for n in order if n.op not in FREE and n.op not in LEAVES and n not in results and n.type.shape]
     reason = "the unfused run is faster, by the time model"
     chosen = [n for n in wanted if n.op in WORKS or users[n] > 1 or n in limited]
     return [StoredArray(n, limited.get(n, reason), is_product(n)) for n in chosen]
-
-
-def below_views(n: Node) -> Node:
-    """The operand below views and dtype changes."""
-    while n.op in FREE:
-        n = n.args[0]
-    return n
 
 
 def is_product(n: Node) -> bool:
@@ -141,7 +129,7 @@ class _Limited:
         self.inside: dict[Node, frozenset[Node]] = {}  # nodes that compute an element
 
     def find(self) -> dict[Node, str]:
-        self.stored |= _pieces_of_long_joins(self.order)
+        self.stored |= pieces_of_long_joins(self.order)
         for n in self.order:
             if is_product(n):
                 self._limit_operands(n)
@@ -231,29 +219,6 @@ class _Limited:
             if self._of(values, a) == most and below_views(a).op not in LEAVES:
                 self.stored.setdefault(below_views(a), reason)
         self._note(n)
-
-
-def _pieces_of_long_joins(order: Sequence[Node]) -> dict[Node, str]:
-    """Pieces of joins of many arrays: joins themselves, or values that other pieces are computed from.
-
-    An element of a join is a choice among all of its pieces, each computed up to there.
-    """
-    pieces: dict[Node, list[Node]] = {}  # of the joins that end in a node
-    users: dict[Node, int] = {}
-    for n in order:
-        for a in dict.fromkeys(n.args):
-            users[a] = users.get(a, 0) + 1
-        if n.op == "gather" and n.attr[0] == GUARDED:
-            pieces[n] = [below_views(n.args[0])]
-        elif n.op == "where" and any(a in pieces for a in n.args[1:]):
-            pieces[n] = [p for a in n.args[1:] for p in pieces.pop(a, ())]
-    long = {n: found for n, found in pieces.items() if len(found) >= GROUP}
-    stored = {}
-    for found in long.values():
-        for p in found:
-            if p.op not in LEAVES and (p in long or users[p] > 1):
-                stored[p] = "many arrays are joined, and others are computed from it"
-    return stored
 
 
 def _is_rounded(n: Node) -> bool:

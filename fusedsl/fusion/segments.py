@@ -13,7 +13,8 @@ from typing import Literal
 
 from ..ir.graph import Graph, Node, Type, node, search, walk
 from ..ir.ops import CASTS, LEAVES, OPS
-from .materialize import WORKS, StoredArray, below_views, cost
+from .demand_analysis import below_views
+from .materialize import WORKS, StoredArray, cost
 
 MOST_ROUNDS = 4  # of moving roots to later segments
 

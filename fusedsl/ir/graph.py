@@ -125,7 +125,7 @@ def search(start: Iterable[K], below: Callable[[K], Iterable[K]]) -> Iterator[K]
 
 
 def walk(roots: Iterable[Node], known: Collection[Node] = ()) -> Iterator[Node]:
-    """Every node below the roots once, arguments before users; without recursion."""
+    """Every node below the roots once, arguments before users, except `known` ones; without recursion."""
     seen: set[Node] = set(known)
     stack: list[tuple[Node, bool]] = [(root, False) for root in reversed(list(roots))]
     while stack:

@@ -23,7 +23,7 @@ def call_layouts(
 ) -> tuple[Layouts, tuple[int, ...]]:
     """(the layouts, the arguments that are made contiguous first). Results without a destination are new arrays."""
     layouts = {("argument", k): layout_of(a) for k, a in enumerate(arguments) if isinstance(a, ArrayFacts)}
-    copied = _made_contiguous(plan, layouts, extents)
+    copied = _contiguous_copies(plan, layouts, extents)
     for k, shape in enumerate(call_steps.result_shapes(plan, extents)):
         out = destinations[k] if destinations else None
         if out is not None:
@@ -39,7 +39,7 @@ def layout_of(a: ArrayFacts) -> ArrayLayout:
     return ArrayLayout(a.shape, a.strides, 0, a.pointer % ALIGNMENT)
 
 
-def _made_contiguous(plan: Plan, layouts: Layouts, extents: Mapping[Symbol, int]) -> tuple[int, ...]:
+def _contiguous_copies(plan: Plan, layouts: Layouts, extents: Mapping[Symbol, int]) -> tuple[int, ...]:
     """The arguments whose strides show no view of the plan; their layouts become contiguous."""
     copied: list[int] = []
     for use in (u for k in plan.kernels for u in k.arrays if u.kind == "argument" and u.views):

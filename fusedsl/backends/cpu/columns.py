@@ -153,8 +153,9 @@ class StripEmitter:
         """True if loads and stores of states dominate the element body, so that several columns are merged at once."""
         phase = self.kernel.phases[p]
         reads = [load for load in self.roles.loads_of(p) if self.step(load.operand) != "0"]
-        few = len(phase.element.instructions) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
-        few = few and not any(i.op in OPS and OPS[i.op].special for i in phase.element.instructions)
+        instructions = phase.element.instructions
+        few = len(instructions) + len(reads) <= MAX_UNROLLED_LINES and not self.kernel.pointers
+        few = few and not any(i.op in OPS and OPS[i.op].special for i in instructions)
         return few and bool(phase.folds) and not (phase.stores or phase.scans or self.roles.scratch_of(p))
 
     def column(self, p: int) -> list[str]:

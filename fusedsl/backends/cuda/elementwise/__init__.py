@@ -1,6 +1,6 @@
 """Elementwise kernels and transposes: schedules, emitters, intrinsics."""
 
-from ..emit.intrinsic import File, Made, Method, Named
+from ..emit.intrinsic import Binding, File, Method, Named
 
 _FILE = File("elementwise.transpose_intrinsics")
 
@@ -22,8 +22,8 @@ class TransposeTileIntrinsics(Named):
     store = Method("name, letter", "base, row_stride, column_stride, rows, columns, values")
     positions = Method("name, along", "origin")
 
-    def via_smem(self, name: str, vectorized: bool) -> Made[SmemTransposeIntrinsics]:
-        return Made(f'{self}.via_smem("{name}", vectorized={vectorized})', SmemTransposeIntrinsics)
+    def via_smem(self, name: str, vectorized: bool) -> Binding[SmemTransposeIntrinsics]:
+        return Binding(f'{self}.via_smem("{name}", vectorized={vectorized})', SmemTransposeIntrinsics)
 
 
 TransposeTile = _FILE.type("TransposeTile", "edge, width, threads", TransposeTileIntrinsics)

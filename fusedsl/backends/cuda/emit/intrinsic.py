@@ -51,16 +51,16 @@ class Function(Named):
         return _call(self.name, self.takes, [*map(str, arguments)])
 
 
-class Made(Named, Generic[T]):
+class Binding(Named, Generic[T]):
     """The right side of a definition, and what it defines under a name (see SourceBuilder.bind)."""
 
     def __init__(self, text: str, defines: Callable[[str], T]):
         super().__init__(text)
         self.defines = defines
 
-    def __call__(self, function: object) -> Made[T]:
+    def __call__(self, function: object) -> Binding[T]:
         """A decorator, applied to a function of the file."""
-        return Made(f"{self}({function})", self.defines)
+        return Binding(f"{self}({function})", self.defines)
 
 
 class Maker(Named, Generic[T]):
@@ -70,9 +70,9 @@ class Maker(Named, Generic[T]):
         super().__init__(name)
         self.parameters, self.defines = parameters, defines
 
-    def __call__(self, *arguments: object, **keywords: object) -> Made[T]:
+    def __call__(self, *arguments: object, **keywords: object) -> Binding[T]:
         given = [*map(_constant, arguments), *(f"{name}={_constant(value)}" for name, value in keywords.items())]
-        return Made(_call(self.name, self.parameters, given), self.defines)
+        return Binding(_call(self.name, self.parameters, given), self.defines)
 
 
 def _constant(value: object) -> str:

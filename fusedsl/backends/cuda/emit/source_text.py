@@ -14,7 +14,7 @@ from ....kernel_ir.kernel import KernelIR
 from ....kernel_ir.phase import Body, Reduction, Value
 from ..peephole.gathers import split_at_gathers
 from ..tile import TileIntrinsics, block_idx, griddepcontrol, scalar
-from .intrinsic import Function, Made, Maker, Named
+from .intrinsic import Binding, Function, Maker, Named
 from .signature import BLOCK_NUMBER, Names, indented
 
 T = TypeVar("T")
@@ -150,16 +150,16 @@ class SourceBuilder:
         yield
         self.ready, self.stored, self.wide = before
 
-    def bind(self, name: str, made: Made[T], section: list[str] | None = None) -> T:
+    def bind(self, name: str, made: Binding[T], section: list[str] | None = None) -> T:
         """Define an intrinsic or an object under a name, among the top lines or in another section, once."""
         section, line = self.top if section is None else section, f"{name} = {made}"
         if line not in section:
             section.append(line)
         return made.defines(name)
 
-    def bind_several(self, made: Mapping[str, Made[T]], section: list[str] | None = None) -> list[T]:
+    def bind_several(self, made: Mapping[str, Binding[T]], section: list[str] | None = None) -> list[T]:
         """Some definitions in one line."""
-        self.bind(", ".join(made), Made(", ".join(map(str, made.values())), Named), section)
+        self.bind(", ".join(made), Binding(", ".join(map(str, made.values())), Named), section)
         return [one.defines(name) for name, one in made.items()]
 
     @property

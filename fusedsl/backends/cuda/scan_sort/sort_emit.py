@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....kernel_ir.phase import Phase, Selection
-from ..emit.intrinsic import Function, Made
+from ..emit.intrinsic import Binding, Function
 from ..emit.phase_emitter import PhaseEmitter
 from ..emit.source_text import TILE, SourceBuilder
 from ..rows.schedule import RowSchedule
@@ -53,7 +53,7 @@ class RowSort:
         assert isinstance(self.schedule, SortSchedule)
         return self.schedule.sort_method
 
-    def _bind(self, **made: Made[Function]) -> None:
+    def _bind(self, **made: Binding[Function]) -> None:
         for name, function in zip(made, self.src.bind_several(made, self.src.functions)):
             self.functions[name] = function
 

@@ -95,7 +95,7 @@ class Scope:
 
         def step(frame: Frame) -> None:
             made = [frame.unit.cast(v, k, r) for v, k, r in zip(several(frame), kinds, results)]
-            frame.give(frame.unit.pack(whole, made))
+            frame.ret(frame.unit.pack(whole, made))
 
         return step
 
@@ -117,11 +117,11 @@ class Scope:
 
             def path(k: int) -> None:
                 frame.known = dict(before)
-                frame.stand_on(outside)
+                frame.load_from(outside)
                 steps[k](frame)
                 if not paths[k].returned:
                     turns[k](frame)
-                    frame.leave(left[k], joint)
+                    frame.store_for_join(left[k], joint)
 
             if orelse or any(name in changed for name in met):
                 with frame.builder.if_else(condition.emit(frame)) as (then, otherwise):
@@ -133,7 +133,7 @@ class Scope:
                 with frame.builder.if_then(condition.emit(frame)):
                     path(0)
             frame.known = before
-            frame.stand_on(outside | joint)
+            frame.load_from(outside | joint)
             frame.forget(changed)
             if returned:
                 frame.builder.unreachable()
@@ -175,20 +175,20 @@ class Scope:
 
             def turn(variables: Kinds) -> None:  # the condition behind the body, as Python itself turns loops
                 goes_on = condition.emit(frame)
-                frame.leave(variables, beyond, around)
+                frame.store_for_join(variables, beyond, around)
                 frame.builder.cbranch(goes_on, inside, after)
 
             turn(carried)
             frame.forget(changed)
             known = dict(frame.known)
-            frame.stand_on(outside | around)
+            frame.load_from(outside | around)
             frame.builder.position_at_end(inside)
             step(frame)
             again(frame)
             turn(left)
             frame.builder.position_at_end(after)
             frame.known = known
-            frame.stand_on(outside | beyond)
+            frame.load_from(outside | beyond)
 
         return write
 

@@ -57,10 +57,10 @@ class Unit(Emitter):
         function = self.functions.get(scalar)
         if function is None:
             function = self.functions[scalar] = self._written(scalar)
-        found = self.result_of(scalar, function, values)
+        found = self._called(scalar, function, values)
         return [found] if len(scalar.results) == 1 else self.unpack(found, len(scalar.results))
 
-    def result_of(self, scalar: ScalarFunction, function: ir.Function, values: Sequence[ir.Value]) -> ir.Value:
+    def _called(self, scalar: ScalarFunction, function: ir.Function, values: Sequence[ir.Value]) -> ir.Value:
         if scalar.result == types.void:
             return self.builder.call(function, list(values))
         with self.builder.goto_entry_block():
@@ -74,13 +74,13 @@ class Unit(Emitter):
         if node is None:
             raise Unsuited(f"{code.co_name} is not of this file")
         results = () if scalar.result == types.void else scalar.results
-        function = ir.Function(self.module, self.form(scalar), self.module.get_unique_name(code.co_name))
+        function = ir.Function(self.module, self._function_type(scalar), self.module.get_unique_name(code.co_name))
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         self.write(function, node, scalar.arguments, _names_of(scalar.function), results)
         return function
 
-    def form(self, scalar: ScalarFunction) -> ir.FunctionType:
+    def _function_type(self, scalar: ScalarFunction) -> ir.FunctionType:
         places = [] if scalar.result == types.void else [llvm_type(scalar.result).as_pointer()]
         return ir.FunctionType(VOID, [*places, *map(llvm_type, scalar.arguments)])
 

@@ -82,7 +82,7 @@ class Frame:
         found = self.known.get(name)
         return self.builder.load(self._place(self.places, name, kind)) if found is None else found
 
-    def leave(self, kinds: Mapping[str, types.Type], *where: Places) -> None:
+    def store_for_join(self, kinds: Mapping[str, types.Type], *where: Places) -> None:
         """Store variables for where paths meet, each in all these places, made in this order: LLVM orders code by
         it."""
         for name, kind in kinds.items():
@@ -90,13 +90,13 @@ class Frame:
             for places in where:
                 self.builder.store(value, self._place(places, name, kind))
 
-    def stand_on(self, places: Places) -> None:
+    def load_from(self, places: Places) -> None:
         self.places = dict(places)
 
     def assign(self, name: str, kind: types.Type, value: ir.Value) -> None:
         self.known[name] = value
 
-    def give(self, result: ir.Value) -> None:
+    def ret(self, result: ir.Value) -> None:
         """Return a result: it is stored where the first argument points."""
         self.builder.store(result, self.builder.function.args[0])
         self.builder.ret_void()
