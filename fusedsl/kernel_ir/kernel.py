@@ -25,7 +25,7 @@ class Operand:
     dtype: DType
     strides: str
     access: Access = "element"
-    near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one
+    near: int = -1  # elementwise kernels: the contiguous axis, if it is not the last one; products: the contiguous axis
     near_access: Access = "element"  # "vector": 16-byte accesses along `near`
     rank: str = ""  # stride letter along sorted positions; "": holds none
 

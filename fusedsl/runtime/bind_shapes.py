@@ -16,6 +16,7 @@ from ..kernel_ir.memory_access import (
     INDEX64_FROM,
     Access,
     MergedAxes,
+    contiguous_axis_access,
     elementwise_access,
     max_offset,
     merge_axes,
@@ -202,6 +203,8 @@ def _kernel(plan: KernelPlan, merged: MergedAxes, row_axes: int, placed: _BoundA
     nears: Sequence[tuple[int, Access]] = [(-1, "element")] * len(plan.arrays)
     if plan.is_elementwise:
         nears = strided_axis_access(merged, placed.dtypes, placed.addresses)
+    elif plan.resident[0].products:
+        nears = contiguous_axis_access(merged, placed.dtypes, placed.addresses)
     operands = tuple(
         Operand(use.name, use.dtype, stride_kinds(merged.extents, line), a, *near, _rank_letter(rank))
         for use, line, a, near, rank in zip(plan.arrays, merged.strides, access, nears, placed.ranks)

@@ -1,0 +1,64 @@
+"""Matmul operands of a kernel: the arrays in memory that it multiplies without arithmetic on their elements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .kernel import KernelIR
+from .matmul_axes import MatmulAxes, matmul_axes
+from .phase import Body
+
+
+@dataclass(frozen=True)
+class MatmulOperands:
+    """The matmul axes of a kernel, and for each product (operand with the rows, operand with the columns).
+
+    Operands are indices into `KernelIR.operands`; `near` of each is its contiguous axis, and `near_access` is "vector"
+    if every line along that axis begins at a multiple of 16 bytes.
+    """
+
+    axes: MatmulAxes
+    pairs: tuple[tuple[int, int], ...]
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The operands with the rows, each once."""
+        return tuple(dict.fromkeys(left for left, _ in self.pairs))
+
+    @property
+    def right(self) -> tuple[int, ...]:
+        """The operands with the columns, each once."""
+        return tuple(dict.fromkeys(right for _, right in self.pairs))
+
+
+def matmul_operands(kernel: KernelIR) -> MatmulOperands | None:
+    """The matmul operands; None if the kernel is no product of matrices, or computes a factor."""
+    axes = matmul_axes(kernel)
+    if axes is None:
+        return None
+    pairs = []
+    for left, right in axes.factors:
+        rows, columns = stored_factor(kernel, left), stored_factor(kernel, right)
+        if rows is None or columns is None:
+            return None
+        pairs.append((rows, columns))
+    return MatmulOperands(axes, tuple(pairs))
+
+
+def stored_factor(kernel: KernelIR, body: Body) -> int | None:
+    """The operand that a factor loads, and widens at most from 16 bits or less, which is exact; None if it computes."""
+    if len(body.results) != 1:
+        return None
+    copied = {i.target: i.args[0] for i in body.instructions if i.op == "copy"}
+    name = body.results[0].name
+    if len(copied) != len(body.instructions):
+        return None
+    while name in copied:
+        source = copied[name]
+        if not isinstance(source, str):
+            return None
+        name = source
+    load = next((load for load in kernel.loads if load.value.name == name), None)
+    if load is None or (body.instructions and kernel.operands[load.operand].dtype.bits >= 32):
+        return None
+    return load.operand
