@@ -19,6 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 HERE = Path(__file__).resolve().parent
+PARTS = {"expressions": 2, "products": 2} | dict.fromkeys(("rows", "wide", "reductions", "backward", "map"), 1)
 RUN = (sys.executable, str(HERE / "run.py"))
 
 
@@ -36,7 +37,7 @@ def jobs(folder: Path, chosen: argparse.Namespace) -> Iterator[Job]:
     if chosen.tests:
         tests = ("-m", "gpu", str(HERE.parent / "tests"), "-p", "no:cacheprovider")
         yield Job("tests", (sys.executable, "-m", "pytest", *tests, *chosen.tests.split()))
-    for suite, parts in (("expressions", 2), ("rows", 1), ("wide", 1), ("reductions", 1), ("backward", 1), ("map", 1)):
+    for suite, parts in PARTS.items():
         for part in range(1, parts + 1):
             if suite not in chosen.suites.split(","):
                 continue
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("folder", type=Path)
     options.add_argument("--gpus", type=int, default=1, help="GPUs to use, from number 0 on (1)")
     options.add_argument("--minutes", type=float, default=30.0, help="for all of it (30)")
-    options.add_argument("--suites", default="expressions,rows,wide,reductions,backward,map", help="which, with commas")
+    options.add_argument("--suites", default=",".join(PARTS), help="which, with commas")
     options.add_argument("--tests", nargs="?", const="-q", metavar="OPTIONS", help="the tests that need a GPU, too")
     options.add_argument("--repetitions", type=int, default=15, help="timed calls of each peer (15)")
     options.add_argument("--compile-minutes", type=float, default=3.0, help="of a suite, with torch.compile (3)")

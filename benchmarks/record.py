@@ -19,6 +19,7 @@ PACKAGES = (
     *("numpy", "numba", "numba-cuda", "llvmlite", "cuda-core", "cuda-bindings", "lark", "ml_dtypes"),
     *("torch", "triton", "cupy-cuda12x", "cupy-cuda13x", "numexpr", "jax", "liger-kernel", "quack-kernels"),
 )
+OPTIONAL = ("error", "plan", "first_s")  # of a row: what is left out of the file where there is none
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Row:
     floor_us: float | None
     max_error: float | None
     error: str | None = None
+    plan: str | None = None  # of fusedsl, where a suite tells the kernels of the call
+    first_s: float | None = None  # of fusedsl, where a suite times the first call
 
     @property
     def case(self) -> tuple[str, str, str, str]:
@@ -72,7 +75,7 @@ class Report:
     def write(self) -> None:
         """The file anew, if there is one."""
         if self.path is not None:
-            rows = [{k: v for k, v in asdict(r).items() if k != "error" or v} for r in self.rows]
+            rows = [{k: v for k, v in asdict(r).items() if k not in OPTIONAL or v} for r in self.rows]
             part = self.path.with_suffix(".part")
             part.write_text(json.dumps({**self.head, "rows": rows}, indent=1, allow_nan=False) + "\n")
             os.replace(part, self.path)

@@ -11,20 +11,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PROBLEMS = ("expressions", "wide", "reductions", "backward")
-SUITES = ("map", "rows", *PROBLEMS, "attention", "time", "tune", "first_call", "cpu", "launch", "start")
+SUITES = ("map", "rows", *PROBLEMS, "attention", "products", "time", "tune", "first_call", "cpu", "launch", "start")
+QUICK = "tiny shapes and few repetitions: does everything run? Of products: fusedsl and cuBLAS alone, ten calls each"
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", choices=(*SUITES, "all"))
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the rows go; written after every row")
-    parser.add_argument("--quick", action="store_true", help="tiny shapes and few repetitions: does everything run?")
+    parser.add_argument("--quick", action="store_true", help=QUICK)
     parser.add_argument("--only", default="", metavar="WORDS", help='words a case must hold, e.g. "softmax 4096x4096"')
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), help="map and rows: this dtype alone")
     parser.add_argument("--part", default="1/1", metavar="K/N", help="the K-th of N parts of the cases")
     parser.add_argument("--repetitions", type=int, default=30, help="timed calls of each peer on the GPU (30)")
     parser.add_argument("--instructions", action="store_true", help="count instructions with ncu first, for the floor")
     parser.add_argument("--minutes", type=float, default=8.0, help="after so long torch.compile is left out (8)")
+    parser.add_argument("--limit-s", type=float, default=60.0, help="products: seconds for one case (60)")
+    parser.add_argument("--tuned", action="store_true", help="products: torch.compile's max-autotune too")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="products: so many random shapes too (0)")
+    parser.add_argument("--seed", type=int, default=1, help="products: of the random shapes (1)")
     return parser.parse_args()
 
 
@@ -39,6 +44,7 @@ def main() -> int:
     import suite_gpu
     import suite_launch
     import suite_problems
+    import suite_products
     import suite_start
     import suite_time
     import suite_tune
@@ -53,12 +59,14 @@ def main() -> int:
         chosen.instructions,
         begun + 60 * chosen.minutes,
         tuple(map(int, chosen.part.split("/"))),
+        *(chosen.limit_s, chosen.tuned, chosen.random, chosen.seed),
     )
     suites = {
         "map": lambda: suite_gpu.run("map", report, settings),
         "rows": lambda: suite_gpu.run("rows", report, settings),
         **{name: lambda name=name: suite_problems.run(name, report, settings) for name in PROBLEMS},
         "attention": lambda: suite_attention.run(report, settings),
+        "products": lambda: suite_products.run(report, settings),
         "time": lambda: suite_time.run(report, settings),
         "tune": lambda: suite_tune.run(report, settings),
         "first_call": lambda: suite_start.run_first_call(report, settings),

@@ -25,6 +25,10 @@ class Settings:
     instructions: bool = False
     compile_until: float = float("inf")  # on time.monotonic's clock; later cases go without torch.compile
     part: tuple[int, int] = (1, 1)
+    limit_s: float = float("inf")  # products: for one case
+    tuned: bool = False  # products: torch.compile's max-autotune too
+    random: int = 0  # products: how many random shapes
+    seed: int = 1
 
     def share(self, cases: list) -> list:
         """Those of a suite's cases that this run takes: the first, second … of so many parts."""

@@ -25,11 +25,12 @@ TITLES = {
     "backward": "Gradients of layer norm and RMS norm",
     "expressions": "The list of examples/expressions.py",
     "attention": "Attention, bfloat16",
+    "products": "Products of matrices and what surrounds them",
     "launch": "Warm calls: host time, the floor being the driver's launch",
     "cpu": "On the CPU ({threads} threads)",
 }
 NOTABLE = ("torch.compile", "torch", "cupy", "numpy", "numexpr", "triton", "liger", "quack", "jax")
-NOTABLE += ("cudnn", "flash-attention-2", "flex", "jax cudnn")
+NOTABLE += ("cudnn", "flash-attention-2", "flex", "jax cudnn", "cublas")
 
 
 def read(paths: Sequence[Path]) -> tuple[dict[str, dict], list[Row]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import json
 import os
 import subprocess
 import sys
@@ -27,8 +28,8 @@ def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:
         return frozenset()
     os.environ |= ALONE  # before anything of torch's compiler is imported
     jobs = min(JOBS, count, max(1, len(os.sched_getaffinity(0)) - 1))
-    part = "/".join(map(str, settings.part))
-    words = [sys.executable, __file__, suite, settings.only, settings.dtype or "", part, str(jobs)]
+    told = {name: getattr(settings, name) for name in ("only", "dtype", "part", "tuned", "random", "seed")}
+    words = [sys.executable, __file__, suite, json.dumps(told), str(jobs)]
     pipes: dict = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     started = [subprocess.Popen([*words, str(k)], **pipes) for k in range(jobs)]
     for name in LIBRARIES:
@@ -50,13 +51,17 @@ def compile_peers(suite: str, count: int, settings: Settings) -> frozenset[str]:
 
 def main() -> None:
     """Compile every `jobs`-th case, from the k-th. A case that fails here fails again, with its reason, when timed."""
-    suite, only, dtype, part, jobs, k = sys.argv[1:]
+    suite, told, jobs, k = sys.argv[1:]
     sys.path.append(str(Path(__file__).resolve().parent.parent))
     import suite_gpu
     import suite_problems
 
-    settings = Settings(only=only, dtype=dtype or None, part=tuple(map(int, part.split("/"))))
-    if suite in ("map", "rows"):
+    settings = Settings(**json.loads(told))
+    if suite == "products":
+        import suite_products
+
+        cases, rounds = suite_products.chosen(settings), suite_products.compilers(settings)
+    elif suite in ("map", "rows"):
         cases, rounds = suite_gpu.cases(suite, settings), {"torch.compile": suite_gpu.compile_torch}
     else:
         cases, rounds = suite_problems.chosen(suite, settings), suite_problems.compilers(suite)
