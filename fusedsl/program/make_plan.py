@@ -128,13 +128,15 @@ def build_kernels(
     kernels: list[KernelPlan] = []
     launches: list[int] = []
     decisions: list[Decision] = []
-    given = merge_similar(cut.groups, parameters)
+    members_of = merge_similar(cut.groups, parameters)
     for members in horizontal_candidates(cut.groups, fits):
         first = len(kernels)
         numbers = range(first, first + len(members))
-        ones = [given[g] for g in members]
-        names = [_kernel_name(one.group, k) for one, k in zip(ones, numbers)]
-        plans = [build_plan(one.group, name, header, one.parameters, contract) for one, name in zip(ones, names)]
+        packed = [members_of[g] for g in members]
+        names = [_kernel_name(member.group, k) for member, k in zip(packed, numbers)]
+        plans = [
+            build_plan(member.group, name, header, member.parameters, contract) for member, name in zip(packed, names)
+        ]
         split, reasons = pack_launches([(_words(plan), len(plan.arrays)) for plan in plans], numbers)
         decisions += reasons if len(members) > 1 else []
         kernels += [plans[k - first] for launch in split for k in launch]
@@ -225,7 +227,7 @@ def _kernel_name(group: FusionGroup, k: int) -> str:
     plain = [n.op for n in walk(roots, group.imports) if n.op in OPS]
     special = [op for op in plain if OPS[op].special and op != "divide"]
     words = folds + list(dict.fromkeys(special or plain))
-    kind = "stream" if group.attention else "row" if folds else "map"
+    kind = "attention" if group.attention else "row" if folds else "map"
     return "_".join([kind, *words[:4], str(k)])[:48]
 
 

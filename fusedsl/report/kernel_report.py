@@ -28,10 +28,10 @@ CPU_LOOPS = {
     "map": "one loop over elements, in chunks that threads share",
     "tiles": "blocks of two axes, because an array runs across the others",
     "rows": "row by row, every phase over a row that stays in the cache",
-    "cross": "parts of the rows, each with a state for every column; then the parts merged",
+    "mixed": "parts of the rows, each with a state for every column; then the parts merged",
     "split": "few long rows, cut into parts that threads share",
-    "products": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
-    "stream": "rows in vector lanes, a tile of scores after the other; no score is stored",
+    "matmul": "product of matrices: blocks of both factors packed in the cache, tiles of sums in vector registers",
+    "attention": "rows in vector lanes, a tile of scores after the other; no score is stored",
     "short": "rows in vector lanes, a row's few elements one after another",
     "strips": "neighbouring rows side by side in vector lanes",
 }

@@ -124,21 +124,21 @@ class LoopAnalysis:
         """A select, invariant within a part, between two reads of one dtype and slope, or a read and zero or NaN."""
         which = self.kind(name, condition)
         reads = [self.reads.get(v.id) if isinstance(v, ast.Name) else None for v in values]
-        one = next((r for r in reads if r is not None), None)
-        if which is None or not which.is_invariant or one is None or not one.is_contiguous(usual=False):
+        first_read = next((r for r in reads if r is not None), None)
+        if which is None or not which.is_invariant or first_read is None or not first_read.is_contiguous(usual=False):
             return None
         bases: list[str | None] = []
         wanted = []
         for value, read in zip(values, reads):
-            if read is not None and (read.dtype, read.slope) != (one.dtype, one.slope):
+            if read is not None and (read.dtype, read.slope) != (first_read.dtype, first_read.slope):
                 return None
-            bases.append(_constant(value, one.dtype) if read is None else f"{ast.unparse(value)}_base")
+            bases.append(_constant(value, first_read.dtype) if read is None else f"{ast.unparse(value)}_base")
             wanted.append("False" if read is None else f"{ast.unparse(value)}_wanted")
         if None in bases:
             return None
         test = ast.unparse(condition)
         return replace(
-            one,
+            first_read,
             base=f"select({test}, {bases[0]}, {bases[1]})",
             wanted=f"select({test}, {', '.join(wanted)})",
         )

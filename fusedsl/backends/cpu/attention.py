@@ -36,7 +36,7 @@ def emit(kernel: AttentionKernel, lane: int) -> tuple[str, list[ScratchArray]]:
         *indented(emitter.unit()),
         *free(emitter.arrays),
     ]
-    title = header(kernel, f"stream:{lane}")
+    title = header(kernel, f"attention:{lane}")
     return "\n".join([*title, "", "", "def kernel(slots, begin, end):", *indented(lines), ""]), emitter.arrays
 
 
@@ -73,7 +73,7 @@ class CpuAttentionEmitter:
             d, width = w.state.dtype, f"n{w.axis}"
             arrays += [ScratchArray(side.name, side.dtype, f"{width} * {ATTENTION_ROWS}") for side in w.sides]
             arrays += [] if self.contiguous_operand(w.v, d) else [ScratchArray(f"weighed{k}", d, f"{TILE} * {width}")]
-            arrays += [ScratchArray(f"kept{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.is_active else []
+            arrays += [ScratchArray(f"active{k}", d, f"{TILE * ATTENTION_ROWS}")] if w.is_active else []
         arrays += [
             ScratchArray(value.name, value.dtype, f"{TILE * ATTENTION_ROWS}") for value in self.tile_values.values()
         ]
@@ -115,12 +115,12 @@ class CpuAttentionEmitter:
     # -- reading
 
     def read(self, wanted: set[str], tiles: Mapping[str, str] | None = None) -> list[str]:
-        """Loads of values at the indices i<axis>, `lane` and, of an element, `place`; `tiles` are arrays by value."""
+        """Loads of values at the indices i<axis>, `lane` and, of an element, `index`; `tiles` are arrays by value."""
         lines = []
         if tiles is not None:
-            for place, bodies in (("place", self.attention.mask_inputs), ("lane", self.attention.row_inputs)):
+            for index, bodies in (("index", self.attention.mask_inputs), ("lane", self.attention.row_inputs)):
                 names = [name for b in bodies if (name := b.results[0].name) in wanted]
-                lines += [f"{name} = {reduce.get(f'{name}_read', place)}" for name in names]
+                lines += [f"{name} = {reduce.get(f'{name}_read', index)}" for name in names]
                 wanted = wanted.difference(names)
         for load in self.kernel.loads:
             if load.value.name in wanted:
@@ -131,7 +131,7 @@ class CpuAttentionEmitter:
         lines += [f"{n} = {reduce.get(f'{n}_lane', 'lane')}" for n in self.rows if n in wanted]
         labels = {name: label for label, name in (tiles or {}).items() if name in wanted}
         labels |= {name: name for name in labels if tiles and tiles.get(name) == name}  # a score itself, not its copy
-        return lines + [f"{name} = {reduce.get(label, 'place')}" for name, label in labels.items()]
+        return lines + [f"{name} = {reduce.get(label, 'index')}" for name, label in labels.items()]
 
     @cached_property
     def tiles_of(self) -> dict[str, str]:
@@ -169,8 +169,8 @@ class CpuAttentionEmitter:
         lines += self.lane_loop(self.inputs(self.attention.row_inputs, "lane")) if self.attention.row_inputs else []
         once = [*self.init_state(), *self.key_loop("attempt" if self.exact else "0")]
         if self.exact:
-            lines += ["", "strange = False", "for attempt in range(2):"]
-            lines += indented(["if (attempt == 0) | strange:", *indented([*once, *self.check_finite()])])
+            lines += ["", "nonfinite = False", "for attempt in range(2):"]
+            lines += indented(["if (attempt == 0) | nonfinite:", *indented([*once, *self.check_finite()])])
         else:
             lines += ["", *once]
         return [*lines, "", "# results", *self.epilogue()]
@@ -186,17 +186,17 @@ class CpuAttentionEmitter:
         lines = [reduce.put(f"{v.name}_lane", "lane", text) for v, text in zip(use.accumulators, use.identity)]
         lines = [f"for lane in range({ATTENTION_ROWS}):", *indented(lines)] if lines else []
         for w in self.attention.weighted_sums:
-            zero = reduce.put(w.state.name, "place", f"{w.state.dtype}(0)")
-            lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([zero])]
+            zero = reduce.put(w.state.name, "index", f"{w.state.dtype}(0)")
+            lines += [f"for index in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([zero])]
         return lines
 
     def check_finite(self) -> list[str]:
         """Test if a result is not finite."""
         lines = []
         for w in self.attention.weighted_sums:
-            value = reduce.get(w.state.name, "place")
-            strange = f"strange = strange | not_(isfinite({value}))"
-            lines += [f"for place in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([strange])]
+            value = reduce.get(w.state.name, "index")
+            nonfinite = f"nonfinite = nonfinite | not_(isfinite({value}))"
+            lines += [f"for index in range(n{w.axis} * {ATTENTION_ROWS}):", *indented([nonfinite])]
         return lines
 
     def key_loop(self, attempt: str) -> list[str]:
@@ -235,16 +235,16 @@ class CpuAttentionEmitter:
         full = self.element_inputs(block_mask.full_phases, [])
         for phase in block_mask.full_phases:
             full += ["", "# … all of which count", *self.phase(phase, tiles)]
-        asked = block_mask.body.results[1].name
-        asked = f"{asked} & (attempt == 0)" if self.exact else asked
-        return [f"if {asked}:", *indented(full), "else:", *indented(partial)]
+        is_full = block_mask.body.results[1].name
+        is_full = f"{is_full} & (attempt == 0)" if self.exact else is_full
+        return [f"if {is_full}:", *indented(full), "else:", *indented(partial)]
 
-    def inputs(self, bodies: Iterable[Body], place: str) -> list[str]:
+    def inputs(self, bodies: Iterable[Body], index: str) -> list[str]:
         """Mask and bias loads, stored to scratch."""
         lines = []
         for b in bodies:
             name = b.results[0].name
-            lines += [*self.body(b), reduce.put(f"{name}_read", place, name)]
+            lines += [*self.body(b), reduce.put(f"{name}_read", index, name)]
         return lines
 
     def element_inputs(self, phases: Iterable[Phase], others: Iterable[Body]) -> list[str]:
@@ -254,7 +254,7 @@ class CpuAttentionEmitter:
         wanted = [b for b in self.attention.mask_inputs if b.results[0].name in read]
         if not wanted:
             return []
-        inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.inputs(wanted, "place")]
+        inner = [f"index = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.inputs(wanted, "index")]
         return [
             "",
             "# what is read",
@@ -278,7 +278,7 @@ class CpuAttentionEmitter:
             lines += [f"{low} = {_limit(extreme.lower.dtype, 1)}", f"{high} = {_limit(extreme.lower.dtype, -1)}"]
             if extreme.lower.dtype is BOOL:
                 join = ("{} & {}", "{} | {}")
-            inner = [f"{one} = {text.format(one, lifted)}" for one, text in zip((low, high), join)]
+            inner = [f"{end} = {text.format(end, lifted)}" for end, text in zip((low, high), join)]
             first, last = self.bounds(extreme.axis)
             body = [*self.body(extreme.body), *inner]
             lines += [f"for i{extreme.axis} in range({first}, {last} + 1):", *indented(body)]
@@ -302,9 +302,9 @@ class CpuAttentionEmitter:
     def phase(self, phase: Phase, tiles: Mapping[str, str]) -> list[str]:
         """Element body and folds in lanes, then the row body; `tiles` are the arrays of per-element values."""
         results = {v.name for v in phase.element.results}
-        inner = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
+        inner = [f"index = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(phase.element, tiles)]
         stored = [(label, name) for label, name in tiles.items() if label in self.tile_values and name in results]
-        inner += [reduce.put(label, "place", name) for label, name in stored]
+        inner += [reduce.put(label, "index", name) for label, name in stored]
         inner += [line for use in phase.folds for line in reduce.accumulate_lane(use, "lane")]
         lines = reduce.reset_lanes(phase.folds, str(ATTENTION_ROWS)) if phase.folds else []
         lines += [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(inner))]
@@ -325,13 +325,13 @@ class CpuAttentionEmitter:
         if w.is_active is None:
             return [*lines, plain]
         valid = w.is_active.results[0].name
-        mark = [f"place = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.is_active, self.tiles_of)]
-        mark.append(reduce.put(f"kept{k}", "place", f"{d}({valid})"))
+        mark = [f"index = {ATTENTION_ROWS} * (i{self.along} - first) + lane", *self.body(w.is_active, self.tiles_of)]
+        mark.append(reduce.put(f"active{k}", "index", f"{d}({valid})"))
         marks = [f"for i{self.along} in range(first, first + count):", *indented(self.lane_loop(mark))]
         value = f"number_{d}({right}, i{w.axis} * {across} + element * {along})"
-        place = f"element * {ATTENTION_ROWS} + lane"
-        part = f"{reduce.get(w.p.name, place)} * {value}"
-        chosen = f"select({reduce.get(f'kept{k}', place)} != {d}(0), {part}, {d}(0))"
+        index = f"element * {ATTENTION_ROWS} + lane"
+        part = f"{reduce.get(w.p.name, index)} * {value}"
+        chosen = f"select({reduce.get(f'active{k}', index)} != {d}(0), {part}, {d}(0))"
         add = [f"total = {d}(0)", "for element in range(count):", f"    total = total + {chosen}"]
         each = [*add, reduce.put(tile, f"i{w.axis} * {ATTENTION_ROWS} + lane", "total")]
         loops = [f"for i{w.axis} in range(n{w.axis}):", f"    for lane in range({ATTENTION_ROWS}):", *indented(each, 2)]
@@ -346,9 +346,9 @@ class CpuAttentionEmitter:
         lines += [reduce.put(f"{v.name}_lane", "lane", result.name) for v, result in zip(use.accumulators, merged)]
         lines = self.lane_loop(lines) if use.accumulators else []
         for w in self.attention.weighted_sums:
-            inner = [f"place = i{w.axis} * {ATTENTION_ROWS} + lane"]
-            inner += [f"{side.name} = {reduce.get(side.name, 'place')}" for side in w.sides]
-            inner += [*self.body(w.combine_tile), reduce.put(w.state.name, "place", w.combine_tile.results[0].name)]
+            inner = [f"index = i{w.axis} * {ATTENTION_ROWS} + lane"]
+            inner += [f"{side.name} = {reduce.get(side.name, 'index')}" for side in w.sides]
+            inner += [*self.body(w.combine_tile), reduce.put(w.state.name, "index", w.combine_tile.results[0].name)]
             lines += [f"for i{w.axis} in range(n{w.axis}):", *indented(self.lane_loop(inner))]
         return lines
 
@@ -362,9 +362,9 @@ class CpuAttentionEmitter:
         lines += [store_line(s, f"p{s.operand}", self.offset(s.operand)) for s in self.attention.row_outputs]
         epilogue = self.lane_loop(lines, "rows") if lines else []
         for ending in self.attention.epilogues:
-            inner = [f"place = i{ending.axis} * {ATTENTION_ROWS} + lane"]
+            inner = [f"index = i{ending.axis} * {ATTENTION_ROWS} + lane"]
             inner += [
-                f"{w.state.name} = {reduce.get(w.state.name, 'place')}"
+                f"{w.state.name} = {reduce.get(w.state.name, 'index')}"
                 for w in self.attention.weighted_sums
                 if w.axis == ending.axis
             ]

@@ -25,24 +25,24 @@ def generate(kernel: KernelIR, schedule: str, processor: Processor | None = None
 
     The default processor is this machine's.
     """
-    kind, _, letters = schedule.partition(":")
+    kind, _, parameters = schedule.partition(":")
     match kind:
         case "map" | "tiles":
-            return elementwise.emit(kernel, letters, tiled=kind == "tiles"), []
+            return elementwise.emit(kernel, parameters, tiled=kind == "tiles"), []
         case "rows":
             return rows.emit(kernel)
-        case "products":
-            return matmul.emit(kernel, letters, (processor or host()).vectors)
+        case "matmul":
+            return matmul.emit(kernel, parameters, (processor or host()).vectors)
         case "split":
             return split_rows.emit(kernel)
-        case "cross" if isinstance(kernel, MixedReductionKernel):
+        case "mixed" if isinstance(kernel, MixedReductionKernel):
             return rows_and_columns.emit(kernel)
-        case "stream" if isinstance(kernel, AttentionKernel):
-            return attention.emit(kernel, int(letters))
+        case "attention" if isinstance(kernel, AttentionKernel):
+            return attention.emit(kernel, int(parameters))
         case "short":
-            return short_rows.emit(kernel, letters), []
+            return short_rows.emit(kernel, parameters), []
         case "strips":
-            return columns.emit(kernel, letters)
+            return columns.emit(kernel, parameters)
     raise ValueError(f"unknown schedule {schedule!r}")
 
 
@@ -72,7 +72,7 @@ def compile_source(
 
 def symbols(kernel: KernelIR, schedule: str) -> tuple[str, ...]:
     """The C functions that the object code exports, in the order of their calls."""
-    if schedule == "cross":
+    if schedule == "mixed":
         return ("rows", "columns")
     if schedule != "split":
         return ("kernel",)

@@ -24,17 +24,17 @@ UNROLLED_COLUMNS = 8  # columns that are merged into a state in registers
 MAX_UNROLLED_LINES = 8  # lines at most of an element body that is unrolled
 
 
-def emit(kernel: KernelIR, letters: str) -> tuple[str, list[ScratchArray]]:
-    """The source of a strip kernel, and its scratch arrays; `letters` are the row strides of the operands."""
-    return StripEmitter(kernel, letters).emit()
+def emit(kernel: KernelIR, stride_kinds: str) -> tuple[str, list[ScratchArray]]:
+    """The source of a strip kernel, and its scratch arrays; `stride_kinds` are the row strides of the operands."""
+    return StripEmitter(kernel, stride_kinds).emit()
 
 
 class StripEmitter:
     """Emits one strip kernel."""
 
-    def __init__(self, kernel: KernelIR, letters: str):
+    def __init__(self, kernel: KernelIR, stride_kinds: str):
         self.kernel, self.roles = kernel, ValueRoles(kernel)
-        self.steps = letters
+        self.steps = stride_kinds
         self.axis = kernel.row_axes - 1  # the axis of the strip
         self.lane_indices = {q.value.name for q in self.roles.row_positions if q.axis == self.axis}
         self.uniform = {load.value.name for load in self.roles.row_loads if self.step(load.operand) == "0"}
@@ -175,9 +175,9 @@ class StripEmitter:
             ]
         for number in range(UNROLLED_COLUMNS):
             names = {name: f"{name}_c{number}" for name in defined}
-            place = {**names, "column": f"(column + {number})"}
-            starts += renamed(first, place)
-            inner += renamed(each, place)
+            unrolled = {**names, "column": f"(column + {number})"}
+            starts += renamed(first, unrolled)
+            inner += renamed(each, unrolled)
             for f in folds:
                 fresh = [f"{name}_next" for name in reduce.state_names(f)]
                 inner += reduce.merge(f, fresh, [names.get(v.name, v.name) for v in f.inputs], fresh)
@@ -208,11 +208,11 @@ class StripEmitter:
             if (stride := self.step(load.operand)) != "0":
                 lines.append(load_line(load, f"c{load.operand}", times("lane", stride)))
         lines += self.reads(used, p)
-        place = "column * widest + lane"
-        lines += [f"{name} = {reduce.get(name, place)}" for name in self.roles.scratch_before(p) if name in used]
+        index = "column * widest + lane"
+        lines += [f"{name} = {reduce.get(name, index)}" for name in self.roles.scratch_before(p) if name in used]
         lines += [*phase.element.lines, *scan.element_lines(phase, scan.in_strip)]
         lines += [store_line(x, f"c{x.operand}", times("lane", self.step(x.operand))) for x in phase.stores]
-        return lines + [reduce.put(v.name, place, v.name) for v in self.roles.scratch_of(p)]
+        return lines + [reduce.put(v.name, index, v.name) for v in self.roles.scratch_of(p)]
 
     # -- the tree of blocks
 

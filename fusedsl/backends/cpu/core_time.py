@@ -37,7 +37,9 @@ def _memory_seconds(kernel: KernelIR, extents: Sequence[int]) -> float:
     """Memory time: bytes of the operands, and one element for each load at a computed address."""
     total = 0
     for operand in kernel.operands:
-        total += prod(n for n, letter in zip(extents, operand.strides) if letter != "0") * operand.dtype.itemsize
+        total += (
+            prod(n for n, stride_kind in zip(extents, operand.strides) if stride_kind != "0") * operand.dtype.itemsize
+        )
     reads = sum(i.op == "fetch" for phase in kernel.phases for body in phase.bodies for i in body.instructions)
     total += reads * prod(extents) * _width(kernel)
     return total * (CACHE_BYTE if total <= CACHE_SIZE else MEMORY_BYTE)

@@ -24,22 +24,25 @@ TWO_LEVELS = f"(step_blocks > {SERIAL_BLOCKS})"
 ROW, COLUMN, STEP = "row", "column", "step"  # the kinds of axes: m, n and k
 
 
-def emit(kernel: KernelIR, letters: str, vectors: VectorRegisters) -> tuple[str, list[ScratchArray]]:
+def emit(kernel: KernelIR, stride_kinds: str, vectors: VectorRegisters) -> tuple[str, list[ScratchArray]]:
     """The source of a matmul, and its scratch arrays.
 
-    `letters` are the strides of each operand along the last row axis, then along the last column axis.
+    `stride_kinds` are the strides of each operand along the last row axis, then along the last column axis.
     """
-    return CpuMatmulEmitter(kernel, letters, vectors).emit()
+    return CpuMatmulEmitter(kernel, stride_kinds, vectors).emit()
 
 
 class CpuMatmulEmitter:
     """Emits one matmul."""
 
-    def __init__(self, kernel: KernelIR, letters: str, vectors: VectorRegisters):
+    def __init__(self, kernel: KernelIR, stride_kinds: str, vectors: VectorRegisters):
         matmul_sides = matmul_axes(kernel)
         assert matmul_sides is not None
         self.kernel, self.sides, self.vectors = kernel, matmul_sides, vectors
-        self.letters = {ROW: letters[: len(letters) // 2], COLUMN: letters[len(letters) // 2 :]}
+        self.stride_kinds = {
+            ROW: stride_kinds[: len(stride_kinds) // 2],
+            COLUMN: stride_kinds[len(stride_kinds) // 2 :],
+        }
         self.axes = {
             ROW: matmul_sides.rows, COLUMN: matmul_sides.columns, STEP: tuple(range(kernel.row_axes, kernel.axes)),
         }  # fmt: skip
@@ -131,10 +134,10 @@ class CpuMatmulEmitter:
     def step_of(self, kind: str, operand: int) -> str:
         """The stride of an operand along the single axis of a kind, as text."""
         (axis,) = self.axes[kind]
-        letter = self.kernel.operands[operand].strides[axis]
-        if kind != STEP and self.letters[kind][operand] != "s":
-            letter = self.letters[kind][operand]
-        return f"s{operand}at{axis}" if letter == "s" else letter
+        stride_kind = self.kernel.operands[operand].strides[axis]
+        if kind != STEP and self.stride_kinds[kind][operand] != "s":
+            stride_kind = self.stride_kinds[kind][operand]
+        return f"s{operand}at{axis}" if stride_kind == "s" else stride_kind
 
     def offset(self, kind: str, operand: int, index: str) -> str:
         """The offset of an operand at an index in the block, as text; "" for zero."""
@@ -165,8 +168,8 @@ class CpuMatmulEmitter:
         for p in self.kernel.positions:
             for kind in kinds:
                 if p.value.name in names and p.axis in self.axes[kind]:
-                    several = len(self.axes[kind]) > 1
-                    at = get(f"{kind}_at{p.axis}", index[kind]) if several else f"{kind}_from + {index[kind]}"
+                    merged = len(self.axes[kind]) > 1
+                    at = get(f"{kind}_at{p.axis}", index[kind]) if merged else f"{kind}_from + {index[kind]}"
                     lines.append(f"{p.value.name} = {p.value.dtype}({at})")
         return lines
 
@@ -188,9 +191,9 @@ class CpuMatmulEmitter:
         for kind in (ROW, COLUMN):
             lines += [*self.start(everyone, "b", "b", kind), *self.fill_tables(kind)]
         for k, use in enumerate(self.folds):
-            zero = [put(label, "place", f"{use.accumulators[0].dtype}(0)") for label in self.accumulators(k)]
-            lines += ["for place in range(row_most * column_most):", *indented(zero[:1])]
-            lines += [f"if {TWO_LEVELS}:", *indented(["for place in range(row_most * column_most):"])]
+            zero = [put(label, "index", f"{use.accumulators[0].dtype}(0)") for label in self.accumulators(k)]
+            lines += ["for index in range(row_most * column_most):", *indented(zero[:1])]
+            lines += [f"if {TWO_LEVELS}:", *indented(["for index in range(row_most * column_most):"])]
             lines += indented(zero[1:], 2)
         depth = [f"step_from = block * {DEPTH}", "step_count = smaller(step_most, steps - step_from)"]
         depth += self.fill_tables(STEP)
@@ -211,10 +214,10 @@ class CpuMatmulEmitter:
         lines = []
         for k, use in enumerate(self.folds):
             parts, d = self.accumulators(k), use.accumulators[0].dtype
-            total = " + ".join(get(label, "place") for label in parts)
+            total = " + ".join(get(label, "index") for label in parts)
             to, rest = (parts[1], parts[0]) if into == 0 else parts
-            lines += [put(to, "place", total if d.kind == "f" else f"{d}({total})"), put(rest, "place", f"{d}(0)")]
-        return ["for place in range(row_most * column_most):", *indented(lines)]
+            lines += [put(to, "index", total if d.kind == "f" else f"{d}({total})"), put(rest, "index", f"{d}(0)")]
+        return ["for index in range(row_most * column_most):", *indented(lines)]
 
     def pack(self, k: int, kind: str, body: Body) -> list[str]:
         """Pack one operand for the block, in strips as wide as a tile; the elements of a step are contiguous."""
@@ -223,15 +226,15 @@ class CpuMatmulEmitter:
         label = self.packed(k)
         start = self.start(operands, "f", "b", STEP)
         fixed = [load_line(load, f"f{load.operand}", "0") for load in self.loads(body) if not self.varies(load)]
-        place = f"(strip * step_count + step) * {width} + lane"
+        element_index = f"(strip * step_count + step) * {width} + lane"
         lines = [*start, *fixed, f"strips = ({kind}_count + {width - 1}) // {width}", "for strip in range(strips):"]
         if self.is_contiguous_along(STEP, operands, kind):
-            inner = self.element(body, label, place, kind, STEP)
+            inner = self.element(body, label, element_index, kind, STEP)
             outer = [f"{kind} = strip * {width} + lane", *self.advance(operands, "e", "f", kind, kind)]
             loop = [f"for lane in range(smaller({width}, {kind}_count - strip * {width})):",
                     *indented([*outer, "for step in range(step_count):", *indented(inner)])]  # fmt: skip
             return [*lines, *indented(loop)]
-        inner = self.element(body, label, place, STEP, kind)
+        inner = self.element(body, label, element_index, STEP, kind)
         outer = self.advance(operands, "e", "f", STEP, "step")
         if len(self.axes[kind]) == 1:
             outer += self.advance(operands, "e", "e", kind, f"strip * {width}")
@@ -263,7 +266,7 @@ class CpuMatmulEmitter:
 
         return near(kind) > near(other)
 
-    def element(self, body: Body, label: str, place: str, outer: str, inner: str) -> list[str]:
+    def element(self, body: Body, label: str, element_index: str, outer: str, inner: str) -> list[str]:
         """One element of an operand: loads, prologue, store to the packed block; pointers are at the outer index."""
         names = {v.name for v in body.args}
         index = {STEP: "step", ROW: "strip * W + lane", COLUMN: "strip * W + lane"}
@@ -277,7 +280,7 @@ class CpuMatmulEmitter:
             if self.varies(load):
                 lines.append(load_line(load, f"e{load.operand}", self.offset(inner, load.operand, local[inner])))
         lines += self.positions((outer, inner), names, index)
-        return [*lines, *body.lines, put(label, place, body.results[0].name)]
+        return [*lines, *body.lines, put(label, element_index, body.results[0].name)]
 
     def macrokernel(self) -> list[str]:
         """The macrokernel: add the products of packed blocks to the sums, tile by tile."""

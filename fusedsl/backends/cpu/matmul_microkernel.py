@@ -78,8 +78,8 @@ def _write(vectors: VectorRegisters, function: ir.Function, d: DType) -> None:
             line[v] = total
     for r, line in enumerate(sums):
         for v, total in enumerate(line):
-            place = builder.add(builder.mul(stride, WORD(r)), WORD(v * lanes))
-            address = _address(builder, c, place, scalar, vector)
+            offset = builder.add(builder.mul(stride, WORD(r)), WORD(v * lanes))
+            address = _address(builder, c, offset, scalar, vector)
             old = builder.load(address, typ=vector, align=d.itemsize)
             added = builder.fadd(old, total) if d.kind == "f" else builder.add(old, total)
             builder.store(added, address, align=d.itemsize)

@@ -25,8 +25,10 @@ def memmove_calls(kernel: KernelIR, lines: Sequence[str], index: str, first: str
                 if word.removeprefix("load").isdigit():
                     k = int(word.removeprefix("load"))
                     sources[name] = kernel.operands[k].dtype.name, f"at{k}({base}, {first})"
-                elif word.startswith("element_"):  # element_<dtype>(address, number); place(address) is its pointer
-                    sources[name] = word.removeprefix("element_"), f"place({base})"
+                elif word.startswith(
+                    "element_"
+                ):  # element_<dtype>(address, number); pointer_to(address) is its pointer
+                    sources[name] = word.removeprefix("element_"), f"pointer_to({base})"
             case ast.Expr(
                 value=ast.Call(
                     func=ast.Name(id=word), args=[ast.Name(id=base), ast.Name(id=number), ast.Name(id=value)]

@@ -38,7 +38,7 @@ class ValueRoles:
 
     def varies(self, operand: int) -> bool:
         """True if an operand varies along the columns."""
-        return any(letter != "0" for letter in self.kernel.operands[operand].strides[self.kernel.row_axes :])
+        return any(stride_kind != "0" for stride_kind in self.kernel.operands[operand].strides[self.kernel.row_axes :])
 
     @cached_property
     def element_loads(self) -> tuple[Load, ...]:

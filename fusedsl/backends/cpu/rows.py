@@ -144,14 +144,14 @@ def elements(roles: ValueRoles, p: int) -> list[str]:
         folding = [line for f in phase.folds for line in reduce.accumulate_register(f)]
     if not lanes and not phase.scans:
         return [*start, *loop_splitting.loop(roles.kernel, element(roles, p, "j"), "j", "count", counted_loop, folding)]
-    place = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
-    inner = [f"j = {place}", *element(roles, p, "j")]
+    column = "count - 1 - start - lane" if scan.is_reverse(phase) else "start + lane"
+    inner = [f"j = {column}", *element(roles, p, "j")]
     block = [f"start = block * {LANES}", f"within = smaller({LANES}, count - start)", *scan.init_block(phase)]
     if phase.scans and scan.in_log_steps(phase):
         block += scan.reset_log_steps(phase)
         store = [line for use in scan.uses(phase) for line in scan.to_log_steps(use)]
-        block += counted_loop([f"j = {place}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
-        inner = [f"j = {place}", *element(roles, p, "j", scan.from_log_steps)]
+        block += counted_loop([f"j = {column}", *inputs(roles, p, "j"), *store], "lane", "0", "within")
+        inner = [f"j = {column}", *element(roles, p, "j", scan.from_log_steps)]
         block += [*scan.log_steps(phase), *counted_loop([*inner, *folding], "lane", "0", "within")]
     elif phase.scans:
         block += counted_loop([*inner, *folding], "lane", "0", "within")

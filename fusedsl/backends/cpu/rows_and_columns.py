@@ -13,16 +13,16 @@ from .roles import ScratchArray, ValueRoles
 from .rows import column_loop, fold_arrays, free, row_epilogue, row_prologue
 from .source_text import address, decode, header, indented, load_line, store_line
 from .split_rows import prologue
-from .workspace import cross_arrays
+from .workspace import mixed_reduction_arrays
 
 
 def emit(kernel: MixedReductionKernel) -> tuple[str, list[ScratchArray]]:
     """The source of a kernel that reduces rows and columns, and its scratch arrays."""
-    roles, shared = ValueRoles(kernel), cross_arrays(kernel)
+    roles, shared = ValueRoles(kernel), mixed_reduction_arrays(kernel)
     scratch = [ScratchArray(value.name, value.dtype, "columns") for _, value in roles.scratch_values]
     private = scratch + fold_arrays(kernel, range(len(kernel.phases)))
     trees = reduce.state_arrays(kernel.column_reductions, "tree", str(reduce.LEVELS))
-    lines = header(kernel, "cross")
+    lines = header(kernel, "mixed")
     lines += ["", "", "def rows(slots, begin, end):", *indented(_rows(kernel, shared, private))]
     lines += ["", "", "def columns(slots, begin, end):", *indented(_columns(kernel, shared, trees))]
     return "\n".join([*lines, ""]), [*shared, *private, *trees]

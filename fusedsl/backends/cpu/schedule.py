@@ -10,7 +10,7 @@ from ...kernel_ir.kernel import AttentionKernel, KernelIR, MixedReductionKernel
 from ...kernel_ir.matmul_axes import MatmulAxes, extent, matmul_axes, worth_tiling
 from .core_time import seconds
 from .work import CpuLaunch, CpuStage
-from .workspace import cross_bytes, cross_parts, split_bytes
+from .workspace import mixed_reduction_bytes, mixed_reduction_parts, split_bytes
 
 CHUNK = 16384  # elements of the innermost axis of a map in one unit of work
 TILE = (64, 32)  # (columns, rows) of a block of a tiled map
@@ -54,15 +54,15 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     - "map", or "map:" and the innermost strides that are literals in the code
     - "tiles": a map in blocks of two axes
     - "rows": one row after another
-    - "strips:" and a letter per operand: rows in vector lanes, if the last row axis is contiguous or rows are short
+    - "strips:" and a stride kind per operand: rows in vector lanes; the last row axis is contiguous, or rows are short
     - "short:" and `ShortRows`: unrolled rows
     - "split": few long rows, cut into parts that threads share
-    - "cross": reductions of rows and columns
-    - "products:" and letters: matmuls
-    - "stream:" and the axis of a tile's query rows: attention
+    - "mixed": reductions of rows and columns
+    - "matmul:" and stride kinds: matmuls
+    - "attention:" and the axis of a tile's query rows: attention
     """
     if isinstance(kernel, AttentionKernel):
-        return f"stream:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
+        return f"attention:{max(kernel.attention.query_axes, key=lambda axis: extents[axis])}"
     scans = any(phase.scans for phase in kernel.phases)
     if any(phase.select for phase in kernel.phases):
         return "rows"
@@ -71,11 +71,11 @@ def choose(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
     if kernel.row_axes == 0 and not scans and not any(phase.folds for phase in kernel.phases):
         return "tiles" if _reads_transposed(extents, strides) else _map(kernel, strides)
     if isinstance(kernel, MixedReductionKernel):
-        return "cross"
+        return "mixed"
     if (matmul := _matmul_sides(kernel, extents)) is not None:
         ends = (matmul.rows[-1], matmul.columns[-1])
         near = [line[axis] for axis in ends for line in strides]
-        return "products:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
+        return "matmul:" + "".join(str(step) if step in (0, 1) else "s" for step in near)
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if kernel.row_axes and (extents[kernel.row_axes - 1] >= 8 or kernel.batch_invariant_width):
         steps = [line[kernel.row_axes - 1] for line in strides]
@@ -110,9 +110,9 @@ def _short(kernel: KernelIR, extents: tuple[int, ...], strides: tuple[tuple[int,
 def general(kernel: KernelIR) -> str:
     """The schedule that is valid for any extents and strides, if slower than the chosen one."""
     if isinstance(kernel, AttentionKernel):
-        return f"stream:{min(kernel.attention.query_axes)}"
+        return f"attention:{min(kernel.attention.query_axes)}"
     if isinstance(kernel, MixedReductionKernel):
-        return "cross"
+        return "mixed"
     computes = any(phase.folds or phase.scans or phase.select for phase in kernel.phases)
     return "rows" if kernel.row_axes or computes else "map"
 
@@ -120,7 +120,7 @@ def general(kernel: KernelIR) -> str:
 def _map(kernel: KernelIR, strides: tuple[tuple[int, ...], ...]) -> str:
     """The schedule of a map, with its small innermost strides."""
     steps = [(o.strides[-1:], line[-1:]) for o, line in zip(kernel.operands, strides)]
-    words = [str(line[0]) if letter == "s" and 0 < abs(line[0]) <= MAX_VECTOR_STRIDE else "s" for letter, line in steps]
+    words = [str(line[0]) if kind == "s" and 0 < abs(line[0]) <= MAX_VECTOR_STRIDE else "s" for kind, line in steps]
     return f"map:{','.join(words)}" if words.count("s") < len(words) else "map"
 
 
@@ -142,7 +142,7 @@ def launch(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> CpuLaun
     rows, columns = prod(extents[: kernel.row_axes]), prod(extents[kernel.row_axes :])
     if schedule == "split":
         return _split(kernel, rows, columns, extents)
-    if schedule == "cross":
+    if schedule == "mixed":
         return _cross(kernel, rows, columns, extents)
     count = _units(kernel, schedule, extents)
     grain = _grain(kernel, extents, count)
@@ -161,7 +161,7 @@ def _units(kernel: KernelIR, schedule: str, extents: tuple[int, ...]) -> int:
     if schedule == "tiles":
         chunk, height = TILE
         return prod(extents[:-2]) * -(-extents[-2] // height) * -(-extents[-1] // chunk)
-    if schedule.startswith("products"):
+    if schedule.startswith("matmul"):
         matmul = matmul_axes(kernel)
         assert matmul is not None
         counts = [extent(axes, extents) for axes in (matmul.rows, matmul.columns)]
@@ -192,9 +192,9 @@ def _split(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) 
 
 def _cross(kernel: KernelIR, rows: int, columns: int, extents: tuple[int, ...]) -> CpuLaunch:
     """Row-and-column reductions: a stage over parts of the rows, then one over columns."""
-    parts = cross_parts(rows)
+    parts = mixed_reduction_parts(rows)
     stages = (
         CpuStage("rows", parts, _grain(kernel, extents, parts)),
         CpuStage("columns", columns, max(1, PART_ELEMENTS // max(1, parts))),
     )
-    return CpuLaunch(stages, cross_bytes(kernel, parts, columns), parts)
+    return CpuLaunch(stages, mixed_reduction_bytes(kernel, parts, columns), parts)

@@ -43,15 +43,15 @@ class _ShortRowsEmitter:
 
     def stride(self, operand: int, axis: int) -> str:
         """A stride as text: a literal or a name."""
-        letter = self.kernel.operands[operand].strides[axis]
+        stride_kind = self.kernel.operands[operand].strides[axis]
         literal = self.unrolled.strides[operand][axis - self.loop_axis]
-        return letter if letter != "s" else f"s{operand}at{axis}" if literal is None else str(literal)
+        return stride_kind if stride_kind != "s" else f"s{operand}at{axis}" if literal is None else str(literal)
 
     def varies(self, operand: int) -> bool:
         """True if an operand varies along the columns."""
         return any(self.stride(operand, axis) != "0" for axis in self.column_axes)
 
-    def place(self, operand: int, column: Column | None, row: str = "i") -> str:
+    def element_offset(self, operand: int, column: Column | None, row: str = "i") -> str:
         """The offset of an element in a row; without a column, of the row."""
         steps = [(row, self.stride(operand, self.loop_axis))]
         steps += [(str(at), self.stride(operand, axis)) for at, axis in zip(column or (), self.column_axes)]
@@ -103,7 +103,7 @@ class _ShortRowsEmitter:
                 continue
             some = enumerate(self.columns) if load in self.loads else [(None, None)]  # type: ignore[list-item]
             for number, column in some:
-                line = load_line(load, f"r{load.operand}", self.place(load.operand, column))
+                line = load_line(load, f"r{load.operand}", self.element_offset(load.operand, column))
                 lines += [line] if number is None else self.for_column([line], number)
         return lines
 
@@ -127,12 +127,12 @@ class _ShortRowsEmitter:
             order = list(enumerate(self.columns))
             for number, column in reversed(order) if scan.is_reverse(phase) else order:
                 each = [*phase.element.lines, *scan.element_lines(phase, scan.in_row)]
-                each += [store_line(s, f"r{s.operand}", self.place(s.operand, column)) for s in phase.stores]
+                each += [store_line(s, f"r{s.operand}", self.element_offset(s.operand, column)) for s in phase.stores]
                 lines += self.for_column(each, number)
             for f in phase.folds:
                 lines += self.folded(f)
             lines += phase.row.lines if phase.row else []
-            lines += [store_line(s, f"r{s.operand}", self.place(s.operand, None)) for s in phase.row_stores]
+            lines += [store_line(s, f"r{s.operand}", self.element_offset(s.operand, None)) for s in phase.row_stores]
         return lines
 
     def folded(self, f: Reduction) -> list[str]:

@@ -20,7 +20,7 @@ def arrays(kernel: KernelIR) -> list[ScratchArray]:
     if select is None:
         return []
     count = str(select.count) if _is_top_k(select) else "2 * columns"
-    return [ScratchArray("order", _scratch_dtype(select.key.dtype), count), ScratchArray("place", INT64, count)]
+    return [ScratchArray("order", _scratch_dtype(select.key.dtype), count), ScratchArray("position", INT64, count)]
 
 
 def _is_top_k(select: Selection) -> bool:
@@ -33,7 +33,7 @@ def _scratch_dtype(d: DType) -> DType:
 
 def init_top_k(phase: Phase) -> list[str]:
     """Reset the number of elements of the top k."""
-    return ["kept = 0"] if phase.select and _is_top_k(phase.select) else []
+    return ["filled = 0"] if phase.select and _is_top_k(phase.select) else []
 
 
 def store_element(phase: Phase, index: str) -> list[str]:
@@ -51,30 +51,30 @@ def _insert_top_k(select: Selection, value: str, index: str) -> list[str]:
     count = select.count
     move = [
         reduce.put("order", "spot", reduce.get("order", "spot - 1")),
-        reduce.put("place", "spot", reduce.get("place", "spot - 1")),
+        reduce.put("position", "spot", reduce.get("position", "spot - 1")),
         "spot = spot - 1",
         "ahead = False",
         "if spot > 0:",
         *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
     ]
     insert = [
-        f"spot = smaller(kept, {count} - 1)",
-        f"kept = smaller(kept + 1, {count})",
+        f"spot = smaller(filled, {count} - 1)",
+        f"filled = smaller(filled + 1, {count})",
         "ahead = False",
         "if spot > 0:",
         *indented([f"old = {reduce.get('order', 'spot - 1')}", f"ahead = {_before(select)}"]),
         "while ahead:",
         *indented(move),
         reduce.put("order", "spot", "new"),
-        reduce.put("place", "spot", index),
+        reduce.put("position", "spot", index),
     ]
-    wanted = [f"wanted = kept < {count}", f"if kept == {count}:"]
+    wanted = [f"wanted = filled < {count}", f"if filled == {count}:"]
     wanted += indented([f"old = {reduce.get('order', f'{count} - 1')}", f"wanted = {_before(select)}"])
     return [f"new = {value}", *wanted, "if wanted:", *indented(insert)]
 
 
 def merge_sort(phase: Phase) -> list[str]:
-    """Bottom-up merge sort of the row, with the result at `here`; then loads of the ranks that are row values.
+    """Bottom-up merge sort of the row, with the result at `source`; then loads of the ranks that are row values.
 
     It is stable: among equals the lower column comes first.
     """
@@ -82,7 +82,7 @@ def merge_sort(phase: Phase) -> list[str]:
     if select is None:
         return []
     if _is_top_k(select):
-        return ["here = 0", *_read_row_values(select)]
+        return ["source = 0", *_read_row_values(select)]
     merge = [
         "chosen = left",
         "if left >= middle:",
@@ -90,14 +90,14 @@ def merge_sort(phase: Phase) -> list[str]:
         "if (left < middle) & (right < high):",
         *indented(
             [
-                f"old = {reduce.get('order', 'here + left')}",
-                f"new = {reduce.get('order', 'here + right')}",
+                f"old = {reduce.get('order', 'source + left')}",
+                f"new = {reduce.get('order', 'source + right')}",
                 f"if {_before(select)}:",
                 *indented(["chosen = right"]),
             ]
         ),
-        reduce.put("order", "there + spot", reduce.get("order", "here + chosen")),
-        reduce.put("place", "there + spot", reduce.get("place", "here + chosen")),
+        reduce.put("order", "target + spot", reduce.get("order", "source + chosen")),
+        reduce.put("position", "target + spot", reduce.get("position", "source + chosen")),
         "if chosen < middle:",
         *indented(["left = left + 1"]),
         "if chosen >= middle:",
@@ -112,15 +112,15 @@ def merge_sort(phase: Phase) -> list[str]:
         *indented(merge),
         "low = high",
     ]
-    turn = ["low = 0", "while low < columns:", *indented(run), "here = columns - here", "there = columns - there"]
-    lines = ["for spot in range(columns):", *indented([reduce.put("place", "spot", "spot")])]
-    lines += ["here = 0", "there = columns", "width = 1"]
+    turn = ["low = 0", "while low < columns:", *indented(run), "source = columns - source", "target = columns - target"]
+    lines = ["for spot in range(columns):", *indented([reduce.put("position", "spot", "spot")])]
+    lines += ["source = 0", "target = columns", "width = 1"]
     lines += ["while width < columns:", *indented([*turn, "width = width * 2"])]
     return lines + _read_row_values(select)
 
 
 def _read_row_values(select: Selection) -> list[str]:
-    return [f"{value.name} = {_read(select, part, f'here + {place}')}" for part, place, value in select.places]
+    return [f"{value.name} = {_read(select, part, f'source + {rank}')}" for part, rank, value in select.places]
 
 
 def _before(select: Selection) -> str:
@@ -133,7 +133,7 @@ def _before(select: Selection) -> str:
 
 def _read(select: Selection, part: str, index: str) -> str:
     if part == "positions":
-        return reduce.get("place", index)
+        return reduce.get("position", index)
     element = reduce.get("order", index)
     return f"bool_({element})" if select.key.dtype is BOOL else element
 
@@ -145,11 +145,11 @@ def rank_loop(roles: ValueRoles, phase: Phase) -> list[str]:
     inner, used = [], roles.used(phase)
     for part, value in (("values", select.values), ("positions", select.positions)):
         if value is not None and value.name in used:
-            inner.append(f"{value.name} = {_read(select, part, 'here + rank')}")
+            inner.append(f"{value.name} = {_read(select, part, 'source + rank')}")
     inner += phase.element.lines
     for store in phase.stores:
-        letter = kernel.operands[store.operand].rank
-        stride = f"s{store.operand}at{kernel.axes}" if letter == "s" else letter
+        stride_kind = kernel.operands[store.operand].rank
+        stride = f"s{store.operand}at{kernel.axes}" if stride_kind == "s" else stride_kind
         inner.append(store_line(store, f"r{store.operand}", times("rank", stride)))
     for use in phase.folds:
         inner += reduce.merge(

@@ -48,8 +48,8 @@ def parameters(kernel: KernelIR) -> list[str]:
 
 def step(kernel: KernelIR, operand: int, axis: int) -> str:
     """The stride of an operand along an axis, as text: "0", "1" or the name of a run-time value."""
-    letter = kernel.operands[operand].strides[axis]
-    return f"s{operand}at{axis}" if letter == "s" else letter
+    stride_kind = kernel.operands[operand].strides[axis]
+    return f"s{operand}at{axis}" if stride_kind == "s" else stride_kind
 
 
 def times(index: str, stride: str) -> str:

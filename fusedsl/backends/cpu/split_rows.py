@@ -32,9 +32,14 @@ def workspace_arrays(kernel: KernelIR, shared: list[ScratchArray]) -> list[str]:
     """Addresses of the arrays in the workspace."""
     count = len(kernel_params(kernel))
     rows = " * ".join(f"n{axis}" for axis in range(kernel.row_axes)) or "1"
-    lines = [f"workspace = pointer(slots, {count})", f"parts = slot(slots, {count + 1})", f"rows = {rows}", "place = 0"]
+    lines = [
+        f"workspace = pointer(slots, {count})",
+        f"parts = slot(slots, {count + 1})",
+        f"rows = {rows}",
+        "byte_offset = 0",
+    ]
     for array in shared:
-        lines += [f"{array.label}_at = offset(workspace, place)", f"place = place + {array.bytes}"]
+        lines += [f"{array.label}_at = offset(workspace, byte_offset)", f"byte_offset = byte_offset + {array.bytes}"]
     return lines
 
 

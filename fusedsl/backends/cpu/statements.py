@@ -36,13 +36,13 @@ def names_in(texts: Iterable[str]) -> set[str]:
 
 def renamed(lines: Iterable[str], names: Mapping[str, str]) -> list[str]:
     """Lines with names replaced by names or expressions; comments stay."""
-    found = []
+    renamed_lines = []
     for line in lines:
         for node in _name_nodes(code_of(line)):
             if (name := names.get(node.id)) is not None:
                 line = line[: node.col_offset] + name + line[node.end_col_offset :]
-        found.append(line)
-    return found
+        renamed_lines.append(line)
+    return renamed_lines
 
 
 def target_of(code: str) -> str | None:

@@ -177,7 +177,7 @@ def address_words(scopes: tuple[int, int]) -> dict[str, Word]:
     """Words of loads at computed addresses, and of the trip counts of split loops."""
     words = {
         "origin": Word("origin", always(INT64), masked_address),
-        "place": Word("place", always(POINTER), pointer_of),
+        "pointer_to": Word("pointer_to", always(POINTER), pointer_of),
     }
     for name in NANS:
         words[f"nans_{name}"] = Word("nans", always(INT64), lambda b, d=DTYPES[name]: nan_address(b, d))

@@ -1,4 +1,4 @@
-"""Workspaces of split and cross kernels: the arrays, in order, and the size. Imports no Numba."""
+"""Workspaces of split and mixed kernels: the arrays, in order, and the size. Imports no Numba."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from ...kernel_ir.kernel import KernelIR
 from . import reduce
 from .roles import ScratchArray, ValueRoles
 
-MAX_PART_ROWS = 64  # rows of a part of a cross kernel at most: these are merged serially
+MAX_PART_ROWS = 64  # rows of a part of a mixed reduction at most: these are merged serially
 MIN_PARTS = 16  # parts of few rows
 
 
-def cross_parts(rows: int) -> int:
-    """The number of parts of the rows of a cross kernel."""
+def mixed_reduction_parts(rows: int) -> int:
+    """The number of parts of the rows of a mixed reduction."""
     each = max(1, min(MAX_PART_ROWS, -(-rows // MIN_PARTS)))
     return -(-rows // each)
 
 
-def cross_arrays(kernel: KernelIR) -> list[ScratchArray]:
+def mixed_reduction_arrays(kernel: KernelIR) -> list[ScratchArray]:
     """A state per part and column."""
     return reduce.state_arrays(kernel.column_reductions, "line", "parts * columns")
 
 
-def cross_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
-    return _bytes(cross_arrays(kernel), {"parts * columns": parts * columns})
+def mixed_reduction_bytes(kernel: KernelIR, parts: int, columns: int) -> int:
+    return _bytes(mixed_reduction_arrays(kernel), {"parts * columns": parts * columns})
 
 
 def split_arrays(kernel: KernelIR) -> list[ScratchArray]:

@@ -42,7 +42,7 @@ class StateCombiner:
         if stream.running_reference:
             for k, w in own.items():
                 merged[k] = stream.rescaled(w.component)
-        use, bodies = self._combine("stream", a, b, merged)
+        use, bodies = self._combine("state", a, b, merged)
         if not stream.running_reference:
             return use, tuple(self._weighted_sum(k, bodies[k], None) for k in own), None
         other = stream.state("part")

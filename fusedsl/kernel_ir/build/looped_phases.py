@@ -29,7 +29,7 @@ class LoopedPhases:
         self.owner = owner
         self.builder = owner.builder
         self.passes, self.reasons = _online_passes(owner)
-        pass_of = {f: p for p, one in enumerate(self.passes) for f in one.folds}
+        pass_of = {f: p for p, online_pass in enumerate(self.passes) for f in online_pass.folds}
         self.depth = owner.depths(pass_of, 0 if _after_order(owner) else len(self.passes))
         self.count = max(len(self.passes), owner.count(self.depth))
 
@@ -38,18 +38,18 @@ class LoopedPhases:
         phases: list[Phase] = []
         rows: dict[Node, None] = {}
         for p in range(self.count):
-            one = self.passes[p] if p < len(self.passes) else OnlinePass(())
+            online_pass = self.passes[p] if p < len(self.passes) else OnlinePass(())
             stores = self.owner.stores if p == self.count - 1 else []
-            if one.reduction is None:
-                phases += self._plain_phases(p, one, stores, rows)
+            if online_pass.reduction is None:
+                phases += self._plain_phases(p, online_pass, stores, rows)
             else:
-                phases.append(self._online_phase(p, one.reduction, stores, rows))
+                phases.append(self._online_phase(p, online_pass.reduction, stores, rows))
         return tuple(phases)
 
-    def _plain_phases(self, p: int, one: OnlinePass, stores, rows: dict[Node, None]) -> list[Phase]:
+    def _plain_phases(self, p: int, online_pass: OnlinePass, stores, rows: dict[Node, None]) -> list[Phase]:
         """Phase of independent folds, and the phase over the sorted axis."""
         owner = self.owner
-        lifts = [TileReduction(f.attr[0], f.args[0], owner.state_of(f)) for f in one.folds]
+        lifts = [TileReduction(f.attr[0], f.args[0], owner.state_of(f)) for f in online_pass.folds]
         selects = [n for n in owner.selects if self.depth[n] == p + 1]
         phases = [self._elements(lifts, stores, rows, selects)] if lifts or stores or selects else []
         phases += owner.rank_phase(p, self.depth, [*owner.known(), *rows])
@@ -81,9 +81,9 @@ class LoopedPhases:
         derived = self._derived(values, [*rows, *slots, *held, *wanted]) if values else None
         whole = stream.state()
         for k, s in enumerate(whole):
-            self.builder.name(s, "stream", f"stream {k}")
+            self.builder.name(s, "state", f"state {k}")
         use = Reduction(
-            "stream",
+            "online",
             tuple(map(self.builder.value, state)),
             tuple(map(self.builder.value, whole)),
             tuple(str(literal(x)) for x in stream.identity),

@@ -228,7 +228,7 @@ def _relocations(linked: Linked) -> bytes:
             raise refused("an address stands where it cannot be filled in")
         place = linked.layout[r.section].address + r.offset
         entries.append((place, linked.rules.relative, linked.address(r.symbol) + r.addend))
-    return b"".join(struct.pack("<QQq", *one) for one in entries)
+    return b"".join(struct.pack("<QQq", *entry) for entry in entries)
 
 
 def _dynamic(linked: Linked) -> bytes:
